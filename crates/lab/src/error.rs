@@ -96,6 +96,11 @@ pub enum LabError {
         /// The registered names.
         known: String,
     },
+    /// A trace has nothing that could be counted.
+    #[error(
+        "the trace has no writes, and only writes are counted; check that it is the right file"
+    )]
+    NoWrites,
     /// A variant of the papers was to be counted in bytes.
     #[error(
         "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \

@@ -4,12 +4,21 @@ use crate::support::{TestCluster, path_text, trace};
 use serde_json::Value;
 use std::fs;
 
-const SCHEMES: [&str; 7] = ["fo", "fl", "pl", "plr", "parix", "cau", "rackcu"];
+const SCHEMES: [&str; 8] = [
+    "fo",
+    "fl",
+    "pl",
+    "plr",
+    "parix",
+    "cau",
+    "rackcu",
+    "cau-selective",
+];
 
 /// Bytes that crossed racks in a replay, and those that the lab says for the file that it made.
 fn metered_and_advised(
     cluster: &TestCluster,
-    (trace, pool, file): (&str, &str, &str),
+    (trace, scheme, pool, file): (&str, &str, &str, &str),
     further: &[&str],
 ) -> (u64, u64) {
     let like = format!("--like={file}");
@@ -27,7 +36,7 @@ fn metered_and_advised(
     let flows = report["cross_rack"].as_object().expect("flows by purpose");
     let metered = flows.values().map(|moved| moved["metered_bytes"].as_u64());
     let metered = metered.map(|bytes| bytes.expect("a number")).sum();
-    let scheme = format!("--scheme={}", pool.split('-').next().expect("a name"));
+    let scheme = format!("--scheme={scheme}");
     let advise = ["lab", "advise", "--trace", trace, "--pace=fast"];
     let choices = cluster.json(&[&advise[..], &[&like, &scheme]].concat());
     let advised = choices[0]["cross_rack_bytes"].as_u64().expect("a number");
@@ -36,11 +45,12 @@ fn metered_and_advised(
 }
 
 /// A slow machine makes a client ask again, and what is sent twice is metered twice: then the replay is made anew.
-fn check(cluster: &TestCluster, trace: &str, pool: &str, further: &[&str]) {
+fn check(cluster: &TestCluster, trace: &str, (scheme, pool): (&str, &str), further: &[&str]) {
     let mut pairs = Vec::new();
     for attempt in 0..3 {
         let file = format!("{pool}-{attempt}");
-        let (metered, advised) = metered_and_advised(cluster, (trace, pool, &file), further);
+        let (metered, advised) =
+            metered_and_advised(cluster, (trace, scheme, pool, &file), further);
         assert!(
             metered >= advised && advised > 0,
             "{pool}: {metered} metered, {advised} advised"
@@ -81,7 +91,7 @@ fn what_the_lab_advises_is_what_nodes_meter_to_the_byte() {
             let (update, chunk) = (format!("--update={scheme}"), format!("--chunk={chunk}"));
             cluster.run(&["pool", "create", &pool, "--code=rs(6,3)", &update, &chunk]);
             for trace in &traces {
-                check(&cluster, trace, &pool, &[]);
+                check(&cluster, trace, (scheme, &pool), &[]);
             }
         }
     }
@@ -105,7 +115,7 @@ fn commits_between_updates_are_advised_too() {
             &update,
         ];
         cluster.run(&[&create[..], &limits].concat());
-        check(&cluster, &trace, &pool, &["--depth=1"]);
+        check(&cluster, &trace, (scheme, &pool), &["--depth=1"]);
         let advise = [
             "lab",
             "advise",

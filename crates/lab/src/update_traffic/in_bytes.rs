@@ -204,7 +204,7 @@ pub struct ByteReport {
 ///
 /// # Errors
 /// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`], or [`LabError::ChunksOnly`] for a
-/// variant that no pool has; the planner's error when a scheme has no plan for the volume.
+/// variant that no pool has; [`LabError::NoWrites`]; the planner's error when a scheme has no plan for the volume.
 pub fn count_bytes(
     volume: &Volume,
     schemes: &[String],
@@ -232,6 +232,9 @@ pub fn count_bytes(
         for (_, traffic) in &mut open {
             traffic.write(&request, now_ms)?;
         }
+    }
+    if writes == 0 {
+        return Err(LabError::NoWrites);
     }
     let mut schemes = BTreeMap::new();
     for (name, traffic) in open {
@@ -307,6 +310,7 @@ impl<'a> PoolTraffic<'a> {
     /// Commits what waits.
     fn finish(mut self, now_ms: u64) -> Result<(Moved, Waits), LabError> {
         if let Some(appending) = self.scheme.planner.appending() {
+            self.commit_due(appending, now_ms)?;
             let mut left: Vec<u64> = self.waiting.keys().copied().collect();
             left.sort_unstable();
             for stripe in left {
@@ -336,15 +340,19 @@ impl<'a> PoolTraffic<'a> {
         Ok(())
     }
 
-    /// Commits stripes whose oldest update has waited long enough.
+    /// Commits the stripes of primaries whose oldest update has waited long enough, as of when it had.
     fn commit_due(&mut self, appending: &dyn Appending, now_ms: u64) -> Result<(), LabError> {
-        let due: Vec<StripeId> = self
-            .primaries
-            .values()
-            .flat_map(|phases| phases.due(now_ms))
-            .collect();
-        for stripe in due {
-            self.commit(stripe.0, appending, now_ms)?;
+        let all = self.primaries.values();
+        let due: Vec<Vec<StripeId>> = all.map(|phases| phases.due(now_ms)).collect();
+        for stripes in due {
+            let waiting = stripes.iter().filter_map(|id| self.waiting.get(&id.0));
+            let Some(oldest_ms) = waiting.map(|&(_, since_ms)| since_ms).min() else {
+                continue;
+            };
+            let due_ms = oldest_ms.saturating_add(self.append.age_max_s.saturating_mul(1000));
+            for stripe in stripes {
+                self.commit(stripe.0, appending, due_ms)?;
+            }
         }
         Ok(())
     }

@@ -190,7 +190,7 @@ pub struct Report {
 /// Applies a trace's writes to stripes under each scheme and counts what crosses racks.
 ///
 /// # Errors
-/// The trace's first error; [`LabError::UnknownScheme`] or [`LabError::NoScheme`]; when code, racks,
+/// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`] or [`LabError::NoWrites`]; when code, racks,
 /// layout and chunk size do not fit each other, the error that says which do not.
 pub fn count(
     question: &Question,
@@ -231,6 +231,9 @@ pub fn count(
             };
             least_at_once.add(least.least(&stripes, place, set)?);
         }
+    }
+    if writes == 0 {
+        return Err(LabError::NoWrites);
     }
     let (mut traffic, mut bounds) = (BTreeMap::new(), BTreeMap::new());
     for (entry, scheme) in entries.iter().zip(schemes) {

@@ -104,7 +104,9 @@ fn in_bytes_the_written_ranges_count_and_each_primary_has_limits_of_its_own() {
     question.terms.append.age_max_s = 3600;
     let (_, cau) = by_bytes(&question);
     assert_eq!(cau.cross_rack_bytes, (4 + 4) * 2048);
-    close(cau.longest_wait_hours, 2.0);
+    // Each is committed an hour after its first update, and the last at the trace's end, at once.
+    close(cau.longest_wait_hours, 1.0);
+    close(cau.exposure_hours, 3.0);
     question.terms.pace = Pace::Fast;
     let (_, cau) = by_bytes(&question);
     assert_eq!(cau.cross_rack_bytes, (4 + 3) * 2048);
@@ -138,4 +140,16 @@ fn codes_that_break_the_promise_are_left_out_and_at_least_one_must_be_left() {
 fn usual_codes_fill_the_racks_and_survive_one() {
     let codes: Vec<String> = usual_codes(4).iter().map(ToString::to_string).collect();
     assert_eq!(codes, ["rs(6,2)", "rs(9,3)", "rs(12,4)"]);
+}
+
+#[test]
+fn a_trace_without_writes_is_refused() {
+    for unit in [Unit::Bytes, Unit::Chunks] {
+        let question = AdviceQuestion {
+            unit,
+            ..question("1-rack")
+        };
+        let error = advise(&question, || Ok(std::iter::empty())).unwrap_err();
+        assert!(matches!(error, LabError::NoWrites), "{error}");
+    }
 }
