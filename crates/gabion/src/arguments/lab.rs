@@ -71,9 +71,12 @@ pub(crate) struct RunOptions {
     /// Share of the paper's setting
     #[arg(long, value_enum, default_value = "usual")]
     pub(crate) scale: ScaleOption,
-    /// Seed of all random choices
+    /// Seed of all random choices of the first run; each further run has the next one
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Number of runs; of several, figures are means with 95 % confidence intervals
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) runs: u64,
     /// Directory with traces, by family: msr and cloudphysics; synthetic workloads replace missing
     /// ones
     #[arg(long, env = "GABION_TRACES", value_name = "DIR")]

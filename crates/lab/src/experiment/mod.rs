@@ -2,6 +2,7 @@
 //! [`Report`] that it returns.
 
 mod report;
+mod runs;
 mod session;
 mod verdict;
 

@@ -44,17 +44,26 @@ pub struct Finding {
     pub verdict: Option<Verdict>,
     /// Why ours is not near.
     pub why: Option<String>,
+    /// Runs of which ours is the mean.
+    pub runs: usize,
+    /// Half the width of the mean's 95 % confidence interval, if there were several runs.
+    pub half_interval: Option<f64>,
+    #[serde(skip)]
+    unit: String,
+    /// What a mean is judged by.
+    #[serde(skip)]
+    judge: Option<Paper>,
 }
 
 impl Finding {
     /// A number with its unit, judged by what the paper prints.
     pub fn beside(what: impl Into<String>, ours: f64, unit: &str, paper: Paper) -> Self {
         Self {
-            ours_value: Some(ours),
             paper_range: Some(paper.range),
             tolerance: Some(paper.tolerance.to_string()),
             verdict: Some(paper.judge(ours)),
-            ..Self::words(what, format!("{}{unit}", digits(ours)), paper.printed)
+            judge: Some(paper.clone()),
+            ..Self::number(what, ours, unit, paper.printed)
         }
     }
 
@@ -82,6 +91,7 @@ impl Finding {
     ) -> Self {
         Self {
             ours_value: Some(ours),
+            unit: unit.to_owned(),
             ..Self::words(what, format!("{}{unit}", digits(ours)), paper)
         }
     }
@@ -101,6 +111,10 @@ impl Finding {
             tolerance: None,
             verdict: None,
             why: None,
+            runs: 1,
+            half_interval: None,
+            unit: String::new(),
+            judge: None,
         }
     }
 
@@ -109,6 +123,22 @@ impl Finding {
     pub fn with_value(mut self, ours: f64) -> Self {
         self.ours_value = Some(ours);
         self
+    }
+
+    /// Puts a mean of several runs in place of one run's figure. A statement keeps the words and the verdict of its
+    /// first run.
+    pub(super) fn set_mean(&mut self, (mean, half): (f64, Option<f64>), runs: usize) {
+        let Some(half) = half.filter(|_| self.judge.is_some() || self.verdict.is_none()) else {
+            return;
+        };
+        self.ours_value = Some(mean);
+        self.ours = format!("{}{} +- {}", digits(mean), self.unit, digits(half));
+        self.half_interval = Some(half);
+        self.runs = runs;
+        self.verdict = self.judge.as_ref().map(|paper| paper.judge(mean));
+        if self.verdict == Some(Verdict::Near) {
+            self.why = None;
+        }
     }
 
     /// Sets the verdict.

@@ -156,24 +156,65 @@ pub struct Goal {
     pub is_met: bool,
     /// Why it does not.
     pub why: Option<String>,
+    /// The unit, and whether a number meets the goal.
+    #[serde(skip)]
+    bound: Option<Bound>,
+}
+
+/// What a number has to be.
+#[derive(Clone, PartialEq, Debug)]
+struct Bound {
+    unit: String,
+    least: f64,
+    most: f64,
 }
 
 impl Goal {
     /// At least so much.
     pub fn at_least(what: impl Into<String>, ours: f64, unit: &str, least: f64) -> Self {
         let goal = format!("{least}{unit} at least");
-        Self {
-            ours_value: Some(ours),
-            ..Self::words(what, format!("{}{unit}", digits(ours)), goal, ours >= least)
-        }
+        Self::bounded(what, ours, goal, unit, (least, f64::INFINITY))
     }
 
     /// At most so much.
     pub fn at_most(what: impl Into<String>, ours: f64, unit: &str, most: f64) -> Self {
         let goal = format!("{most}{unit} at most");
+        Self::bounded(what, ours, goal, unit, (f64::NEG_INFINITY, most))
+    }
+
+    /// Within so much of 0, on both sides.
+    pub fn within(what: impl Into<String>, ours: f64, unit: &str, most: f64) -> Self {
+        let goal = format!("within {most}{unit}");
+        Self::bounded(what, ours, goal, unit, (-most, most))
+    }
+
+    fn bounded(
+        what: impl Into<String>,
+        ours: f64,
+        goal: String,
+        unit: &str,
+        (least, most): (f64, f64),
+    ) -> Self {
+        let is_met = (least..=most).contains(&ours);
+        let shown = format!("{}{unit}", digits(ours));
+        let unit = unit.to_owned();
         Self {
             ours_value: Some(ours),
-            ..Self::words(what, format!("{}{unit}", digits(ours)), goal, ours <= most)
+            bound: Some(Bound { unit, least, most }),
+            ..Self::words(what, shown, goal, is_met)
+        }
+    }
+
+    /// Puts a mean of several runs in place of one run's figure.
+    pub(super) fn set_mean(&mut self, (mean, half): (f64, Option<f64>)) {
+        let (Some(half), Some(Bound { unit, least, most })) = (half, &self.bound) else {
+            return;
+        };
+        self.ours_value = Some(mean);
+        self.ours = format!("{}{unit} +- {}", digits(mean), digits(half));
+        self.is_met = (*least..=*most).contains(&mean);
+        if self.is_met {
+            self.why = None;
         }
     }
 
@@ -191,6 +232,7 @@ impl Goal {
             goal: goal.into(),
             is_met,
             why: None,
+            bound: None,
         }
     }
 

@@ -53,20 +53,23 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
     fs::create_dir_all(out).context(format!("create {}", out.display()))?;
     let work = Work::create(out, experiment.id)?;
     let shown = Steps(Mutex::new(None));
-    let session = Session {
+    let session = |seed: u64| Session {
         scale: match options.scale {
             ScaleOption::Quick => Scale::Quick,
             ScaleOption::Usual => Scale::Usual,
             ScaleOption::Full => Scale::Full,
         },
-        seed: options.seed,
+        seed,
         directory: &work.0,
         traces: options.traces.as_deref(),
         clusters: Some(&LocalClusters),
         progress: &shown,
     };
     let begun = Instant::now();
-    let report = (experiment.run)(&session).map_err(Failure::failed)?;
+    let seeds = (0..options.runs).map(|run| options.seed.wrapping_add(run));
+    let runs = seeds.map(|seed| (experiment.run)(&session(seed)));
+    let runs: Result<Vec<Report>, _> = runs.collect();
+    let report = Report::of_runs(runs.map_err(Failure::failed)?);
     let seconds = begun.elapsed().as_secs_f64();
     drop(shown);
     let mut json = json!({
@@ -74,6 +77,7 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
         "title": experiment.title,
         "scale": format!("{:?}", options.scale).to_lowercase(),
         "seed": options.seed,
+        "runs": options.runs,
         "seconds": seconds,
     });
     let report_json = serde_json::to_value(&report).context("write the result as JSON")?;

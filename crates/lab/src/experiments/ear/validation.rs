@@ -281,15 +281,8 @@ fn goals(row: &Row) -> Vec<Goal> {
     ];
     let goal = |(what, pair): (&str, Option<Pair>)| {
         let distance = distance_pct(pair?);
-        let goal = Goal {
-            ours_value: Some(distance),
-            ..Goal::words(
-                format!("model beside testbed, {what}, {}", row.name()),
-                format!("{distance:.2} %"),
-                format!("within {NEAR_PCT} %"),
-                distance.abs() <= NEAR_PCT,
-            )
-        };
+        let what = format!("model beside testbed, {what}, {}", row.name());
+        let goal = Goal::within(what, distance, " %", NEAR_PCT);
         let why = if row.is_fair {
             "processors that are busy with other work, or what the model leaves out"
         } else {
