@@ -33,6 +33,48 @@ pub enum LabError {
         /// The problem.
         problem: RowProblem,
     },
+    /// A trace has no requests, so nothing can be told of it.
+    #[error("the trace {trace} has no requests")]
+    EmptyTrace {
+        /// The trace's name, usually its path.
+        trace: String,
+    },
+    /// The first rows of a trace are of no format.
+    #[error("{trace}, line 1: no trace format has such rows; the formats are {known}")]
+    UnknownFormat {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// The names of the formats.
+        known: String,
+    },
+    /// No trace format has this name.
+    #[error("there is no trace format '{name}'; choose from {known}")]
+    UnknownFormatName {
+        /// The name asked for.
+        name: String,
+        /// The names of the formats.
+        known: String,
+    },
+    /// A trace has several volumes and none was chosen.
+    #[error("{trace}, line {line}: another volume begins here; choose one with --volume: {found}")]
+    SeveralVolumes {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// The line of the second volume, counted from 1.
+        line: u64,
+        /// The names of the first volumes.
+        found: String,
+    },
+    /// A trace lacks the chosen volume.
+    #[error("the trace {trace} has no volume '{volume}'; it has {found}")]
+    NoSuchVolume {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// The volume asked for.
+        volume: String,
+        /// The names of the first volumes.
+        found: String,
+    },
     /// No experiment has this id.
     #[error("there is no experiment '{id}'; choose from {known}")]
     UnknownExperiment {
@@ -176,13 +218,27 @@ impl From<ClientError> for LabError {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RowProblem {
     /// Too few or too many fields.
-    #[error(
-        "{found} fields, but a row has 7: timestamp, host, disk, Read or Write, offset, size, \
-         response"
-    )]
+    #[error("{found} fields, but a row has {columns}")]
     FieldCount {
         /// Fields found.
         found: usize,
+        /// How many a row has, and which.
+        columns: &'static str,
+    },
+    /// A field that must be a time is not.
+    #[error("the timestamp '{text}' is not a time that a trace can have")]
+    NotATime {
+        /// What stands there, cut short.
+        text: String,
+    },
+    /// A log of fio that does not begin with its version.
+    #[error("a log of fio begins with 'fio version 2 iolog' or 'fio version 3 iolog'")]
+    NoFioVersion,
+    /// A size that must be whole sectors is not.
+    #[error("the size {size_bytes} is not a multiple of 512 bytes")]
+    PartOfSector {
+        /// The size found.
+        size_bytes: u64,
     },
     /// A field that must be a whole number is not.
     #[error("the {field} '{text}' is not a whole number below 2^64")]
@@ -193,10 +249,14 @@ pub enum RowProblem {
         text: String,
     },
     /// Neither a read nor a write.
-    #[error("the type '{text}' is neither Read nor Write")]
+    #[error("the type '{text}' is neither {read} nor {write}")]
     UnknownType {
         /// What stands there, cut short.
         text: String,
+        /// What a read is called.
+        read: &'static str,
+        /// What a write is called.
+        write: &'static str,
     },
     /// A request of no bytes.
     #[error("the size is 0; a request has at least one byte")]

@@ -48,5 +48,5 @@ pub mod workload;
 pub use error::{LabError, RowProblem};
 pub use profile::Profile;
 pub use stats::Stats;
-pub use trace::{Request, RequestKind, TraceReader};
+pub use trace::{Request, RequestKind, TraceOptions, TraceReader};
 pub use trace_writer::TraceWriter;

@@ -16,8 +16,8 @@ impl<W: Write> TraceWriter<W> {
         Self { sink }
     }
 
-    /// Writes one row. Readers here take `host` for a name and do not look at `disk`; the response
-    /// time is 0, for nothing responded.
+    /// Writes one row. Host and disk together name the volume; the response time is 0, for nothing
+    /// responded.
     ///
     /// # Errors
     /// What the sink says.
@@ -71,8 +71,8 @@ mod tests {
             },
         ];
         let mut writer = TraceWriter::new(Vec::new());
-        for (disk, request) in requests.iter().enumerate() {
-            writer.write("host", disk as u64, request).unwrap();
+        for request in &requests {
+            writer.write("host", 0, request).unwrap();
         }
         let rows = writer.into_inner();
         assert!(rows.starts_with(b"18446744073709551615,host,0,Write,7,1073741824,0\n"));

@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use crate::output::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
+use gabion_lab::LabError;
+use gabion_lab::trace::Format;
 use gabion_lab::update_traffic;
 use gabion_layout::AppendSpec;
 use std::ffi::OsString;
@@ -83,11 +85,32 @@ pub(crate) struct RunOptions {
     pub(crate) traces: Option<PathBuf>,
 }
 
+/// How a trace is read.
+#[derive(Args, Debug)]
+pub(crate) struct TraceForm {
+    #[arg(long, value_name = "FORMAT", help = format_help(), value_parser = parse_format)]
+    pub(crate) trace_format: Option<Format>,
+    /// Volume whose requests are read, for a trace of several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) volume: Option<String>,
+}
+
+fn format_help() -> String {
+    let names = Format::names();
+    format!("Format of the trace: {names} [default: found by its first rows]")
+}
+
+fn parse_format(name: &str) -> Result<Format, String> {
+    name.parse().map_err(|error: LabError| error.to_string())
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct UpdateTrafficOptions {
-    /// Trace: MSR rows, plain or gzip
+    /// Trace, plain or compressed with gzip, bzip2 or Zstandard
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Code, such as rs(6,3)
     #[arg(long)]
     pub(crate) code: String,
@@ -168,9 +191,11 @@ impl AppendPhaseOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct AdviseOptions {
-    /// Trace: MSR rows, plain or gzip
+    /// Trace, plain or compressed with gzip, bzip2 or Zstandard
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Number of racks, over which stripes rotate
     #[arg(long, required_unless_present = "like")]
     pub(crate) racks: Option<u32>,
@@ -224,8 +249,10 @@ pub(crate) struct BoundOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct TraceStatsOptions {
-    /// Trace: MSR rows, plain or gzip
+    /// Trace, plain or compressed with gzip, bzip2 or Zstandard
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Code of the stripes for locality, such as rs(6,3)
     #[arg(long, default_value = "rs(6,3)")]
     pub(crate) code: String,
@@ -274,9 +301,11 @@ impl From<Pace> for update_traffic::Pace {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReplayOptions {
-    /// Trace: MSR rows, plain or gzip
+    /// Trace, plain or compressed with gzip, bzip2 or Zstandard
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Pool; may be omitted if there is only one
     #[arg(long)]
     pub(crate) pool: Option<String>,

@@ -150,6 +150,41 @@ fn mistakes_are_named() {
     fs::write(&out, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
     let error = fails(&["lab", "replay", "--trace", path_text(&out)], 1);
     assert!(error.contains("line 2"), "before any cluster: {error}");
+    refuses_a_trace_of_several_volumes_or_none(path_text(&out));
+}
+
+/// Two volumes, of which `trace-stats` prints a table and which other commands do not mix.
+fn refuses_a_trace_of_several_volumes_or_none(path: &str) {
+    fs::write(path, "7,W,0,4096,2\n8,R,0,512,1\n7,W,0,4096,1\n").expect("write a temporary file");
+    let counted = [
+        "lab",
+        "update-traffic",
+        "--code=rs(4,2)",
+        "--racks=3",
+        "--trace",
+        path,
+    ];
+    let error = fails(&counted, 2);
+    assert!(
+        error.contains("line 2") && error.contains("7, 8"),
+        "{error}"
+    );
+    let error = fails(&[&counted[..], &["--volume=9"]].concat(), 2);
+    assert!(error.contains("'9'"), "{error}");
+    let error = fails(&[&counted[..], &["--trace-format=tape"]].concat(), 2);
+    assert!(error.contains("msr, fio"), "{error}");
+    let error = fails(&[&counted[..], &["--trace-format=disksim"]].concat(), 1);
+    assert!(error.contains("line 1: 1 fields"), "{error}");
+    let table = run(&["lab", "trace-stats", path]);
+    assert!(
+        table.contains("2 volumes; choose one with --volume"),
+        "{table}"
+    );
+    let one = json(&["trace-stats", path, "--volume=7"]);
+    assert_eq!(one["writes"], 2);
+    fs::write(path, "\n").expect("write a temporary file");
+    let error = fails(&counted, 1);
+    assert!(error.contains("has no requests"), "{error}");
 }
 
 /// Rows of writes and reads that meet at the same bytes, within and across chunks and stripes, 10 ms
@@ -183,7 +218,7 @@ fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
     fs::write(&empty, "").expect("write a temporary file");
     let nothing = ["--trace", path_text(&empty), "--name=none"];
     let output = cluster.output(&[&["lab", "replay"], &nothing[..]].concat());
-    assert!(text(&output.stderr).contains("no requests to replay"));
+    assert!(text(&output.stderr).contains("no requests"));
 }
 
 #[test]

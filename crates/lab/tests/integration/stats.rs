@@ -30,3 +30,12 @@ fn rsrch_1_has_the_row_that_the_table_prints() {
 fn wdev_1_has_the_row_that_the_table_prints() {
     check("msr/wdev_1.csv", 1055, ["0.0014", "3.52", "72.71", "3.52"]);
 }
+
+#[test]
+fn the_virtual_disk_of_cloud_physics_is_read_to_its_end() {
+    let Some(trace) = crate::real_traces::open("cloudphysics/cloudPhysicsIO.csv.gz") else {
+        return;
+    };
+    assert_eq!(trace.format().to_string(), "msr");
+    assert_eq!(trace.map(Result::unwrap).count(), 113_872);
+}

@@ -1,11 +1,11 @@
 //! `gabion lab advise`: recommends a scheme, code and chunk size for a trace.
 
+use super::trace;
 use crate::arguments::{AdviseOptions, Place, Unit};
 use crate::commands::connect;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
-use gabion_lab::TraceReader;
 use gabion_lab::advise::{self, AdviceQuestion, Choice, Terms, advise_stored, usual_codes};
 use gabion_lab::update_traffic::StoredFile;
 use gabion_layout::{Geometry, NodePlace, Topology};
@@ -51,7 +51,8 @@ fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure>
             pace: options.append_phase.pace.into(),
         },
     };
-    advise::advise(&question, || TraceReader::open(&options.trace)).map_err(Failure::failed)
+    let open = || trace::open(&options.trace, &options.trace_form);
+    advise::advise(&question, open).map_err(trace::failure)
 }
 
 /// The choices of schemes for a stored file, into which the trace's addresses are folded as a replay does.
@@ -90,9 +91,9 @@ async fn of_stored(
         append: spec.append.unwrap_or_default(),
         pace: options.append_phase.pace.into(),
     };
-    let trace = TraceReader::open(&options.trace).map_err(Failure::failed)?;
-    let requests = trace.map(|request| Ok(request?.folded(size)));
-    advise_stored(&terms, file, requests).map_err(Failure::failed)
+    let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
+    let requests = requests.map(|request| Ok(request?.folded(size)));
+    advise_stored(&terms, file, requests).map_err(trace::failure)
 }
 
 fn print(choices: &[Choice]) {

@@ -6,6 +6,7 @@ mod replay;
 mod run;
 mod synth;
 mod testbed;
+mod trace;
 mod trace_stats;
 mod update_traffic;
 

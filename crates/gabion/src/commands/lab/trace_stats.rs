@@ -1,10 +1,12 @@
 //! `gabion lab trace-stats`: statistics of a trace.
 
+use super::trace;
 use crate::arguments::TraceStatsOptions;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
-use gabion_lab::{Profile, TraceReader};
+use gabion_lab::trace::volumes;
+use gabion_lab::{LabError, Profile};
 use serde_json::json;
 use std::num::NonZeroU64;
 
@@ -16,12 +18,46 @@ pub(super) fn run(options: &TraceStatsOptions, format: Format) -> Result<(), Fai
             let chunk = bytes(options.chunk.get());
             Failure::usage(format!("stripes with chunks of {chunk} are too large"))
         })?;
-    let trace = TraceReader::open(&options.file).map_err(Failure::failed)?;
-    let profile = Profile::of(trace, stripe_bytes).map_err(Failure::failed)?;
+    let requests = trace::open(&options.file, &options.trace_form);
+    let profile = requests.and_then(|requests| Profile::of(requests, stripe_bytes));
+    if let Err(LabError::SeveralVolumes { .. }) = profile {
+        return list_volumes(options, format);
+    }
+    let profile = profile.map_err(trace::failure)?;
     if format == Format::Json {
         return print_as_json(options, &profile);
     }
     print(options, &profile);
+    Ok(())
+}
+
+/// The volumes of a trace that has several, none of which was chosen.
+fn list_volumes(options: &TraceStatsOptions, format: Format) -> Result<(), Failure> {
+    let found = volumes(&options.file, options.trace_form.trace_format).map_err(trace::failure)?;
+    let trace = options.file.display().to_string();
+    if format == Format::Json {
+        let found = found.iter().map(|(name, volume)| {
+            json!({
+                "volume": name,
+                "requests": volume.requests,
+                "writes": volume.writes,
+                "span_bytes": volume.span_bytes,
+            })
+        });
+        return print_json(&json!({ "trace": trace, "volumes": found.collect::<Vec<_>>() }));
+    }
+    println!("{trace}: {} volumes; choose one with --volume", found.len());
+    let mut table = table(&["volume", "requests", "writes", "span"]);
+    for (name, volume) in found {
+        table.add_row([
+            name,
+            volume.requests.to_string(),
+            volume.writes.to_string(),
+            bytes(volume.span_bytes),
+        ]);
+    }
+    align_numbers(&mut table);
+    println!("{table}");
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! `gabion lab update-traffic`: cross-rack chunks or bytes of each update scheme on a trace.
 
+use super::trace;
 use crate::arguments::{Unit, UpdateTrafficOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
-use gabion_lab::TraceReader;
 use gabion_lab::update_traffic::{
     ByteReport, Options, Question, Report, Stripes, Volume, count, count_bytes,
 };
@@ -37,8 +37,8 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         schemes: options.scheme,
         options: scheme_options,
     };
-    let requests = TraceReader::open(&options.trace).map_err(Failure::failed)?;
-    let report = count(&question, requests).map_err(Failure::failed)?;
+    let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
+    let report = count(&question, requests).map_err(trace::failure)?;
     if format == Format::Json {
         return print_json(&report);
     }
@@ -63,7 +63,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
     let layout = options.layout.parse().map_err(Failure::usage)?;
     let stripes = Stripes::new(code, geometry, layout, options.racks).map_err(Failure::failed)?;
     let phase = &options.append_phase;
-    let requests = TraceReader::open(&options.trace).map_err(Failure::failed)?;
+    let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let report = count_bytes(
         &Volume::Laid(stripes),
         &options.scheme,
@@ -71,7 +71,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
         phase.pace.into(),
         requests,
     );
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(trace::failure)?;
     if format == Format::Json {
         return print_json(&report);
     }

@@ -2,13 +2,14 @@
 
 mod report;
 
+use super::trace;
 use crate::arguments::{Pace, Place, ReplayOptions};
 use crate::commands::connect_with;
 use crate::failure::Failure;
 use crate::output::{Format, Shown};
 use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions, Progress as _};
-use gabion_lab::{LabError, Request, RequestKind, TraceReader};
+use gabion_lab::{LabError, Request, RequestKind};
 use gabion_layout::ByteRange;
 use gabion_meta::PoolSpec;
 use gabion_testbed::replay::{Access, Contents, Engine, INITIAL, Initial, Target, Traffic};
@@ -105,7 +106,7 @@ fn client_options(options: &ReplayOptions) -> ClientOptions {
 fn requests(
     options: &ReplayOptions,
 ) -> Result<impl Iterator<Item = Result<Request, LabError>> + use<>, Failure> {
-    let trace = TraceReader::open(&options.trace).map_err(Failure::failed)?;
+    let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let first = options.first.map_or(usize::MAX, |first| {
         usize::try_from(first).unwrap_or(usize::MAX)
     });
@@ -114,7 +115,7 @@ fn requests(
         let is_read = matches!(request, Ok(request) if request.kind == RequestKind::Read);
         !(writes_only && is_read)
     };
-    Ok(trace.take(first).filter(is_asked_for))
+    Ok(requests.take(first).filter(is_asked_for))
 }
 
 /// Totals of the trace needed before the replay; reading them also checks the trace to its end.
@@ -130,7 +131,7 @@ impl Total {
             span_bytes: 0,
         };
         for request in requests(options)? {
-            let request = request.map_err(Failure::failed)?;
+            let request = request.map_err(trace::failure)?;
             total.requests += 1;
             total.span_bytes = total.span_bytes.max(request.end_bytes());
         }

@@ -1,0 +1,38 @@
+//! Opens the traces of the lab's commands, and says what is wrong with them.
+
+use crate::arguments::TraceForm;
+use crate::failure::Failure;
+use gabion_lab::trace::Warning;
+use gabion_lab::{LabError, TraceOptions, TraceReader};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Opens a trace as the command line asks for.
+pub(super) fn open(path: &Path, form: &TraceForm) -> Result<TraceReader, LabError> {
+    let options = TraceOptions {
+        format: form.trace_format,
+        volume: form.volume.clone(),
+        warn,
+    };
+    TraceReader::open_with(path, &options)
+}
+
+/// The failure of a command that read a trace: a volume not chosen or not there is wrong use.
+pub(super) fn failure(error: LabError) -> Failure {
+    match error {
+        LabError::SeveralVolumes { .. } | LabError::NoSuchVolume { .. } => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// Prints a warning, once however often the trace is read.
+fn warn(warning: &Warning) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let sentence = warning.to_string();
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&sentence) {
+        eprintln!("warning: {sentence}");
+        said.insert(sentence);
+    }
+}
