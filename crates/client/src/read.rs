@@ -25,7 +25,7 @@ use gabion_layout::{
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
-use gabion_protocol::message::{Effect, Purpose, ReadCut};
+use gabion_protocol::message::{Effect, NodeStatus, Purpose, ReadCut};
 use gabion_protocol::quorum::Agreement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -151,6 +151,26 @@ impl Reading {
             Some(ChosenCut::Agreed(..)) => &self.unreadable,
             Some(ChosenCut::Vouched(..)) | None => &[],
         }
+    }
+
+    /// The chunks to do without, first choice first: those that are lost now, avoided or on ailing nodes; those that are
+    /// lost now or avoided; those that are lost for good. What must never be read is in all of them.
+    fn left_out(
+        &self,
+        stripe: &StripeRecord,
+        nodes: &[NodeStatus],
+        ailing: &[NodeId],
+    ) -> [Vec<ChunkIndex>; 3] {
+        let lost_now = lost_for_now(stripe, nodes, &self.avoided);
+        let mut lost_or_ailing = lost_now.clone();
+        lost_or_ailing.extend(ailing.iter().filter_map(|&node| stripe.chunk_on(node)));
+        let mut choices = [lost_or_ailing, lost_now, lost_for_good(stripe, nodes)];
+        for lost in &mut choices {
+            lost.extend(self.forbidden());
+            lost.sort_unstable();
+            lost.dedup();
+        }
+        choices
     }
 
     /// The nodes of the chunks that failed it.
@@ -448,17 +468,7 @@ impl File {
     ) -> Result<Result<ReadPlan, Trouble>, ClientError> {
         let broken = |error: &dyn std::error::Error| ClientError::Broken(error.to_string());
         let ranges = geometry.split(range).map_err(|error| broken(&error))?;
-        let nodes = fleet.nodes;
-        let lost_now = lost_for_now(record, nodes, &reading.avoided);
-        let mut lost_or_ailing = lost_now.clone();
-        let ailing = self.client.ailing();
-        lost_or_ailing.extend(ailing.iter().filter_map(|&node| record.chunk_on(node)));
-        let mut choices = [lost_or_ailing, lost_now, lost_for_good(record, nodes)];
-        for lost in &mut choices {
-            lost.extend(reading.forbidden());
-            lost.sort_unstable();
-            lost.dedup();
-        }
+        let choices = reading.left_out(record, fleet.nodes, &self.client.ailing());
         let mut missing = String::new();
         for (at, lost) in choices.iter().enumerate() {
             let stripe = self.stripe(record, geometry, lost);
@@ -532,6 +542,41 @@ mod tests {
             (NodeId::CLIENT, 0)
         ]));
         assert!(!moment(&[(NodeId(1), 0), (NodeId(2), 5)]));
+    }
+
+    /// Whatever else is lost: a node outside of the quorum may lack what was acknowledged.
+    #[test]
+    fn what_a_quorum_does_not_cover_is_left_out_in_every_choice() {
+        let stripe = StripeRecord {
+            id: StripeId(1),
+            pool: gabion_layout::PoolId(0),
+            chunk_bytes: 4096,
+            generation: gabion_layout::Generation(1),
+            nodes: (0..4).map(NodeId).collect(),
+            stale: Vec::new(),
+        };
+        let up = |at: u32| NodeStatus {
+            node: NodeId(at),
+            rack: gabion_layout::RackId(at),
+            address: format!("127.0.0.1:{at}"),
+            liveness: gabion_protocol::message::Liveness::Up,
+            departure: gabion_meta::Departure::None,
+        };
+        let nodes: Vec<NodeStatus> = (0..4).map(up).collect();
+        let agreement = Agreement {
+            epoch: Epoch(3),
+            mark: Sequence(7),
+            readable: [0, 2, 3].map(ChunkIndex).to_vec(),
+        };
+        let mut reading = Reading::default();
+        reading.agree_on(&agreement, &stripe);
+        let choices = reading.left_out(&stripe, &nodes, &[NodeId(0)]);
+        let [ailing, only] = [[0, 1].map(ChunkIndex).to_vec(), vec![ChunkIndex(1)]];
+        assert_eq!(choices, [ailing, only.clone(), only]);
+        // A primary's cut is good for every chunk.
+        let vouched = Reading::as_of(Epoch(3), Sequence(7));
+        let choices = vouched.left_out(&stripe, &nodes, &[]);
+        assert_eq!(choices, [const { Vec::new() }; 3]);
     }
 
     #[test]

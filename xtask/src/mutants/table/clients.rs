@@ -46,9 +46,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/read.rs",
-        text: "lost.extend(reading.forbidden());",
-        replacement: "lost.extend(reading.forbidden().iter().take(0));",
-        check: Check::Simulator,
+        text: "lost.extend(self.forbidden());",
+        replacement: "lost.extend(self.forbidden().iter().take(0));",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "read::tests::what_a_quorum_does_not_cover_is_left_out_in_every_choice",
+        },
     },
     Mutant {
         name: "what-was-written-back-without-an-answer-is-written-again",
