@@ -195,7 +195,17 @@ impl Weather {
             Fault::FailedStore => (lasting_ms, with_power),
             _ => (soon_ms, true),
         };
-        world.sleep(wait_ms * 1000).await;
+        if fault == Fault::PowerLossInWrite {
+            // A process without power says nothing more, least of all that its disk cannot be read.
+            for _ in 0..wait_ms {
+                if disk.has_lost_power() {
+                    break;
+                }
+                world.sleep(1000).await;
+            }
+        } else {
+            world.sleep(wait_ms * 1000).await;
+        }
         self.restart(&[slot], loses_power, down_ms).await;
     }
 

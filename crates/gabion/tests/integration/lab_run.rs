@@ -31,7 +31,7 @@ fn experiments_are_listed_and_unknown_ones_refused_in_one_sentence() {
 fn a_run_prints_both_figures_and_saves_json_and_a_plot() {
     let directory = tempfile::tempdir().unwrap();
     let out = path_text(directory.path());
-    let arguments = ["lab", "run", "cod-t32", "--scale=quick", "--out", out];
+    let arguments = ["lab", "run", "cau-f9", "--scale=quick", "--out", out];
     let printed = run(&arguments);
     for expected in [
         "Not as in the paper",
@@ -48,12 +48,12 @@ fn a_run_prints_both_figures_and_saves_json_and_a_plot() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["COD-T32.json", "COD-T32.svg"],
+        ["CAU-F9.json", "CAU-F9.svg"],
         "and no files of the run"
     );
     let saved: Value =
-        serde_json::from_slice(&fs::read(directory.path().join("COD-T32.json")).unwrap()).unwrap();
-    assert_eq!(saved["experiment"], "COD-T32");
+        serde_json::from_slice(&fs::read(directory.path().join("CAU-F9.json")).unwrap()).unwrap();
+    assert_eq!(saved["experiment"], "CAU-F9");
     assert_eq!(saved["scale"], "quick");
     let mut with_json = vec!["--format=json"];
     with_json.extend(arguments);

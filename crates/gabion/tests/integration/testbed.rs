@@ -353,7 +353,7 @@ fn encodings_send_across_racks_what_the_model_is_given() {
     assert_eq!((random, aware), (random_planned, aware_planned));
     assert!(aware < random / 2.0, "{aware} of {random} MB");
     // Whether a put comes before all is encoded depends on the machine.
-    let findings = report["findings"].as_array().unwrap().iter();
-    let is_of_encoding = |finding: &&Value| finding["what"].as_str().unwrap().contains("encoding");
-    assert_eq!(findings.filter(is_of_encoding).count(), 2);
+    let goals = report["goals"].as_array().unwrap().iter();
+    let is_of_encoding = |goal: &&Value| goal["what"].as_str().unwrap().contains("encoding");
+    assert_eq!(goals.filter(is_of_encoding).count(), 2);
 }
