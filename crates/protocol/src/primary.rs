@@ -331,7 +331,11 @@ impl Primaries {
         {
             primary.renounce();
         }
-        self.ensure_term(primary, stripe).await
+        self.ensure_term(primary, stripe).await?;
+        if let Some(term) = &mut primary.term {
+            term.admit(nodes);
+        }
+        Ok(())
     }
 
     /// Gets a lease and settles the stripe under it, unless there is a term already.

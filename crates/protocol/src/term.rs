@@ -33,7 +33,7 @@ pub(crate) struct Term {
     pub(crate) mark: Sequence,
     /// The number of the next update.
     pub(crate) next: Sequence,
-    /// Chunks whose nodes the term's settlement has asked. No update of the term leaves one of them
+    /// Chunks whose nodes the settlement of the term has asked, or have joined since. No update of the term leaves one of them
     /// out: a quorum read takes a node that knows of no newer term to hold all that was acknowledged.
     pub(crate) asked: Vec<ChunkIndex>,
     /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
@@ -68,6 +68,19 @@ impl Term {
             node.is_some_and(|node| failed.contains(&node))
         };
         self.asked.iter().any(is_lost)
+    }
+
+    /// Counts nodes that have joined since the settlement, and so know the term, as asked by it: an update that leaves
+    /// one of their chunks out is of a new term, or a quorum could read what the chunk lacks as of that update.
+    pub(crate) fn admit(&mut self, nodes: &[NodeStatus]) {
+        let failed = failed_nodes(nodes);
+        for chunk in self.stripe.chunks() {
+            let node = self.stripe.node_of(chunk);
+            let is_there = node.is_some_and(|node| !failed.contains(&node));
+            if is_there && !self.misses(chunk) && !self.asked.contains(&chunk) {
+                self.asked.push(chunk);
+            }
+        }
     }
 
     /// The chunks that updates leave out.

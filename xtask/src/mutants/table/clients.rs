@@ -44,6 +44,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: Check::Simulator,
     },
     Mutant {
+        name: "a-node-that-came-back-is-left-out-in-the-term-it-knows",
+        file: "crates/protocol/src/primary.rs",
+        text: "term.admit(nodes);",
+        replacement: "let _ = term;",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "integration",
+            name: "update::left_out::a_node_that_came_back_within_a_term_is_left_out_by_a_new_one_only",
+        },
+    },
+    Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/read.rs",
         text: "lost.extend(self.forbidden());",

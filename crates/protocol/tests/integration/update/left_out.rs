@@ -100,6 +100,28 @@ fn no_update_leaves_a_chunk_out_whose_node_neither_answers_nor_is_declared_faile
     assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
 }
 
+/// It knows the term from its join or from an update: as a member of the newest term it would tell a quorum's reader
+/// that it has everything up to the mark.
+#[test]
+fn a_node_that_came_back_within_a_term_is_left_out_by_a_new_one_only() {
+    let bed = Bed::new(&[1]);
+    bed.stage(0, 1, 0, NEWS);
+    let updated = bed.update(1, 0, NEWS.len(), &[]);
+    assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
+    let epoch = bed.epoch();
+    bed.mend();
+    bed.heartbeat(0);
+    bed.stage(1, 2, 1, NEWS);
+    let updated = bed.update(2, 1, NEWS.len(), &[]);
+    assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
+    assert_eq!(bed.epoch(), epoch, "the node takes part in the same term");
+    bed.fail(&[1]);
+    bed.heartbeat(0);
+    let updated = update_degraded(&bed, 3);
+    assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
+    assert!(bed.epoch() > epoch, "the node knows term {epoch}");
+}
+
 #[test]
 fn a_node_that_may_still_have_a_chunk_that_was_moved_is_fenced_too() {
     let bed = Bed::new(&[4]);
