@@ -172,33 +172,39 @@ impl<'a> Matching<'a> {
     /// Moves blocks out of a rack until it has room for `wanted` chunks, as far as their other replicas
     /// allow.
     pub(super) fn vacate(&mut self, rack: RackNumber, wanted: usize) {
-        for block in 0..self.blocks.len() {
-            if self.room[rack] >= wanted {
-                return;
-            }
-            let Some(node) = self.blocks[block].kept else {
-                continue;
-            };
-            if self.racks.rack_of(node) != rack {
-                continue;
-            }
-            // Without this block, and with no other let into the rack.
-            let room = std::mem::take(&mut self.room[rack]);
-            self.blocks[block].kept = None;
-            self.is_surveyed = false;
-            self.survey();
-            let candidates = self.candidates_of(block);
-            let elsewhere =
-                |&&other: &&NodeNumber| self.racks.rack_of(other) != rack && self.is_open(other);
-            if let Some(&other) = self.candidates[candidates].iter().find(elsewhere) {
-                self.reroute(block, other);
-                self.room[rack] = room + 1;
-            } else {
-                self.blocks[block].kept = Some(node);
-                self.room[rack] = room;
-            }
-            self.is_surveyed = false;
+        // One block's way out may bring another block into the rack, which is then tried as well.
+        while self.room[rack] < wanted
+            && (0..self.blocks.len()).any(|block| self.move_out(rack, block))
+        {}
+    }
+
+    /// Moves a block out of a rack, if it is kept there and another of its nodes can keep it, so that
+    /// the rack has room for one more chunk; says whether it did.
+    fn move_out(&mut self, rack: RackNumber, block: usize) -> bool {
+        let Some(node) = self.blocks[block].kept else {
+            return false;
+        };
+        if self.racks.rack_of(node) != rack {
+            return false;
         }
+        // Without this block, and with no other let into the rack.
+        let room = std::mem::take(&mut self.room[rack]);
+        self.blocks[block].kept = None;
+        self.is_surveyed = false;
+        self.survey();
+        let candidates = self.candidates_of(block);
+        let elsewhere =
+            |&&other: &&NodeNumber| self.racks.rack_of(other) != rack && self.is_open(other);
+        let other = self.candidates[candidates].iter().find(elsewhere).copied();
+        if let Some(other) = other {
+            self.reroute(block, other);
+            self.room[rack] = room + 1;
+        } else {
+            self.blocks[block].kept = Some(node);
+            self.room[rack] = room;
+        }
+        self.is_surveyed = false;
+        other.is_some()
     }
 
     /// Any node of a rack that could keep a block without moving others.

@@ -129,3 +129,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn vacates_a_block_that_another_ones_way_out_brought_in() {
+    let racks = table(&[2, 3, 2]);
+    let mut matching = Matching::new(&racks, 2);
+    for block in [&[5, 0][..], &[1, 5, 2], &[0, 3]] {
+        assert!(matching.add(block));
+    }
+    matching.vacate(0, 2);
+    assert_eq!(matching.room_in(0), 2);
+}
