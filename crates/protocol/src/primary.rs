@@ -248,6 +248,7 @@ impl Primaries {
         let request = CoordinatorRequest::NoteDegraded {
             stripe: term.stripe.id,
             epoch: term.epoch,
+            since: term.joins,
             chunks: missed.iter().map(|&chunk| (chunk, term.mark)).collect(),
         };
         self.tell_coordinator(request).await?;
@@ -398,6 +399,7 @@ impl Primaries {
             waiting,
             append,
             appends: lease.appends,
+            joins: lease.joins,
         });
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::commit::{Absent, Commit};
 use crate::fate::Witnesses;
 use crate::initiate::{RunTerms, fits_records, patience_ms, record_holders};
 use crate::message::{
-    Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId, StripeLease, failed_nodes,
+    Effect, JoinCount, NodeStatus, Purpose, ReadCut, Refusal, RunId, StripeLease, failed_nodes,
 };
 use crate::settle::check_copies;
 use gabion_codec::Code;
@@ -45,6 +45,8 @@ pub(crate) struct Term {
     pub(crate) append: Option<(PoolId, AppendSpec)>,
     /// Whether the coordinator has it noted that something may wait.
     pub(crate) appends: bool,
+    /// The joins before the term: a node that has joined since may know it.
+    pub(crate) joins: JoinCount,
 }
 
 /// What an update will do.

@@ -199,8 +199,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::NoteDegraded {
                 stripe,
                 epoch,
+                since,
                 chunks,
-            } => self.leases.degraded(stripe, epoch, chunks).await,
+            } => self.leases.degraded((stripe, epoch, since), chunks).await,
             Ask::NotePhase {
                 stripe,
                 epoch,

@@ -1,7 +1,7 @@
 //! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
 //! fares is in [`ClusterStatus`].
 
-use super::join::{InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, PageAnswer};
+use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
@@ -131,12 +131,14 @@ pub enum CoordinatorRequest {
     },
     /// A primary is about to run the first update of its term that leaves chunks out because they
     /// are lost. Answered only when it is durable that they are stale, and only in the current term
-    /// and while each of them is stale already or its node is declared failed.
+    /// and while each of them is stale already or its node is declared failed and cannot know the term.
     NoteDegraded {
         /// The stripe.
         stripe: StripeId,
         /// The primary's term.
         epoch: Epoch,
+        /// The joins before the term.
+        since: JoinCount,
         /// The chunks, each with the last update that it can have: the mark before the update.
         chunks: Vec<(ChunkIndex, Sequence)>,
     },
@@ -528,4 +530,6 @@ pub struct StripeLease {
     pub former: Vec<NodeId>,
     /// Whether the stripe may have updates of which parity knows nothing.
     pub appends: bool,
+    /// The joins before the term: none of them has told a node of it.
+    pub joins: JoinCount,
 }

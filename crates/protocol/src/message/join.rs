@@ -51,6 +51,15 @@ pub struct JoinSession {
     pub number: u64,
 }
 
+/// A moment in the coordinator's count of joins. What it has told joining nodes of a stripe since then, it knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct JoinCount {
+    /// The coordinator's run: it knows of no joins before it.
+    pub incarnation: u64,
+    /// How many sessions of this run have begun, ended or been dropped.
+    pub count: u64,
+}
+
 /// How a session begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JoinBegun {

@@ -20,8 +20,8 @@ pub use coordinator::{
 };
 pub use flow::Flow;
 pub use join::{
-    Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
-    PAGE_CHUNK_COUNT, PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
+    Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession,
+    Joined, PAGE_CHUNK_COUNT, PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
 };
 pub use meter::Meter;
 pub use node::{

@@ -55,6 +55,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-node-that-has-joined-within-a-term-is-left-out-in-it",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
+        text: "if self.turns.get(&node).is_some_and(|&turn| turn > since) {",
+        replacement: "if self.turns.get(&node).is_some_and(|&turn| turn > since) && false {",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "integration",
+            name: "coordinator::leases::a_node_that_has_joined_within_a_term_is_left_out_by_the_next_one",
+        },
+    },
+    Mutant {
+        name: "a-node-told-of-a-term-by-a-page-is-left-out-in-it",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
+        text: "open.told.has(stripe) && !open.changed.contains(&stripe)",
+        replacement: "open.told.has(stripe) && open.changed.contains(&stripe)",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "integration",
+            name: "coordinator::leases::a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one",
+        },
+    },
+    Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/read.rs",
         text: "lost.extend(self.forbidden());",

@@ -2,7 +2,7 @@
 
 use super::Leases;
 use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, Liveness, StripeLease};
+use crate::message::{CoordinatorReply, JoinCount, Liveness, StripeLease};
 use crate::primary::failed_nodes;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
 use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
@@ -18,6 +18,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         renounced: Option<Epoch>,
     ) -> Answer {
         let membership = self.nodes.membership();
+        let joins = self.nodes.join_count();
         let now_ms = self.core.ports.now_ms();
         let this = Arc::clone(self);
         let acquire = move |meta: &Meta<K>| {
@@ -39,6 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
                 nodes,
                 former: meta.former_holders(stripe)?,
                 appends: meta.appends(stripe)?,
+                joins,
             })
         };
         match self.core.with_meta(acquire).await {
@@ -88,21 +90,20 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     /// The same as [`Leases::note_degraded`], as a stripe's primary asks for it.
     pub(in crate::coordinator) async fn degraded(
         self: &Arc<Self>,
-        stripe: StripeId,
-        epoch: Epoch,
+        term: (StripeId, Epoch, JoinCount),
         chunks: Vec<(ChunkIndex, Sequence)>,
     ) -> Answer {
-        self.note_degraded(stripe, epoch, chunks).await?;
+        self.note_degraded(term, chunks).await?;
         Ok(CoordinatorReply::Done)
     }
 
     /// Notes durably that updates of a term leave out chunks which are lost. As with
     /// [`Leases::note_settlement`], a node that returns finds either that its chunk is stale,
-    /// or that it is counted on.
+    /// or that it is counted on. One that may know the term from a join is left out by the next term: in this
+    /// one it would count as a member, and a quorum's reader would take its chunk to have all updates.
     pub(in crate::coordinator) async fn note_degraded(
         self: &Arc<Self>,
-        stripe: StripeId,
-        epoch: Epoch,
+        (stripe, epoch, since): (StripeId, Epoch, JoinCount),
         chunks: Vec<(ChunkIndex, Sequence)>,
     ) -> Result<(), Denied> {
         let joins = self.nodes.hold_joins().await;
@@ -117,6 +118,13 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         if let Some((returned, _)) = chunks.iter().find(|(chunk, _)| !is_failed(*chunk)) {
             return Err(Denied(format!(
                 "{returned} of {stripe} counts again or its node has returned; settle the stripe with it"
+            )));
+        }
+        let fresh = chunks.iter().filter(|(chunk, _)| !record.is_stale(*chunk));
+        let mut nodes = fresh.filter_map(|(chunk, _)| record.node_of(*chunk));
+        if let Some(node) = nodes.find(|&node| self.nodes.may_know(node, stripe, since)) {
+            return Err(Denied(format!(
+                "{node} has joined since {epoch} of {stripe} began; settle the stripe without it"
             )));
         }
         let stale = chunks.into_iter().map(|(chunk, last)| StaleChunk {

@@ -10,7 +10,7 @@ use super::space::Reports;
 use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, Denied, lock};
 use crate::message::{
-    ArrayStatus, CoordinatorReply, JoinProgress, LinkRate, Liveness, NodeStatus, Vitals,
+    ArrayStatus, CoordinatorReply, JoinCount, JoinProgress, LinkRate, Liveness, NodeStatus, Vitals,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -101,6 +101,26 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             .iter()
             .filter_map(|node| Some((*node, *joins.get(node)?)));
         known.collect()
+    }
+
+    /// The joins so far, for a term that begins from here on.
+    pub(in crate::coordinator) fn join_count(&self) -> JoinCount {
+        JoinCount {
+            incarnation: self.core.meta.incarnation(),
+            count: lock(&self.sessions).turn_count(),
+        }
+    }
+
+    /// Whether a failed node may have been told of a term of this stripe that began after `since`. Hold
+    /// joins back meanwhile.
+    pub(in crate::coordinator) fn may_know(
+        &self,
+        node: NodeId,
+        stripe: StripeId,
+        since: JoinCount,
+    ) -> bool {
+        since.incarnation != self.core.meta.incarnation()
+            || lock(&self.sessions).may_have_told(node, stripe, since.count)
     }
 
     /// Notes that a stripe has changed on which answers to joining nodes depend. Hold joins back from before

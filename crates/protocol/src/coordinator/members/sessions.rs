@@ -34,6 +34,13 @@ struct Told {
     unknown_count: u64,
 }
 
+impl Told {
+    /// Whether the pages so far cover a stripe.
+    fn has(&self, stripe: StripeId) -> bool {
+        self.is_all || self.upto.is_some_and(|upto| stripe <= upto)
+    }
+}
+
 /// What a session is from its begin on.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
@@ -84,6 +91,10 @@ pub(super) struct Sessions {
     /// memberships that began under an earlier run of the coordinator.
     members: BTreeMap<NodeId, (JoinSession, u64)>,
     begun_count: u64,
+    /// How many sessions have begun, ended, been dropped or told a page again.
+    turn_count: u64,
+    /// The last of these of each node.
+    turns: BTreeMap<NodeId, u64>,
 }
 
 impl Sessions {
@@ -127,6 +138,7 @@ impl Sessions {
                 .is_some_and(|old| old.has_repairs),
         };
         self.open.insert(session.node, begun);
+        self.note_turn(node);
         Ok(session)
     }
 
@@ -143,8 +155,10 @@ impl Sessions {
     /// Takes a page up, if it is the next one or the last one again. What the session began with.
     pub(super) fn take_up(&mut self, page: &InventoryPage, now_ms: u64) -> Option<Beginning> {
         let known = self.hear(page.session, now_ms)?;
+        let mut is_again = false;
         if let Scope::Range { after, .. } = page.scope {
-            if known.told.is_all || known.told.upto != after {
+            is_again = known.told.is_all || known.told.upto != after;
+            if is_again {
                 if known.before.is_all || known.before.upto != after {
                     return None;
                 }
@@ -152,7 +166,12 @@ impl Sessions {
             }
             known.before = known.told;
         }
-        Some(known.beginning.clone())
+        let beginning = known.beginning.clone();
+        if is_again {
+            // The node may know the lost answer, which no longer counts as told.
+            self.note_turn(page.session.node);
+        }
+        Some(beginning)
     }
 
     /// Notes how far the page that was taken up is answered.
@@ -187,12 +206,12 @@ impl Sessions {
             let Some(known) = self.open.get_mut(node) else {
                 continue;
             };
-            let is_told = known.told.is_all || known.told.upto.is_some_and(|upto| stripe <= upto);
-            if is_told {
+            if known.told.has(stripe) {
                 known.changed.insert(stripe);
             }
             if known.changed.len() > CHANGED_COUNT_MAX {
                 self.open.remove(node);
+                self.note_turn(*node);
             }
         }
     }
@@ -240,6 +259,7 @@ impl Sessions {
         let Some(ended) = self.open.remove(&node) else {
             return false;
         };
+        self.note_turn(node);
         let number = ended.number;
         let incarnation = ended.beginning.start.number;
         self.members
@@ -268,9 +288,36 @@ impl Sessions {
     /// Drops the sessions of nodes that were silent for too long: those of which chunks are to be repaired.
     pub(super) fn drop_silent(&mut self, now_ms: u64) -> Vec<NodeId> {
         let is_silent = |session: &Session| now_ms.saturating_sub(session.heard_ms) >= SILENCE_MS;
-        let dropped = self.open.extract_if(.., |_, session| is_silent(session));
-        let with_repairs = dropped.filter(|(_, session)| session.has_repairs);
-        with_repairs.map(|(node, _)| node).collect()
+        let dropped: Vec<(NodeId, Session)> = self
+            .open
+            .extract_if(.., |_, session| is_silent(session))
+            .collect();
+        for (node, _) in &dropped {
+            self.note_turn(*node);
+        }
+        let with_repairs = dropped.iter().filter(|(_, session)| session.has_repairs);
+        with_repairs.map(|(node, _)| *node).collect()
+    }
+
+    /// Notes that a session of this node has begun, ended, been dropped or told a page again.
+    fn note_turn(&mut self, node: NodeId) {
+        self.turn_count += 1;
+        self.turns.insert(node, self.turn_count);
+    }
+
+    /// How many sessions have begun, ended, been dropped or told a page again.
+    pub(super) fn turn_count(&self) -> u64 {
+        self.turn_count
+    }
+
+    /// Whether the node may have been told of a change of this stripe that was noted when `since` sessions had
+    /// begun, ended or been dropped, or later. Hold the lock of joins.
+    pub(super) fn may_have_told(&self, node: NodeId, stripe: StripeId, since: u64) -> bool {
+        if self.turns.get(&node).is_some_and(|&turn| turn > since) {
+            return true;
+        }
+        let open = self.open.get(&node);
+        open.is_some_and(|open| open.told.has(stripe) && !open.changed.contains(&stripe))
     }
 
     /// How far the joins are.

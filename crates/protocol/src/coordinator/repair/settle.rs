@@ -6,7 +6,7 @@ use super::attempt::Round;
 use super::survey::{Setback, Survey};
 use crate::commit::{Absent, Commit, CommitTerms};
 use crate::coordinator::core::Denied;
-use crate::message::{Purpose, Refusal};
+use crate::message::{JoinCount, Purpose, Refusal};
 use crate::progress::Heard;
 use crate::settle::{
     Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve,
@@ -25,6 +25,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         id: StripeId,
         epoch: Epoch,
     ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
+        let joins = self.nodes.join_count();
         loop {
             let Some(survey) = self.survey(id).await? else {
                 return Ok(None);
@@ -39,8 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 match collect(&*self.core.ports, stripe, &survey.former, epoch, &failed).await {
                     Ok(holdings) => holdings,
                     Err(refusal) => {
-                        let blamed = survey.blamed(&refusal).ok_or(refusal)?;
-                        self.mark(id, vec![blamed]).await?;
+                        self.blame(&survey, refusal).await?;
                         continue;
                     }
                 };
@@ -55,8 +55,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let code = &survey.facts.code;
             let verified = verify_survivors(&*self.core.ports, code, stripe, &exclusion, &holdings);
             if let Err(refusal) = verified.await {
-                let blamed = survey.blamed(&refusal).ok_or(refusal)?;
-                self.mark(id, vec![blamed]).await?;
+                self.blame(&survey, refusal).await?;
                 continue;
             }
             // Durable before anybody is told how the updates ended.
@@ -80,12 +79,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if outcome.appended.is_empty() {
                 return Ok(Some((outcome, failed)));
             }
-            match self.commit_settled(&survey, epoch, &failed, outcome).await {
+            let term = (epoch, joins);
+            match self.commit_settled(&survey, term, &failed, outcome).await {
                 Ok(outcome) => return Ok(Some((outcome, failed))),
-                Err(refusal) => {
-                    let blamed = survey.blamed(&refusal).ok_or(refusal)?;
-                    self.mark(id, vec![blamed]).await?;
-                }
+                Err(refusal) => self.blame(&survey, refusal).await?,
             }
         }
     }
@@ -95,7 +92,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     async fn commit_settled(
         self: &Arc<Self>,
         survey: &Survey,
-        epoch: Epoch,
+        (epoch, joins): (Epoch, JoinCount),
         failed: &[NodeId],
         outcome: Outcome,
     ) -> Result<Outcome, Refusal> {
@@ -129,8 +126,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             // Those that are left out count no more, so damage must come out before.
             let left: Vec<ChunkIndex> = view.available().collect();
             verify_irreplaceable(&*self.core.ports, view.code, stripe, &left).await?;
-            let noted = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
-            let noted = self.leases.note_degraded(stripe.id, epoch, noted).await;
+            let fresh = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
+            let term = (stripe.id, epoch, joins);
+            let noted = self.leases.note_degraded(term, fresh).await;
             noted.map_err(|Denied(why)| says(why))?;
         }
         let terms = CommitTerms {
@@ -154,12 +152,20 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         };
         resolve(&*self.core.ports, stripe, epoch, failed, &committed).await?;
         let id = stripe.id;
-        let ended = self
-            .core
-            .with_meta(move |meta| meta.note_phase(id, epoch, false))
-            .await;
+        let end = move |meta: &Meta<K>| meta.note_phase(id, epoch, false);
+        let ended = self.core.with_meta(end).await;
         ended.map_err(|error| says(error.to_string()))?;
         Ok(committed)
+    }
+
+    /// Notes that the chunk to which a refusal points is gone or corrupt.
+    ///
+    /// # Errors
+    /// The refusal, if it points to none.
+    async fn blame(&self, survey: &Survey, refusal: Refusal) -> Result<(), Setback> {
+        let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+        self.mark(survey.stripe.id, vec![blamed]).await?;
+        Ok(())
     }
 
     /// Notes that chunks are gone or corrupt.

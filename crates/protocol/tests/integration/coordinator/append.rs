@@ -123,6 +123,7 @@ fn a_keeper_that_a_failed_commit_left_out_counts_again_before_the_next() {
     let noted = bed.ask(CoordinatorRequest::NoteDegraded {
         stripe: stripe.id,
         epoch,
+        since: bed.joins,
         chunks: vec![(copy.index, LAST)],
     });
     assert_eq!(noted, CoordinatorReply::Done);

@@ -17,7 +17,7 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
-    Holding, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
+    Holding, JoinCount, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -188,6 +188,8 @@ pub(crate) struct Bed {
     pub(crate) vitals: Vitals,
     /// The last start of each node that was let in.
     pub(crate) admitted: BTreeMap<NodeId, Start>,
+    /// The joins before the last lease.
+    pub(crate) joins: JoinCount,
     pub(crate) coordinator: Arc<Coordinator<&'static MemoryStore>>,
 }
 
@@ -214,6 +216,7 @@ impl Bed {
             options,
             vitals: Vitals::default(),
             admitted: BTreeMap::new(),
+            joins: JoinCount::default(),
             coordinator,
         };
         for node in 0..racks * nodes_per_rack {
@@ -420,13 +423,27 @@ impl Bed {
     }
 
     pub(crate) fn acquire(&mut self, stripe: StripeId, node: NodeId) -> CoordinatorReply {
-        self.ask(CoordinatorRequest::Acquire {
+        self.acquire_after(stripe, node, None)
+    }
+
+    /// The same, for a node that has ended an earlier term of its own.
+    pub(crate) fn acquire_after(
+        &mut self,
+        stripe: StripeId,
+        node: NodeId,
+        renounced: Option<Epoch>,
+    ) -> CoordinatorReply {
+        let reply = self.ask(CoordinatorRequest::Acquire {
             stripe,
             node,
             // Above any with which a node of these tests has joined.
             incarnation: u64::MAX,
-            renounced: None,
-        })
+            renounced,
+        });
+        if let CoordinatorReply::Lease(lease) = &reply {
+            self.joins = lease.joins;
+        }
+        reply
     }
 
     /// Asks the coordinator; time passes only if the answer takes some.

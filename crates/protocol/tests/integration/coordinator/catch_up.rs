@@ -60,6 +60,7 @@ fn return_behind(bed: &mut Bed, tell: bool) -> (StripeRecord, Vec<Asked>) {
     let noted = bed.ask(CoordinatorRequest::NoteDegraded {
         stripe: stripe.id,
         epoch: Epoch(1),
+        since: bed.joins,
         chunks: vec![(ChunkIndex(0), Sequence(5))],
     });
     assert_eq!(noted, CoordinatorReply::Done);

@@ -121,6 +121,7 @@ fn a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term() {
     let note = CoordinatorRequest::NoteDegraded {
         stripe: before.id,
         epoch,
+        since: bed.joins,
         chunks: vec![(chunk, gabion_layout::Sequence(0))],
     };
     let answer = bed.ask(note.clone());

@@ -1,9 +1,9 @@
 //! Who may be a stripe's primary, and whose word counts.
 
-use crate::coordinator::bed::{Bed, TIMING};
-use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
+use crate::coordinator::bed::{Bed, TIMING, chunk_on};
+use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::Exclusion;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, HeldChunk};
 
 fn epoch(reply: &CoordinatorReply) -> u64 {
     match reply {
@@ -52,14 +52,7 @@ fn a_renounced_term_ends_and_only_its_own_node_s() {
     let stripe = bed.put("f", 1).remove(0);
     let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
     assert_eq!(epoch(&bed.acquire(stripe.id, first)), 1);
-    let mut renounce = |node, epoch| {
-        bed.ask(CoordinatorRequest::Acquire {
-            stripe: stripe.id,
-            node,
-            incarnation: u64::MAX,
-            renounced: Some(Epoch(epoch)),
-        })
-    };
+    let mut renounce = |node, epoch| bed.acquire_after(stripe.id, node, Some(Epoch(epoch)));
     assert_eq!(
         renounce(second, 1),
         CoordinatorReply::HeldBy(first),
@@ -76,9 +69,11 @@ fn a_chunk_misses_updates_when_the_present_primary_says_so() {
     let away = stripe.nodes[2];
     bed.fail(&[away]);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let since = bed.joins;
     let note = |epoch, chunk| CoordinatorRequest::NoteDegraded {
         stripe: stripe.id,
         epoch: Epoch(epoch),
+        since,
         chunks: vec![(ChunkIndex(chunk), Sequence(7))],
     };
     let other = bed.ask(note(2, 2));
@@ -114,6 +109,104 @@ fn a_chunk_misses_updates_when_the_present_primary_says_so() {
     assert!(
         matches!(bed.ask(note(1, 2)), CoordinatorReply::Refused(_)),
         "the repair has ended the term"
+    );
+}
+
+/// A note that updates of this term leave out the stripe's third chunk.
+fn leave_out(bed: &mut Bed, stripe: &StripeRecord, epoch: u64) -> CoordinatorReply {
+    bed.ask(CoordinatorRequest::NoteDegraded {
+        stripe: stripe.id,
+        epoch: Epoch(epoch),
+        since: bed.joins,
+        chunks: vec![(ChunkIndex(2), Sequence(7))],
+    })
+}
+
+fn is_refused_for_a_join(reply: &CoordinatorReply) -> bool {
+    matches!(reply, CoordinatorReply::Refused(why) if why.contains("has joined since"))
+}
+
+/// The primary has not seen it up: it came and went between two updates.
+#[test]
+fn a_node_that_has_joined_within_a_term_is_left_out_by_the_next_one() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (primary, away) = (stripe.nodes[0], stripe.nodes[2]);
+    bed.fail(&[away]);
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 1);
+    let joined = bed.rejoin(away, vec![chunk_on(&stripe, away)]);
+    assert!(
+        matches!(joined, CoordinatorReply::Joined(_)),
+        "it may be told of term 1: {joined:?}"
+    );
+    bed.fail(&[away]);
+    let noted = leave_out(&mut bed, &stripe, 1);
+    assert!(is_refused_for_a_join(&noted), "{noted:?}");
+    assert_eq!(bed.stripe("f").stale, []);
+    assert_eq!(
+        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
+        2
+    );
+    assert_eq!(leave_out(&mut bed, &stripe, 2), CoordinatorReply::Done);
+}
+
+#[test]
+fn what_joining_nodes_were_told_by_an_earlier_run_of_the_coordinator_is_not_known() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (primary, away) = (stripe.nodes[0], stripe.nodes[2]);
+    bed.fail(&[away]);
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 1);
+    bed.restart();
+    bed.fail(&[away]);
+    let noted = leave_out(&mut bed, &stripe, 1);
+    assert!(is_refused_for_a_join(&noted), "{noted:?}");
+    assert_eq!(
+        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
+        2
+    );
+    assert_eq!(leave_out(&mut bed, &stripe, 2), CoordinatorReply::Done);
+}
+
+/// It knows what pages have told it, though it may never end its join.
+#[test]
+fn a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (primary, away) = (stripe.nodes[0], stripe.nodes[2]);
+    let held = HeldChunk {
+        chunk: chunk_on(&stripe, away),
+        generation: stripe.generation,
+        epoch: Epoch(0),
+        mark: Sequence(0),
+        undecided: Vec::new(),
+    };
+    bed.fail(&[away]);
+    let applicant = bed.applicant(Some(away), away.0, away.0 / 3, 1 << 20);
+    let session = bed.begin_join(applicant, 1).expect("the node may join");
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 1);
+    let told = bed.tell_range(session, (None, None), &[held]);
+    assert!(matches!(told, CoordinatorReply::PageTold(_)), "{told:?}");
+    let noted = leave_out(&mut bed, &stripe, 1);
+    assert!(is_refused_for_a_join(&noted), "{noted:?}");
+    assert_eq!(
+        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
+        2
+    );
+    let settled = bed.ask(CoordinatorRequest::Settling {
+        stripe: stripe.id,
+        exclusion: Exclusion {
+            epoch: Epoch(2),
+            nodes: vec![away],
+            known: Sequence(0),
+            stood: Vec::new(),
+        },
+    });
+    assert_eq!(settled, CoordinatorReply::Done);
+    assert_eq!(
+        leave_out(&mut bed, &stripe, 2),
+        CoordinatorReply::Done,
+        "it is still to be told of term 2"
     );
 }
 

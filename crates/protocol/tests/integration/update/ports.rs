@@ -13,8 +13,8 @@ use gabion_layout::{
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
-    JoinBegun, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, Origin,
-    PageAnswer, Refusal, Scope, StripeLease,
+    JoinBegun, JoinCount, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus,
+    Origin, PageAnswer, Refusal, Scope, StripeLease,
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -233,6 +233,7 @@ impl BedPorts {
                     nodes,
                     former: world.former.clone(),
                     appends: world.appends,
+                    joins: JoinCount::default(),
                 })
             }
             CoordinatorRequest::NoteDegraded { epoch, chunks, .. } => {
