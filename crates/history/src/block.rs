@@ -54,6 +54,10 @@ pub struct Block<W: Debug> {
     writes: BTreeMap<W, Write>,
     /// Reads, and the writes that took effect, by number.
     deeds: Vec<Deed<W>>,
+    /// The numbers of the reads.
+    reads: Vec<Op>,
+    /// The numbers of the writes.
+    made: Vec<Op>,
     choices: Choices,
     broken: Option<Contradiction<W>>,
 }
@@ -63,6 +67,8 @@ impl<W: Debug> Default for Block<W> {
         Self {
             writes: BTreeMap::new(),
             deeds: Vec::new(),
+            reads: Vec::new(),
+            made: Vec::new(),
             choices: Choices::default(),
             broken: None,
         }
@@ -232,8 +238,10 @@ impl<W: Copy + Ord + Debug> Block<W> {
         };
         let other = self.choices.add(called, answered);
         self.known(write).op = Some(other);
-        for (read, deed) in self.deeds.iter().enumerate() {
-            let Deed::Read(seen) = deed else { continue };
+        for &read in &self.reads {
+            let Deed::Read(seen) = &self.deeds[read] else {
+                continue;
+            };
             if self.choices.order.last(read) < called {
                 continue;
             }
@@ -246,6 +254,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
                 })?;
             }
         }
+        self.made.push(other);
         self.deeds.push(Deed::Write(write, cells));
         Ok(other)
     }
@@ -270,8 +279,8 @@ impl<W: Copy + Ord + Debug> Block<W> {
             order.put_before(write, read, Why::Shown)?;
         }
         let oldest = shown.iter().map(|&write| order.first(write)).min();
-        for (other, deed) in self.deeds.iter().enumerate() {
-            let Deed::Write(_, cells) = deed else {
+        for &other in &self.made {
+            let Deed::Write(_, cells) = &self.deeds[other] else {
                 continue;
             };
             let order = &self.choices.order;
@@ -289,6 +298,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
                 }
             }
         }
+        self.reads.push(read);
         self.deeds.push(Deed::Read(pieces));
         Ok(())
     }

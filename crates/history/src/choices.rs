@@ -41,6 +41,8 @@ struct Kept {
     choice: Choice,
     /// The side that was tried last: whether the other write comes before the shown one.
     is_older: bool,
+    /// Whether the known order leaves it open.
+    is_open: bool,
 }
 
 /// The order as far as it is known, and the choices that it leaves open.
@@ -48,7 +50,8 @@ struct Kept {
 pub(crate) struct Choices {
     pub(crate) order: Order,
     all: Vec<Kept>,
-    open: BTreeSet<usize>,
+    /// No choice from here on is open.
+    open_end: usize,
     /// Choices by each operation that takes part in them.
     of: Vec<Vec<usize>>,
     /// Choices that a search has made.
@@ -83,7 +86,11 @@ impl Choices {
         }
         let number = self.all.len();
         let is_older = order.last(other) < order.last(choice.read);
-        self.all.push(Kept { choice, is_older });
+        self.all.push(Kept {
+            choice,
+            is_older,
+            is_open: true,
+        });
         if self.is_made(number)? {
             self.all.pop();
             return Ok(());
@@ -91,7 +98,7 @@ impl Choices {
         for op in [choice.shown, choice.read, other] {
             self.of[op].push(number);
         }
-        self.open.insert(number);
+        self.open_end = self.all.len();
         self.is_changed = true;
         Ok(())
     }
@@ -102,7 +109,7 @@ impl Choices {
     /// The reason if none does.
     pub(crate) fn settle(&mut self) -> Result<(), Refutation> {
         self.saturate().map_err(|clash| self.circle(&clash))?;
-        if !std::mem::take(&mut self.is_changed) || self.open.is_empty() {
+        if !std::mem::take(&mut self.is_changed) || self.last_open().is_none() {
             return Ok(());
         }
         self.set_searching(true);
@@ -130,11 +137,11 @@ impl Choices {
             for op in touched {
                 if !self.is_searching {
                     self.is_changed = true;
-                    self.of[op].retain(|number| self.open.contains(number));
+                    self.of[op].retain(|&number| self.all[number].is_open);
                 }
                 for at in 0..self.of[op].len() {
                     let number = self.of[op][at];
-                    if self.open.contains(&number) && self.is_made(number)? {
+                    if self.all[number].is_open && self.is_made(number)? {
                         self.close(number);
                     }
                 }
@@ -191,10 +198,18 @@ impl Choices {
 
     /// Notes that a choice is made.
     fn close(&mut self, number: usize) {
-        self.open.remove(&number);
+        self.all[number].is_open = false;
         if self.is_searching {
             self.made.push(number);
         }
+    }
+
+    /// The last open choice.
+    fn last_open(&mut self) -> Option<usize> {
+        while self.open_end > 0 && !self.all[self.open_end - 1].is_open {
+            self.open_end -= 1;
+        }
+        self.open_end.checked_sub(1)
     }
 
     fn set_searching(&mut self, is_searching: bool) {
@@ -208,7 +223,10 @@ impl Choices {
 
     fn undo(&mut self, (changes, made): (usize, usize)) {
         self.order.undo(changes);
-        self.open.extend(self.made.drain(made..));
+        for number in self.made.drain(made..) {
+            self.all[number].is_open = true;
+            self.open_end = self.open_end.max(number + 1);
+        }
     }
 
     /// Makes all choices.
@@ -220,9 +238,8 @@ impl Choices {
         let mut urgent = None;
         let mut failed = BTreeSet::new();
         loop {
-            let is_open = |number: &usize| self.open.contains(number);
-            let next = urgent.filter(is_open);
-            let Some(number) = next.or_else(|| self.open.last().copied()) else {
+            let next = urgent.filter(|&number: &usize| self.all[number].is_open);
+            let Some(number) = next.or_else(|| self.last_open()) else {
                 return Ok(());
             };
             path.push(Decision {

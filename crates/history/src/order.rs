@@ -61,6 +61,8 @@ pub(crate) struct Order {
     trail: Vec<Change>,
     is_searching: bool,
     walk: u64,
+    /// Operations that the present walk still has to visit.
+    open: Vec<Op>,
     /// Operations with new information since the last call for them.
     touched: Vec<Op>,
 }
@@ -118,10 +120,14 @@ impl Order {
         if one == other || start.first > end.first || start.last > end.last {
             return false;
         }
+        if start.after.is_empty() || end.before.is_empty() {
+            return false;
+        }
         let (first, last) = (end.first, end.last);
         self.walk += 1;
-        let mut open = vec![one];
-        while let Some(at) = open.pop() {
+        self.open.clear();
+        self.open.push(one);
+        while let Some(at) = self.open.pop() {
             for next in 0..self.nodes[at].after.len() {
                 let (next, _) = self.nodes[at].after[next];
                 if next == other {
@@ -130,7 +136,7 @@ impl Order {
                 let node = &mut self.nodes[next];
                 if node.walk != self.walk && node.first <= first && node.last <= last {
                     node.walk = self.walk;
-                    open.push(next);
+                    self.open.push(next);
                 }
             }
         }
