@@ -17,12 +17,12 @@ use crate::schema::{
     EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
     REPLACEMENTS, STRIPES,
 };
-use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
+use crate::stripes::{index_stripe, live_stripe, next_generation, unindex_stripe};
 use crate::{
     Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord,
-    exclusions, files,
+    conversions, exclusions, files,
 };
-use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{Epoch, NodeId, StaleChunk, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
@@ -32,7 +32,8 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when a
-    /// stripe is not the file's or out of order; [`MetaError::LeaseLost`];
+    /// stripe is not the file's or out of order; [`MetaError::LeaseLost`]; [`MetaError::Held`] while nodes
+    /// may serve stripes that one of them has replaced in a conversion;
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
     /// put; [`MetaError::IdsExhausted`].
     ///
@@ -57,6 +58,15 @@ impl<K: KeyValue> Meta<K> {
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
                 check_held(txn, *old)?;
+                if !conversions::is_alone(txn, old.stripe)? {
+                    return Err(MetaError::Held {
+                        stripe: old.stripe,
+                        holder: Holder::Coordinator {
+                            incarnation: self.incarnation(),
+                        },
+                        epoch: old.epoch,
+                    });
+                }
                 let replaced = live_stripe(txn, old.stripe)?;
                 let place = Placement {
                     chunk_bytes: replaced.chunk_bytes,
@@ -83,6 +93,23 @@ impl<K: KeyValue> Meta<K> {
             let displaced = displaced.to_vec();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
             Ok(put)
+        })
+    }
+
+    /// The old stripes of an open replacement, each with the term in which it was settled.
+    ///
+    /// # Errors
+    /// As [`Meta::commit_replacement`].
+    pub fn displaced(&self, put: PutId) -> Result<Vec<(StripeRecord, Epoch)>, MetaError> {
+        self.store.read(|txn| {
+            check_not_committed(txn, put)?;
+            let record = REPLACEMENTS.get(txn, &put)?;
+            let record = record.ok_or(MetaError::UnknownPut(put))?;
+            let old = record.displaced.into_iter().map(|old| {
+                check_held(txn, old)?;
+                Ok((live_stripe(txn, old.stripe)?, old.epoch))
+            });
+            old.collect()
         })
     }
 
@@ -127,11 +154,15 @@ impl<K: KeyValue> Meta<K> {
 }
 
 /// Releases the leases that a replacement still holds, and forgets it. Does nothing for other puts.
+/// The generation of its old stripes goes up: their nodes may refuse the one before by now.
 pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
     let Some(record) = REPLACEMENTS.get(txn, &put)? else {
         return Ok(());
     };
     for old in record.displaced {
+        if STRIPES.get(txn, &old.stripe)?.is_some() {
+            next_generation(txn, old.stripe)?;
+        }
         if is_held(txn, old)? {
             let epoch = old.epoch;
             let holder = None;

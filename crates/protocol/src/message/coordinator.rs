@@ -263,14 +263,9 @@ pub enum CoordinatorRequest {
         stripes: Vec<StripeId>,
     },
     /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
-    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed and readers find no old
-    /// chunk any more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
-    CommitReplace {
-        /// The replacement.
-        put: PutId,
-        /// The old stripes.
-        displaced: Vec<StripeId>,
-    },
+    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed, and
+    /// [`CoordinatorReply::NotCommitted`] when it is not and never will be.
+    CommitReplace(PutId),
     /// A client has lost an answer about a stripe that is the file's no more: whose chunks counted when
     /// it ended. Answered with [`CoordinatorReply::Ended`].
     Ended(StripeId),
@@ -291,7 +286,7 @@ impl CoordinatorRequest {
                 | Self::CommitPut(_)
                 | Self::AbortPut(_)
                 | Self::BeginReplace { .. }
-                | Self::CommitReplace { .. }
+                | Self::CommitReplace(_)
                 | Self::Ended(_)
                 | Self::Lookup { .. }
                 | Self::List { .. }

@@ -77,21 +77,7 @@ impl Expected {
                 nodes,
             } => self.replace(name, *file, displaced, nodes, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
-            Action::Abort(put) => {
-                let replacement = self.replacements.remove(put);
-                let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
-                for old in displaced {
-                    if self.holds(old) {
-                        self.leases.insert(old.stripe, (old.epoch, None));
-                    }
-                }
-                let aborted = self.puts.remove(put);
-                let there = aborted.is_some();
-                let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
-                self.garbage
-                    .extend(stripes.map(|stripe| (stripe.id, stripe)));
-                Ok(Answer::Whether(there))
-            }
+            Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
             Action::Touch(put) => {
                 let (record, _) = self.puts.get_mut(put).ok_or("UnknownPut")?;
                 record.touched_ms = world.now_ms;
@@ -219,6 +205,25 @@ impl Expected {
         let put = self.reserve(name, size_bytes, &placements, world);
         self.replacements.insert(put.id, (file, displaced.to_vec()));
         Ok(Answer::Put(put))
+    }
+
+    /// Whether the put was open.
+    fn abort(&mut self, put: PutId) -> bool {
+        let replacement = self.replacements.remove(&put);
+        for old in replacement.map_or(Vec::new(), |(_, displaced)| displaced) {
+            if let Some(stripe) = self.live.get_mut(&old.stripe) {
+                stripe.generation.0 += 1;
+            }
+            if self.holds(old) {
+                self.leases.insert(old.stripe, (old.epoch, None));
+            }
+        }
+        let aborted = self.puts.remove(&put);
+        let was_open = aborted.is_some();
+        let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
+        self.garbage
+            .extend(stripes.map(|stripe| (stripe.id, stripe)));
+        was_open
     }
 
     fn commit_replacement(&mut self, put: PutId) -> Outcome {

@@ -34,6 +34,7 @@ impl From<MetaError> for Rejection {
             MetaError::UnknownStripe(_)
             | MetaError::FileReplaced(_)
             | MetaError::LeaseLost { .. }
+            | MetaError::Held { .. }
             // A node has failed since it was chosen.
             | MetaError::NodeFailed(_) => Self::Retry(error.to_string()),
             other => Self::Final(other.into()),
