@@ -20,8 +20,8 @@ use gabion_planner::update::{UpdatePlanner, Waiting};
 use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
 
-/// How long a node may take to read a whole chunk.
-const VERIFY_DEADLINE_MS: u64 = 60_000;
+/// How fast a node reads a whole chunk at least, in bytes a millisecond. The stripe waits meanwhile.
+const VERIFY_BYTES_PER_MS: u64 = 4_096;
 
 /// What the rule says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -233,11 +233,12 @@ pub(crate) async fn verify_irreplaceable(
     if left.iter().all(has_stand_in) {
         return Ok(());
     }
+    let deadline_ms = SETTLE_DEADLINE_MS + stripe.chunk_bytes / VERIFY_BYTES_PER_MS;
     let scrubs = left.iter().map(|&index| {
         let node = stripe.nodes[index.at()];
         let stripe = stripe.id;
         let chunks = vec![ChunkId { stripe, index }];
-        ports.call_node(node, NodeRequest::Scrub { chunks }, VERIFY_DEADLINE_MS)
+        call_living(ports, node, NodeRequest::Scrub { chunks }, deadline_ms)
     });
     for scrubbed in join_all(scrubs).await {
         match scrubbed {
