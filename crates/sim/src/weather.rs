@@ -14,7 +14,7 @@ use crate::network::Slot;
 use crate::workload::{Files, start_worker};
 use crate::world::lock;
 use futures::FutureExt;
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, UpdateScheme};
 use gabion_protocol::message::{ClusterStatus, Liveness};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -397,6 +397,11 @@ impl Weather {
     /// newest record from one that a crash has torn before the store has borne witness. Or one read fails.
     fn spoil(&self, fault: Fault, slot: Slot) -> bool {
         let world = &self.cluster.world;
+        let shape = &self.cluster.shape;
+        // Damage that nobody has met yet and a node that was away from an append are two losses of its two copies.
+        if shape.update == UpdateScheme::Cau && shape.append.is_some() && shape.survived_count < 2 {
+            return false;
+        }
         let Some(store) = self.cluster.sound_store(slot) else {
             return false;
         };
@@ -496,6 +501,12 @@ impl Weather {
             if !is_up || self.cluster.sound_store(slot).is_none() {
                 return Err(format!("machine {} ({id:?}) is not up", slot.0));
             }
+        }
+        // A coordinator that has just started does not know yet which nodes have failed, and counts none of
+        // their chunks as lost.
+        let mut nodes = status.nodes.iter();
+        if let Some(silent) = nodes.find(|status| status.liveness == Liveness::Suspect) {
+            return Err(format!("{} is silent", silent.node));
         }
         if status.lost_chunk_count > 0 || status.repair.queued_chunk_count > 0 {
             return Err(format!(
