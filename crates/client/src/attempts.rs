@@ -1,6 +1,6 @@
 //! The attempts of one operation: its deadline, and the pauses between attempts.
 
-use crate::ClientError;
+use crate::error::ClientError;
 use crate::remedy::back_off_ms;
 use gabion_protocol::client_ports::ClientPorts;
 use std::sync::Arc;

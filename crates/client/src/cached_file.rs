@@ -2,9 +2,10 @@
 //! durable when flushed.
 
 use crate::cache::{CacheCounts, Handle};
+use crate::client::Client;
+use crate::error::ClientError;
 use crate::extent::within_file;
-use crate::file::Opened;
-use crate::{Client, ClientError, File};
+use crate::file::{File, Opened};
 use bytes::Bytes;
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;

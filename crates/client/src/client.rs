@@ -2,9 +2,10 @@
 
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
+use crate::error::ClientError;
+use crate::file::File;
 use crate::health::Health;
 use crate::runs::OpenRuns;
-use crate::{ClientError, File};
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};

@@ -2,11 +2,11 @@
 //! the stripe's nodes agrees on.
 
 use crate::attempts::Attempts;
+use crate::error::ClientError;
 use crate::extent::Extent;
-use crate::file::Layout;
+use crate::file::{File, Layout};
 use crate::read::Reading;
 use crate::remedy::may_ask_again;
-use crate::{ClientError, File};
 use futures::future::pending;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, Sequence, StripeRecord};

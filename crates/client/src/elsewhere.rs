@@ -6,9 +6,9 @@
 //! always commits the stripe that was stored last.
 
 use crate::attempts::Attempts;
-use crate::client::topology;
+use crate::client::{Client, topology};
+use crate::error::ClientError;
 use crate::put::{Encoder, place};
-use crate::{Client, ClientError};
 use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;

@@ -4,7 +4,7 @@
 //! stripe may be smaller, and its data bytes behind the end of the file are zeros. A segment with
 //! replicated blocks has a stripe for each of them, in order.
 
-use crate::ClientError;
+use crate::error::ClientError;
 use gabion_layout::{ByteRange, Geometry, StripeRecord};
 use gabion_meta::PoolSpec;
 use gabion_plan::Keepings;

@@ -1,9 +1,9 @@
 //! An open file: its layout, kept until a reply shows that it is stale.
 
-use crate::client::{code_of, topology};
+use crate::client::{Client, code_of, topology};
+use crate::error::ClientError;
 use crate::extent::{Extent, check_layout, extents, geometry, starts};
 use crate::losses::PrimaryGuess;
-use crate::{Client, ClientError};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};

@@ -5,9 +5,11 @@
 //! A budget ([`crate::health`]) limits second requests: if all nodes are overloaded, they would add
 //! to the load.
 
+use crate::client::Client;
+use crate::error::ClientError;
 use crate::extent::Extent;
+use crate::file::File;
 use crate::read::{Moment, Reading};
-use crate::{Client, ClientError, File};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::CoordinatorRequest;

@@ -1,10 +1,10 @@
 //! Inspection of the cluster: a file's redundancy, plans, network traffic, scrub results.
 
-use crate::client::check;
+use crate::client::{Client, check};
+use crate::error::ClientError;
 use crate::extent::within_file;
 use crate::file::Layout;
 use crate::losses::lost_for_good;
-use crate::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeRecord, Topology};
 use gabion_plan::Plan;

@@ -1,7 +1,6 @@
 //! Requests to a stripe's primary, wherever it is.
 
-use crate::File;
-use crate::file::Layout;
+use crate::file::{File, Layout};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};

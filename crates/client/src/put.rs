@@ -2,12 +2,13 @@
 //! becomes visible atomically when every chunk is durable. A stripe that a node does not take is
 //! placed again.
 
-use crate::client::{check, code_of, topology};
+use crate::Progress;
+use crate::client::{Client, check, code_of, topology};
 use crate::elsewhere::{Shunned, Storing};
+use crate::error::ClientError;
 use crate::extent::{geometry, keepings};
 use crate::memory::Segment;
 use crate::task::Task;
-use crate::{Client, ClientError, Progress};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};

@@ -7,16 +7,17 @@
 //! committed mark and all nodes read exactly as of that. So one more round is enough however many
 //! updates go on, unless a node has merged later ones into its chunk; then a newer mark is taken.
 
+use crate::Progress;
 use crate::attempts::Attempts;
-use crate::client::check;
+use crate::client::{Client, check};
 use crate::cut::ChosenCut;
+use crate::error::ClientError;
 use crate::extent::{Extent, within_file};
-use crate::file::Fleet;
+use crate::file::{File, Fleet};
 use crate::losses::{lost_for_good, lost_for_now};
 use crate::memory::ReadBuffer;
 use crate::remedy::{ReadRemedy, read_remedy};
 use crate::task::Task;
-use crate::{Client, ClientError, File, Progress};
 use futures::io::{AsyncWrite, AsyncWriteExt};
 use futures::stream::{self, StreamExt};
 use gabion_layout::{

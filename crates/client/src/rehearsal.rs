@@ -3,8 +3,8 @@
 //! of the stripe are unaffected. Experiments use this to time schemes that the coordinator does not
 //! offer.
 
-use crate::client::check;
-use crate::{Client, ClientError};
+use crate::client::{Client, check};
+use crate::error::ClientError;
 use futures::future::try_join_all;
 use gabion_codec::Code;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};

@@ -1,7 +1,7 @@
 //! Reactions to a refusal: pure decisions, all covered by a table of tests.
 
-use crate::ClientError;
 use crate::cut::ChosenCut;
+use crate::error::ClientError;
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
 

@@ -4,13 +4,13 @@
 
 use crate::attempts::Attempts;
 use crate::client::topology;
+use crate::error::ClientError;
 use crate::extent::{Extent, geometry};
-use crate::file::{Fleet, Layout};
+use crate::file::{File, Fleet, Layout};
 use crate::put::{Encoder, Keeper};
 use crate::read::{Reading, Trouble};
 use crate::remedy::{Setback, may_ask_again};
 use crate::write::LAST_CLOSE_MS;
-use crate::{ClientError, File};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord, Topology};

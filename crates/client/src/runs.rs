@@ -3,8 +3,8 @@
 //! then on the update has taken effect or never will, so that no write takes effect twice, and none
 //! overwrites a later one of this client.
 
-use crate::file::Layout;
-use crate::{ClientError, File};
+use crate::error::ClientError;
+use crate::file::{File, Layout};
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_planner::update;

@@ -3,14 +3,14 @@
 //! bytes of several stripes.
 
 use crate::attempts::Attempts;
-use crate::client::check;
+use crate::client::{Client, check};
+use crate::error::ClientError;
 use crate::extent::{Extent, keepings, within_file};
-use crate::file::Layout;
+use crate::file::{File, Layout};
 use crate::losses::lost_for_good;
 use crate::primary::NotDone;
 use crate::remedy::{Setback, may_ask_again};
 use crate::runs::{LastRun, OpenRun, Sent};
-use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};

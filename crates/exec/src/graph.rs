@@ -1,7 +1,7 @@
 //! A part as a graph of values, producers and consumers. It is made once from a peer's message and
 //! validated; the executor trusts it from then on.
 
-use crate::RING_SLICES;
+use crate::ring::RING_SLICES;
 use gabion_codec::kernel::Coefficients;
 use gabion_layout::{ChunkIndex, NodeId, Slices};
 use gabion_plan::{Log, Part, PartStep, Step, Term, ValueId};

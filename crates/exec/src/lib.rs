@@ -28,11 +28,4 @@ mod streamed;
 pub use command::{Command, Event, Sink, Source};
 pub use executor::{ExecError, Executor};
 pub use graph::{MAX_BUFFER_BYTES, MAX_SLICE_BYTES, MAX_STEPS, MAX_TERMS, MalformedPart};
-
-/// Slices that a value buffers at most, and so the credit that a sender has at the start. Both ends
-/// of a link must agree on it.
-pub const RING_SLICES: u64 = 8;
-
-/// Slices that are asked for at once, of a disk or a sender, while a stream is under way: a message or a
-/// read for each would cost more than what they are about. The other half of the ring lasts meanwhile.
-const BATCH_SLICES: u64 = RING_SLICES / 2;
+pub use ring::RING_SLICES;

@@ -2,9 +2,16 @@
 //! still need each slice, and which buffers may be reused; the executor knows the meaning of the
 //! slices and their consumers.
 
-use crate::RING_SLICES;
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
+
+/// Slices that a value buffers at most, and so the credit that a sender has at the start. Both ends
+/// of a link must agree on it.
+pub const RING_SLICES: u64 = 8;
+
+/// Slices that are asked for at once, of a disk or a sender, while a stream is under way: a message or a
+/// read for each would cost more than what they are about. The other half of the ring lasts meanwhile.
+pub(crate) const BATCH_SLICES: u64 = RING_SLICES / 2;
 
 const CACHE_LINE_BYTES: usize = 64;
 

@@ -4,8 +4,8 @@
 use crate::command::{Command, Event, Sink, Source};
 use crate::executor::ExecError;
 use crate::graph::{Graph, Outlet, Producer};
-use crate::ring::Ring;
-use crate::{BATCH_SLICES, RING_SLICES};
+use crate::ring::BATCH_SLICES;
+use crate::ring::{RING_SLICES, Ring};
 use bytes::{Bytes, BytesMut};
 use gabion_layout::NodeId;
 use gabion_plan::{Part, ValueId};

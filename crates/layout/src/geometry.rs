@@ -1,6 +1,6 @@
 //! The shape of a stripe and the arithmetic from byte addresses to chunks.
 
-use crate::ChunkIndex;
+use crate::ids::ChunkIndex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

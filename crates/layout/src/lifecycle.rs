@@ -3,7 +3,7 @@
 //!
 //! `planner` has the placement of replicas and the encoding.
 
-use crate::PoolId;
+use crate::ids::PoolId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

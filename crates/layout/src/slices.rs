@@ -1,7 +1,7 @@
 //! A stream of slices in a few numbers, so that a plan for a 64 MiB chunk is as small as one for 4
 //! KiB.
 
-use crate::ByteRange;
+use crate::geometry::ByteRange;
 use serde::{Deserialize, Serialize};
 
 /// Byte positions within a chunk, as `count` slices: slice `t` starts at `offset + t * stride` and

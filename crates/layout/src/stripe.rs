@@ -1,6 +1,6 @@
 //! The record of one stripe: the nodes of its chunks, and its generation.
 
-use crate::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
+use crate::ids::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// The nodes of a stripe's chunks. The coordinator keeps it; clients and primaries cache it and

@@ -1,6 +1,6 @@
 //! Nodes, racks and regions, and the failures that a pool survives.
 
-use crate::{NodeId, RackId, RegionId};
+use crate::ids::{NodeId, RackId, RegionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,15 +1,17 @@
 //! Checks that all rows agree. Operations keep them consistent; this finds the effects of damage or
 //! a bug.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
+use crate::meta::Meta;
 use crate::pools::pool;
 use crate::puts::pending_stripes;
+use crate::records::{FileRecord, PoolSpec};
 use crate::schema::{
     Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, NODES, PENDING, PLACED_ANEW, POOL_NAMES,
     POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
-use crate::{FileRecord, Meta, MetaError, PoolSpec};
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 

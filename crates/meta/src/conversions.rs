@@ -9,13 +9,15 @@
 //! old layout would read them, without later updates. So the new stripe's row of predecessors
 //! remains until these are removed as garbage.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::pools::pool;
-use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
+use crate::puts::{Put, check_nodes, pending_stripes, put_record, reserve};
+use crate::records::{Displaced, Placement, PutId};
 use crate::replacements::{check_held, discard, positions, same_file};
 use crate::schema::{Counter, FILES, GARBAGE, PENDING, PREDECESSORS, PUTS, STRIPES};
 use crate::stripes::{index_stripe, live_stripe};
-use crate::{Displaced, Meta, MetaError, Placement, Put, PutId};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {

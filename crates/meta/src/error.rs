@@ -1,6 +1,7 @@
 //! The error of this crate, with one plain sentence for each refusal.
 
-use crate::{ClusterId, Holder, PutId};
+use crate::records::{Holder, PutId};
+use gabion_layout::ClusterId;
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -80,7 +81,7 @@ pub enum MetaError {
     /// An invalid file name.
     #[error(
         "a file name {problem}; use 1 to {} bytes of UTF-8 without control characters",
-        crate::FILE_NAME_BYTES
+        crate::names::FILE_NAME_BYTES
     )]
     FileName {
         /// The reason.

@@ -10,11 +10,12 @@
 //! returns without one has a stale chunk. An update that does not stand by one note may still stand
 //! by a later one.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::leases::check_term;
+use crate::meta::Meta;
 use crate::schema::{EXCLUSIONS, LEASES};
 use crate::stripes::live_stripe;
-use crate::{Meta, MetaError};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,12 @@
 //! Files: finding, listing and removing them, and the garbage of removed ones.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
+use crate::meta::Meta;
+use crate::records::{FileRecord, PutId};
 use crate::replacements::{discard, same_file};
 use crate::schema::{Counter, FILES, GARBAGE, WISHES};
 use crate::stripes::{live_stripe, stripe_row};
-use crate::{FileRecord, Meta, MetaError, PutId};
 use gabion_layout::{StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {

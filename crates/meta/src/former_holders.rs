@@ -6,10 +6,11 @@
 //! again, and when the node is declared failed or joins: a joining node removes foreign chunks
 //! before it serves.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::nodes::node;
 use crate::schema::FORMER_HOLDERS;
-use crate::{Meta, MetaError};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
 
 /// The former holders of one stripe, each with the chunk that it may still have.

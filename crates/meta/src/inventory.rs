@@ -1,12 +1,13 @@
 //! The metadata side of a joining node's inventory: a page of its stripes read in one transaction,
 //! by ranges of ids where that is cheaper, and stale chunks noted in another.
 
+use crate::error::MetaError;
 use crate::exclusions::{Exclusions, Held, Verdict};
 use crate::kv::{KeyValue, ReadTxn};
+use crate::meta::Meta;
 use crate::schema::{EXCLUSIONS, LEASES, REMADE, STRIPES, STRIPES_ON};
 use crate::stripes::{add_stale, live_stripe, stripe_row};
 use crate::table::Table;
-use crate::{Meta, MetaError};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

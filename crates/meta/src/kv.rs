@@ -1,7 +1,7 @@
 //! The ordered, transactional key-value engine that metadata needs: small enough for an embedded
 //! engine, a map in memory or a distributed store. It deals in bytes only; `table.rs` adds types.
 
-use crate::MetaError;
+use crate::error::MetaError;
 
 /// A row: key and value.
 pub type Row = (Vec<u8>, Vec<u8>);

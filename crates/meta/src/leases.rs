@@ -3,10 +3,14 @@
 //! seen fence every former holder, whether or not it knows that it is one. A node uses a stripe's
 //! lease only while its own membership lease is valid (`membership.rs`).
 
+use crate::conversions;
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::membership::{Membership, NodeState};
+use crate::meta::Meta;
+use crate::records::{Holder, Lease};
 use crate::schema::{LEASES, LeaseRecord};
 use crate::stripes::live_stripe;
-use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState, conversions};
 use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {

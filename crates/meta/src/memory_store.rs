@@ -1,7 +1,7 @@
 //! An engine in memory, for tests and simulations: nothing survives the process, and it fails on
 //! request.
 
-use crate::MetaError;
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use std::cell::Cell;
 use std::collections::BTreeMap;

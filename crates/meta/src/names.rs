@@ -1,6 +1,6 @@
 //! Rules for names and addresses.
 
-use crate::MetaError;
+use crate::error::MetaError;
 
 /// Most bytes of a file's name.
 pub const FILE_NAME_BYTES: usize = 1024;

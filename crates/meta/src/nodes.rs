@@ -1,11 +1,14 @@
 //! Nodes: the cluster's members, their racks, and whether they are declared failed.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::names::check_address;
-use crate::progress::{self, Progress};
+use crate::progress::Progress;
+use crate::records::{Departure, NodeRecord};
 use crate::schema::{Counter, NODES, STANDINGS};
 use crate::standings::change_standing;
-use crate::{Departure, Meta, MetaError, NodeRecord, former_holders};
+use crate::{former_holders, progress};
 use gabion_layout::{NodeId, NodePlace, RackId, Start, Topology};
 
 impl<K: KeyValue> Meta<K> {

@@ -2,10 +2,11 @@
 //! include, protected by their copies only. The note is durable before the first of these is made,
 //! and is removed after a commit; so it may exist without such updates, but never the reverse.
 
+use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::leases::check_term;
+use crate::meta::Meta;
 use crate::schema::PHASES;
-use crate::{Meta, MetaError};
 use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {

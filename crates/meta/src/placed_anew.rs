@@ -2,12 +2,14 @@
 //! chunk. The new placement has a new stripe id, so that no late message to the old nodes can be
 //! taken for one to the new nodes. The old stripe becomes garbage in the same transaction.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::pools::pool;
 use crate::puts::{check_nodes, left_out, left_out_max, put_record};
+use crate::records::{Placement, PutId, PutRecord};
 use crate::schema::{Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
 use crate::stripes::stripe_row;
-use crate::{Meta, MetaError, Placement, PutId, PutRecord};
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {

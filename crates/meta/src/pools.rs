@@ -1,9 +1,11 @@
 //! Pools: their guarantees, checked as far as possible without knowing the code.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::names::check_pool_name;
+use crate::records::{PoolRecord, PoolSpec};
 use crate::schema::{Counter, POOL_NAMES, POOLS};
-use crate::{Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_layout::{
     EncodeAfter, Lifecycle, PoolId, ReplicaPlacement, ReserveSpec, Survive, UpdateScheme,
 };

@@ -1,9 +1,10 @@
 //! Journal positions of nodes. A node whose journal ends before a position that it once reported
 //! was rolled back: its directory is a copy, or its disk has lost synced bytes.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, WriteTxn};
+use crate::meta::Meta;
 use crate::schema::PROGRESS;
-use crate::{Meta, MetaError};
 use gabion_layout::NodeId;
 use serde::{Deserialize, Serialize};
 

@@ -2,17 +2,19 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::nodes::staying_node;
 use crate::placed_anew::forget_anew;
 use crate::pools::pool;
+use crate::records::{FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
 use crate::replacements::give_up;
 use crate::schema::{
     COMMITTED, Counter, FILES, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS, STRIPES,
 };
 use crate::stripes::{index_stripe, stripe_row};
-use crate::{FileRecord, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
 };

@@ -1,7 +1,7 @@
 //! The embedded engine: one redb file on the coordinator's disk, one writer at a time, each commit
 //! synced.
 
-use crate::MetaError;
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,

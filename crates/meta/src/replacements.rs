@@ -7,21 +7,21 @@
 //! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
 //! valid as long as there is none.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::pools::pool;
 use crate::puts::{
-    check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes, put_record,
-    reserve,
+    Put, check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes,
+    put_record, reserve,
 };
+use crate::records::{Displaced, FileRecord, Holder, Placement, PutId, ReplacementRecord};
 use crate::schema::{
     EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
     REPLACEMENTS, STRIPES,
 };
 use crate::stripes::{index_stripe, live_stripe, next_generation, unindex_stripe};
-use crate::{
-    Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord,
-    conversions, exclusions, files,
-};
+use crate::{conversions, exclusions, files};
 use gabion_layout::{Epoch, NodeId, StaleChunk, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,17 @@
 //! All tables: tag, key, value and version. docs/metadata.md describes each and which rows must
 //! agree.
 
+use crate::error::MetaError;
 use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
+use crate::pools;
+use crate::progress::Progress;
 use crate::records::{
-    FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, RepairSettings, ReplacementRecord,
-    Standing,
+    FileRecord, Holder, NodeRecord, PoolRecord, PutId, PutRecord, RepairSettings,
+    ReplacementRecord, Standing, WishRecord,
 };
 use crate::table::{Key, Table};
-use crate::{ClusterId, MetaError, Progress, PutId, WishRecord, pools};
+use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, PoolId, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,12 @@
 //! Durable state of the repair manager: nodes that the cluster no longer waits for, nodes that are
 //! leaving, and users' settings. The coordinator acts on it.
 
+use crate::error::MetaError;
 use crate::kv::{KeyValue, WriteTxn};
+use crate::meta::Meta;
 use crate::nodes::node;
+use crate::records::{Departure, RepairSettings, Standing};
 use crate::schema::{PENDING, REPAIR_SETTINGS, STANDINGS, STRIPES_ON};
-use crate::{Departure, Meta, MetaError, RepairSettings, Standing};
 use gabion_layout::{NodeId, StripeId};
 
 impl<K: KeyValue> Meta<K> {

@@ -1,9 +1,10 @@
 //! The coordinator's own starts. Nodes remember the newest one that they know, which reveals an old
 //! copy of the metadata.
 
+use crate::error::MetaError;
 use crate::kv::KeyValue;
+use crate::meta::Meta;
 use crate::schema::{Counter, STARTS};
-use crate::{Meta, MetaError};
 use gabion_layout::{Start, StripeId};
 
 /// Number of starts remembered. Older ones give no conclusions.

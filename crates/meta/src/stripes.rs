@@ -1,11 +1,14 @@
 //! Stripes of files: the places of their chunks, which chunks are stale, and the index by node.
 
+use crate::error::MetaError;
+use crate::former_holders;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::leases::check_term;
+use crate::meta::Meta;
 use crate::nodes::{usable_node, welcoming_node};
+use crate::records::StripeStatus;
 use crate::schema::{Counter, GARBAGE, PENDING, REMADE, STRIPES, STRIPES_ON};
 use crate::table::Table;
-use crate::{Meta, MetaError, StripeStatus, former_holders};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord,
 };

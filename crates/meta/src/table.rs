@@ -1,8 +1,9 @@
 //! Typed tables over byte rows: keys keep their order as bytes, values carry a version, and a row
 //! that cannot be decoded is [`MetaError::Corrupt`], never a panic.
 
+use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::{MetaError, PutId};
+use crate::records::PutId;
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

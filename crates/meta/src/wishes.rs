@@ -2,10 +2,12 @@
 //! A request is durable when it is answered, and carried out in the background. This file also
 //! keeps the clock for files' ages.
 
+use crate::error::MetaError;
 use crate::files::file;
 use crate::kv::KeyValue;
+use crate::meta::Meta;
+use crate::records::{Wish, WishRecord};
 use crate::schema::{Counter, WISHES};
-use crate::{Meta, MetaError, Wish, WishRecord};
 
 impl<K: KeyValue> Meta<K> {
     /// Records a request for a file; a new one replaces an older one.

@@ -1,6 +1,6 @@
 //! Builds plans step by step, so that planners read like the papers' descriptions.
 
-use crate::{Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId};
+use crate::step::{Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
 use std::collections::BTreeMap;
 

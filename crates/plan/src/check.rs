@@ -8,7 +8,7 @@
 use crate::demand::demands;
 use crate::effect::{Claim, Kind, Target, compare};
 use crate::expression::{Expression, Symbol};
-use crate::{Goal, Log, Logged, Plan, Step, Term, ValueId};
+use crate::step::{Goal, Log, Logged, Plan, Step, Term, ValueId};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices};
 use std::rc::Rc;

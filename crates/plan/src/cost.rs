@@ -1,7 +1,7 @@
 //! The cost of a plan: bytes by link, and disk operations. The lab prints these numbers, the
 //! simulator times them, and the wire must carry exactly these bytes.
 
-use crate::{Log, Plan, Step};
+use crate::step::{Log, Plan, Step};
 use gabion_layout::{Keeping, NodeId, RackId, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

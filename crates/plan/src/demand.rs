@@ -1,10 +1,10 @@
 //! The demands of a goal on a plan's effects: the bytes of chunks and logs that must be made, and
 //! their meaning under the code.
 
-use crate::check::{Budget, OverBudget};
+use crate::check::{Budget, CheckError, OverBudget};
 use crate::effect::{Claim, Kind, Target};
 use crate::expression::{Expression, Symbol};
-use crate::{CheckError, Goal, Log, Logged, Plan};
+use crate::step::{Goal, Log, Logged, Plan};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId};
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 //! A chunk's bytes are cut at every border of an effect or a demand; on each piece between two
 //! borders all of them are constant, so comparing the pieces compares every byte.
 
-use crate::CheckError;
+use crate::check::CheckError;
 use crate::expression::Expression;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, NodeId, Slices};
 use std::rc::Rc;

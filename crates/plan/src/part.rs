@@ -1,6 +1,6 @@
 //! One node's part of a plan: the message from a coordinator or client to each participant.
 
-use crate::{Plan, Step, StepOrder, ValueId};
+use crate::step::{Plan, Step, StepOrder, ValueId};
 use gabion_layout::{ChunkIndex, Keeping, NodeId, Slices, StripeId};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,8 @@
 //! A step's value is written `#` and the step's number; `7*#4 + #5` is 7 times the value of step 4,
 //! over GF(2^8), plus that of step 5. Byte positions are of the chunk, and `[a..b)` leaves out `b`.
 
-use crate::{Cost, Goal, Keepings, Log, Plan, Step, Term};
+use crate::cost::Cost;
+use crate::step::{Goal, Keepings, Log, Plan, Step, Term};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkRange, Keeping, NodeId, Slices, Topology};
 use std::fmt::Write as _;

@@ -5,9 +5,8 @@
 //! while the node serves. So pulling and inserting disks needs no command, and neither does a start
 //! with one replaced. A device with foreign contents is never used.
 
-use crate::ServerError;
 use crate::array_watch::ArrayWatch;
-use crate::error::{io_error, random_bytes};
+use crate::error::{ServerError, io_error, random_bytes};
 use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
     PAGE_BYTES, is_blank,

@@ -1,7 +1,6 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
-use crate::ServerError;
-use crate::error::{io_error, no_randomness, random_bytes};
+use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};

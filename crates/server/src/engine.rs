@@ -1,9 +1,9 @@
 //! The storage of a node: a directory, or an array of SSDs. The code above does not distinguish
 //! them.
 
-use crate::ServerError;
 use crate::array::{Array, ArrayConfig};
 use crate::array_watch::ArrayWatch;
+use crate::error::ServerError;
 use gabion_store::{Disk, RealDisk};
 use std::path::Path;
 use std::sync::Arc;

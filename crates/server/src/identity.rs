@@ -4,8 +4,7 @@
 //! N` (or `-` for each before the first join), and `incarnation N`. It is replaced atomically. The
 //! store holds the same identity, which reveals a missing disk or one of another node.
 
-use crate::ServerError;
-use crate::error::io_error;
+use crate::error::{ServerError, io_error};
 use gabion_layout::{ClusterId, NodeId};
 use std::fs::{self, File};
 use std::io::Write as _;

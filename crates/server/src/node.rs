@@ -1,9 +1,8 @@
 //! A node process: a store, a listener, and the protocol's `Node` between them.
 
-use crate::ServerError;
 use crate::array_watch::ArrayWatch;
 use crate::engine::Engine;
-use crate::error::{io_error, no_randomness};
+use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};

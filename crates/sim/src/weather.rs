@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex};
 
 /// Virtual time within which a calm cluster must be whole.
 const CALM_MS_MAX: u64 = 300_000;
+/// A node that is silent for so long is declared failed: more than a lease and its margin.
+const VERDICT_MS: u64 = 3_000;
 /// How often a calm looks whether all is well.
 const LOOK_EVERY_MS: u64 = 500;
 
@@ -471,6 +473,9 @@ impl Weather {
                 cluster.start_node(slot);
             }
         }
+        // A coordinator that has just started does not know yet which nodes have failed, and counts none of
+        // their chunks as lost.
+        world.sleep(VERDICT_MS * 1000).await;
         let mut why = String::new();
         for look in 0..CALM_MS_MAX / LOOK_EVERY_MS {
             world.sleep(LOOK_EVERY_MS * 1000).await;
@@ -501,12 +506,6 @@ impl Weather {
             if !is_up || self.cluster.sound_store(slot).is_none() {
                 return Err(format!("machine {} ({id:?}) is not up", slot.0));
             }
-        }
-        // A coordinator that has just started does not know yet which nodes have failed, and counts none of
-        // their chunks as lost.
-        let mut nodes = status.nodes.iter();
-        if let Some(silent) = nodes.find(|status| status.liveness == Liveness::Suspect) {
-            return Err(format!("{} is silent", silent.node));
         }
         if status.lost_chunk_count > 0 || status.repair.queued_chunk_count > 0 {
             return Err(format!(

@@ -3,7 +3,7 @@
 //! Clients cannot take the places of members of the cluster, one machine's clients not those of others',
 //! and no connection the descriptors that the process keeps for its files.
 
-use crate::WireError;
+use crate::error::WireError;
 use crate::hello::Role;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;

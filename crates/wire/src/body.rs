@@ -13,7 +13,7 @@ use gabion_protocol::message::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::WireError;
+use crate::error::WireError;
 use crate::frame::{Header, Kind};
 
 /// A frame: its header and its body.

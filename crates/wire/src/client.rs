@@ -1,8 +1,10 @@
 //! A client on tokio: it connects to a cluster by its coordinator's address.
 
+use crate::endpoint::{Endpoint, Options};
+use crate::handler::Handler;
 use crate::hello::Hello;
+use crate::meter::TrafficMeter;
 use crate::ports::{ClientHandler, ProcessPorts};
-use crate::{Endpoint, Handler, Options, TrafficMeter};
 use gabion_client::{Client, ClientError, ClientOptions};
 use std::sync::Arc;
 

@@ -20,9 +20,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::WireError;
 use crate::body::{Frame, Rpc};
 use crate::endpoint::Endpoint;
+use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::Responder;
 use crate::hello::{Hello, PeerIdentity};

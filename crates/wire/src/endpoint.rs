@@ -9,10 +9,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::WireError;
 use crate::admission::{Admission, ConnectionLimits, Place};
 use crate::body::Frame;
 use crate::connection::Connection;
+use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::Handler;
 use crate::hello::{Hello, Role};

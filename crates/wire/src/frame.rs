@@ -4,7 +4,7 @@
 //! bodies mean is in [`crate::body`], and nothing here does I/O. Input is hostile until proven
 //! otherwise: decoding returns [`WireError::Corrupt`] and never panics.
 
-use crate::WireError;
+use crate::error::WireError;
 
 /// Bytes of a header, in this and every later version.
 pub const HEADER_BYTES: usize = 40;

@@ -4,7 +4,7 @@ use gabion_layout::{NodeId, RackId};
 use gabion_meta::ClusterId;
 use serde::{Deserialize, Serialize};
 
-use crate::WireError;
+use crate::error::WireError;
 
 /// What a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

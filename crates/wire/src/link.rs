@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::WireError;
+use crate::error::WireError;
 use crate::hello::PeerIdentity;
 
 /// The file's name in its directory.

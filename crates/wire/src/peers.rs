@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::WireError;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::error::WireError;
 use gabion_layout::NodeId;
 use gabion_protocol::ports::Passage;
 

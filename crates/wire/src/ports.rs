@@ -1,9 +1,15 @@
 //! The protocol's ports on tokio, of clients, nodes and the coordinator: connections, a clock, randomness, and
 //! threads for the disk.
 
+use crate::clock::LeaseClock;
+use crate::connection::Connection;
 use crate::disk_watch::DiskWatch;
+use crate::doubts::Doubts;
+use crate::endpoint::Endpoint;
+use crate::error::WireError;
+use crate::handler::Handler;
 use crate::link_rates::LinkRates;
-use crate::{Connection, Doubts, Endpoint, Handler, LeaseClock, Peers, WireError};
+use crate::peers::Peers;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;

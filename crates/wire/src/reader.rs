@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::WireError;
 use crate::body::Frame;
+use crate::error::WireError;
 use crate::frame::{HEADER_BYTES, Header};
 
 const BUFFER_BYTES: usize = 16 << 10;

@@ -16,8 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::WireError;
 use crate::body::Frame;
+use crate::error::WireError;
 use crate::frame::{HEADER_BYTES, Kind};
 
 /// Messages longer than this are bulk.

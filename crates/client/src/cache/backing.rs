@@ -1,10 +1,11 @@
 //! The storage behind a cache: a cluster, or in tests a model of one.
 
+use crate::client::Client;
+use crate::error::ClientError;
 use crate::extent::Extent;
-use crate::file::Opened;
+use crate::file::{File, Opened};
 use crate::read::{Moment, Reading};
 use crate::runs::{LastRun, OpenRun};
-use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use gabion_layout::{ByteRange, Sequence, StripeId};
 use std::sync::Arc;

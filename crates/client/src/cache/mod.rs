@@ -27,7 +27,7 @@ mod tests;
 
 pub use counts::CacheCounts;
 
-use crate::ClientError;
+use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::runs::LastRun;
 use backing::Backing;

@@ -1,8 +1,8 @@
 //! A cluster in memory whose requests take time, fail, and overtake each other, as a seed decides.
 
 use super::{SEGMENT, SIZE, starts};
-use crate::ClientError;
 use crate::cache::backing::{Backing, Version};
+use crate::error::ClientError;
 use crate::extent::{Extent, extents};
 use crate::read::Moment;
 use crate::runs::{LastRun, OpenRun};

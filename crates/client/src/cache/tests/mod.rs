@@ -4,7 +4,7 @@
 mod cluster;
 
 use super::{Handle, SegmentCache};
-use crate::ClientError;
+use crate::error::ClientError;
 use crate::extent::extents;
 use cluster::Cluster;
 use gabion_layout::ByteRange;

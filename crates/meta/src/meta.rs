@@ -1,0 +1,107 @@
+//! A cluster's metadata: opened or created in a store, changed by counted transactions. The operations are in
+//! the files of what they are about.
+
+use crate::error::MetaError;
+use crate::kv::{KeyValue, WriteTxn};
+use crate::schema::{CLUSTER, Counter, FORMAT, FORMATS};
+use gabion_layout::ClusterId;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A cluster's metadata in a store.
+#[derive(Debug)]
+pub struct Meta<K> {
+    pub(crate) store: K,
+    cluster: ClusterId,
+    incarnation: u64,
+    /// See [`Meta::change_count`].
+    change_count: AtomicU64,
+}
+
+impl<K: KeyValue> Meta<K> {
+    /// Creates a cluster in an empty store. The caller draws `cluster` at random.
+    ///
+    /// # Errors
+    /// [`MetaError::ClusterExists`] when the store already holds one, even the same.
+    pub fn create(store: K, cluster: ClusterId) -> Result<Self, MetaError> {
+        store.write(|txn| {
+            check_format(FORMATS.get(txn, &())?)?;
+            if let Some(present) = CLUSTER.get(txn, &())? {
+                return Err(MetaError::ClusterExists(present));
+            }
+            FORMATS.put(txn, &(), &FORMAT)?;
+            CLUSTER.put(txn, &(), &cluster)
+        })?;
+        Self::open(store)
+    }
+
+    /// Opens a store's cluster, as a new incarnation of its coordinator.
+    ///
+    /// # Errors
+    /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
+    /// wrote it, which is checked before any other row is read.
+    pub fn open(store: K) -> Result<Self, MetaError> {
+        let (cluster, incarnation, change_count) = store.write(|txn| {
+            check_format(FORMATS.get(txn, &())?)?;
+            let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
+            let incarnation = Counter::Incarnation.raise(txn, 1)?;
+            Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
+        })?;
+        Ok(Self {
+            store,
+            cluster,
+            incarnation,
+            change_count: AtomicU64::new(change_count),
+        })
+    }
+
+    /// The cluster's id.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// The number of this run of the coordinator: each [`Meta::open`] raises it, durably.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// How many transactions have changed the metadata, all of them durable. A copy of an earlier time has made
+    /// fewer.
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
+    }
+
+    /// Runs and counts a transaction that changes the metadata.
+    pub(crate) fn change<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let (done, count) = self.store.write(|txn| {
+            let done = body(txn)?;
+            Ok((done, Counter::Changes.raise(txn, 1)?))
+        })?;
+        self.change_count.fetch_max(count, Ordering::AcqRel);
+        Ok(done)
+    }
+
+    /// The store, for backups and for tests. Rows written directly are not checked.
+    pub fn store(&self) -> &K {
+        &self.store
+    }
+
+    /// Returns the store.
+    pub fn into_store(self) -> K {
+        self.store
+    }
+}
+
+/// Refuses unknown formats. An empty store has none.
+fn check_format(found: Option<u32>) -> Result<(), MetaError> {
+    match found {
+        None | Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => Err(MetaError::NewerFormat {
+            found,
+            supported: FORMAT,
+        }),
+        Some(older) => Err(FORMATS.contradiction(&(), format!("format {older} never existed"))),
+    }
+}
