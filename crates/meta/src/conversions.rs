@@ -16,7 +16,7 @@ use crate::pools::pool;
 use crate::puts::{Put, check_nodes, pending_stripes, put_record, reserve};
 use crate::records::{Displaced, Placement, PutId};
 use crate::replacements::{check_held, discard, positions, same_file};
-use crate::schema::{Counter, FILES, GARBAGE, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::schema::{Counter, FILES, GARBAGE, PENDING, PREDECESSORS, PUTS, STRIPES, WITHDRAWN};
 use crate::stripes::{index_stripe, live_stripe};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
@@ -108,14 +108,14 @@ fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError
     Ok(data_count.saturating_mul(stripe.chunk_bytes))
 }
 
-/// Whether all predecessors of a stripe are gone; if so, removes the row, so that later calls skip
+/// Whether no node serves a predecessor of a stripe any more; if so, removes the row, so that later calls skip
 /// the check.
 pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool, MetaError> {
     let Some(predecessors) = PREDECESSORS.get(txn, &stripe)? else {
         return Ok(true);
     };
     for old in predecessors {
-        if GARBAGE.get(txn, &old)?.is_some() {
+        if GARBAGE.get(txn, &old)?.is_some() && WITHDRAWN.get(txn, &old)?.is_none() {
             return Ok(false);
         }
     }

@@ -5,7 +5,7 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::records::{FileRecord, PutId};
 use crate::replacements::{discard, same_file};
-use crate::schema::{Counter, FILES, GARBAGE, WISHES};
+use crate::schema::{Counter, FILES, GARBAGE, WISHES, WITHDRAWN};
 use crate::stripes::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
 
@@ -84,6 +84,37 @@ impl<K: KeyValue> Meta<K> {
             .collect()
     }
 
+    /// Notes that no node serves these garbage stripes any more. Failed nodes may return with their chunks, so
+    /// the stripes are not forgotten yet, but those that have replaced them may be updated.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn withdrawn(&self, stripes: &[StripeId]) -> Result<(), MetaError> {
+        let is_new = |txn: &dyn ReadTxn, id: StripeId| {
+            Ok::<_, MetaError>(
+                GARBAGE.get(txn, &id)?.is_some() && WITHDRAWN.get(txn, &id)?.is_none(),
+            )
+        };
+        let is_any_new = self.store.read(|txn| {
+            let mut is_any_new = false;
+            for &id in stripes {
+                is_any_new |= is_new(txn, id)?;
+            }
+            Ok(is_any_new)
+        })?;
+        if !is_any_new {
+            return Ok(());
+        }
+        self.change(|txn| {
+            for &id in stripes {
+                if is_new(txn, id)? {
+                    WITHDRAWN.put(txn, &id, &())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Forgets a garbage stripe whose chunks are gone. Returns whether it was known. Chunks may
     /// remain on nodes that did not answer; those nodes' inventories show them as
     /// [`crate::StripeStatus::Unknown`].
@@ -95,6 +126,7 @@ impl<K: KeyValue> Meta<K> {
             let present = GARBAGE.get(txn, &stripe)?.is_some();
             if present {
                 GARBAGE.delete(txn, &stripe)?;
+                WITHDRAWN.delete(txn, &stripe)?;
             }
             Ok(present)
         })

@@ -45,6 +45,8 @@ pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 
 pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes by node", 10, 1);
 /// Stripes without a file whose chunks are still on nodes.
 pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 2);
+/// Those of them that no node serves any more, though failed ones may return with chunks.
+pub(crate) const WITHDRAWN: Table<StripeId, ()> = Table::new("withdrawn garbage", 21, 1);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
 /// Settlements that left out nodes which may return.

@@ -11,7 +11,7 @@ use super::members::nodes::Nodes;
 use crate::message::{Liveness, NodeReply, NodeRequest};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
+use gabion_layout::{ChunkId, Epoch, NodeId, PoolId, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use leftovers::Leftovers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,23 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
             .filter(|stripe| is_gone(stripe) && !is_owed(stripe))
             .map(|stripe| stripe.id)
             .collect();
+        let owed = stripes.iter().filter(|s| is_gone(s) && is_owed(s));
+        let owed: Vec<(StripeId, PoolId, usize)> = owed
+            .map(|stripe| {
+                let obeyed = stripe.nodes.iter();
+                let obeyed = obeyed.filter(|&&node| fleet.liveness(node) != Liveness::Failed);
+                (stripe.id, stripe.pool, obeyed.count())
+            })
+            .collect();
         let forget = move |meta: &Meta<K>| {
+            let mut withdrawn = Vec::new();
+            for (id, pool, obeyed_count) in owed {
+                // Failed nodes that are still there find no quorum without these.
+                if obeyed_count >= meta.pool(pool)?.spec.k {
+                    withdrawn.push(id);
+                }
+            }
+            meta.withdrawn(&withdrawn)?;
             gone.into_iter()
                 .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
         };

@@ -157,3 +157,19 @@ fn blocks_that_are_written_are_not_idle() {
     bed.pass(5_000);
     assert_eq!(counts(&mut bed), (1, 0, 0));
 }
+
+/// The old blocks are remembered for the node that may return with one, and nobody reads them.
+#[test]
+fn a_segment_is_written_though_a_failed_node_may_return_with_one_of_its_old_blocks() {
+    let mut bed = bed(EncodeAfter::Asked);
+    let block = bed.put("f", 1).remove(0);
+    let away = block.nodes[2];
+    bed.fail(&[away]);
+    order(&mut bed, "f", true);
+    bed.pass(5_000);
+    assert_eq!(counts(&mut bed), (1, 0, 0));
+    let stripe = bed.stripe("f");
+    assert_ne!(stripe.id, block.id);
+    let leased = bed.acquire(stripe.id, stripe.nodes[0]);
+    assert!(matches!(leased, CoordinatorReply::Lease(_)), "{leased:?}");
+}
