@@ -274,7 +274,10 @@ impl File {
         begun: &Begun,
         deadline_ms: u64,
     ) -> Result<CoordinatorReply, CallError> {
-        let request = CoordinatorRequest::CommitReplace(begun.put);
+        let request = CoordinatorRequest::CommitReplace {
+            put: begun.put,
+            displaced: begun.settled.iter().map(|old| old.stripe.id).collect(),
+        };
         self.client.ask_once(request, deadline_ms).await
     }
 

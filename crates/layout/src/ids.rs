@@ -113,14 +113,6 @@ impl ChunkIndex {
     }
 }
 
-impl Generation {
-    /// The generation after this one.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
 impl Sequence {
     /// The number after this one.
     #[must_use]

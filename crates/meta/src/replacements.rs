@@ -20,9 +20,9 @@ use crate::schema::{
     EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
     REPLACEMENTS, STRIPES,
 };
-use crate::stripes::{index_stripe, live_stripe, next_generation, unindex_stripe};
+use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
 use crate::{conversions, exclusions, files};
-use gabion_layout::{Epoch, NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
@@ -33,7 +33,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when a
     /// stripe is not the file's or out of order; [`MetaError::LeaseLost`]; [`MetaError::Held`] while nodes
-    /// may serve stripes that one of them has replaced in a conversion;
+    /// may serve stripes that one of them has replaced;
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
     /// put; [`MetaError::IdsExhausted`].
     ///
@@ -96,24 +96,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The old stripes of an open replacement, each with the term in which it was settled.
-    ///
-    /// # Errors
-    /// As [`Meta::commit_replacement`].
-    pub fn displaced(&self, put: PutId) -> Result<Vec<(StripeRecord, Epoch)>, MetaError> {
-        self.store.read(|txn| {
-            check_not_committed(txn, put)?;
-            let record = REPLACEMENTS.get(txn, &put)?;
-            let record = record.ok_or(MetaError::UnknownPut(put))?;
-            let old = record.displaced.into_iter().map(|old| {
-                check_held(txn, old)?;
-                Ok((live_stripe(txn, old.stripe)?, old.epoch))
-            });
-            old.collect()
-        })
-    }
-
-    /// Replaces the old stripes by the new ones. The old ones become garbage, and their leases end.
+    /// Replaces the old stripes by the new ones. The old ones become garbage, and their leases end. No node
+    /// becomes the primary of a new one while the old one may be served.
     /// The caller guarantees that every new chunk is durable on its node. After an error the
     /// replacement remains open, but can only be aborted.
     ///
@@ -143,6 +127,7 @@ impl<K: KeyValue> Meta<K> {
                 PENDING.delete(txn, &new.id)?;
                 STRIPES.put(txn, &new.id, new)?;
                 index_stripe(txn, new)?;
+                PREDECESSORS.put(txn, &new.id, &vec![old.stripe])?;
                 file.segments[at] = new.id;
             }
             FILES.put(txn, &file.name, &file)?;
@@ -154,15 +139,11 @@ impl<K: KeyValue> Meta<K> {
 }
 
 /// Releases the leases that a replacement still holds, and forgets it. Does nothing for other puts.
-/// The generation of its old stripes goes up: their nodes may refuse the one before by now.
 pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
     let Some(record) = REPLACEMENTS.get(txn, &put)? else {
         return Ok(());
     };
     for old in record.displaced {
-        if STRIPES.get(txn, &old.stripe)?.is_some() {
-            next_generation(txn, old.stripe)?;
-        }
         if is_held(txn, old)? {
             let epoch = old.epoch;
             let holder = None;

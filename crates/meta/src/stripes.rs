@@ -341,13 +341,6 @@ fn check_generation(stripe: &StripeRecord, expected: Generation) -> Result<(), M
     })
 }
 
-/// Raises a stripe's generation within a transaction, though its layout stays.
-pub(crate) fn next_generation(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
-    let mut stripe = live_stripe(txn, id)?;
-    raise_generation(&mut stripe)?;
-    STRIPES.put(txn, &id, &stripe)
-}
-
 fn raise_generation(stripe: &mut StripeRecord) -> Result<(), MetaError> {
     let next = stripe.generation.0.checked_add(1);
     stripe.generation = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);

@@ -134,7 +134,7 @@ impl Intent {
             Request::Coordinator(CoordinatorRequest::NoteDegraded { .. }) => {
                 Some(Self::NoteDegraded)
             }
-            Request::Coordinator(CoordinatorRequest::CommitReplace(_)) => Some(Self::Replace),
+            Request::Coordinator(CoordinatorRequest::CommitReplace { .. }) => Some(Self::Replace),
             Request::Node(_, NodeRequest::Update { substitutes, .. }) => {
                 (!substitutes.is_empty()).then_some(Self::UpdateDegraded)
             }

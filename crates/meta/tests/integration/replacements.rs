@@ -74,9 +74,17 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     );
     assert_eq!(meta.stripes_of("f").unwrap()[1..], put.stripes);
     assert_eq!(meta.stripe_count(), Ok(3));
-    for old in displaced {
+    for old in &displaced {
         assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
         assert!(acquire(&meta, old.stripe).is_err());
+    }
+    let early = acquire(&meta, put.stripes[0].id);
+    assert!(
+        matches!(early, Err(MetaError::Held { .. })),
+        "the old one may be served: {early:?}"
+    );
+    for old in displaced {
+        assert_eq!(meta.reclaimed(old.stripe), Ok(true));
     }
     assert_eq!(acquire(&meta, put.stripes[0].id), Ok(Epoch(1)));
     assert_eq!(meta.check(), Ok(vec![]));

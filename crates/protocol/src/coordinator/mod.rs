@@ -138,7 +138,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             | Ask::CommitPut(_)
             | Ask::AbortPut(_)
             | Ask::BeginReplace { .. }
-            | Ask::CommitReplace(_)
+            | Ask::CommitReplace { .. }
             | Ask::Ended(_)) => self.answer_put(put).await,
             Ask::Lookup { name } => self.files.lookup(name).await,
             Ask::List { prefix } => self.files.list(prefix).await,
@@ -235,7 +235,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 file,
                 stripes,
             } => self.files.begin_replace(name, file, stripes).await,
-            Ask::CommitReplace(put) => self.files.commit_replace(put).await,
+            Ask::CommitReplace { put, displaced } => {
+                self.files.commit_replace(put, displaced).await
+            }
             Ask::Ended(stripe) => self.files.ended(stripe).await,
             other => Err(Denied(format!("{other:?} is not about a put"))),
         }

@@ -263,9 +263,14 @@ pub enum CoordinatorRequest {
         stripes: Vec<StripeId>,
     },
     /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
-    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed, and
-    /// [`CoordinatorReply::NotCommitted`] when it is not and never will be.
-    CommitReplace(PutId),
+    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed and readers find no old
+    /// chunk any more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
+    CommitReplace {
+        /// The replacement.
+        put: PutId,
+        /// The old stripes.
+        displaced: Vec<StripeId>,
+    },
     /// A client has lost an answer about a stripe that is the file's no more: whose chunks counted when
     /// it ended. Answered with [`CoordinatorReply::Ended`].
     Ended(StripeId),
@@ -286,7 +291,7 @@ impl CoordinatorRequest {
                 | Self::CommitPut(_)
                 | Self::AbortPut(_)
                 | Self::BeginReplace { .. }
-                | Self::CommitReplace(_)
+                | Self::CommitReplace { .. }
                 | Self::Ended(_)
                 | Self::Lookup { .. }
                 | Self::List { .. }

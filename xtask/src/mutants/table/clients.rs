@@ -77,25 +77,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
-        name: "stripes-are-replaced-while-a-node-serves-the-old-ones",
-        file: "crates/protocol/src/coordinator/files/replace.rs",
-        text: "if serving.is_some() || closed.len() < *k {",
-        replacement: "if serving.is_some() && closed.len() < *k {",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "coordinator::replace::stripes_are_not_replaced_while_a_node_serves_the_old_ones",
-        },
-    },
-    Mutant {
-        name: "old-stripes-stay-closed-after-a-replacement-that-was-given-up",
+        name: "a-new-stripe-is-updated-while-nodes-serve-the-one-that-it-replaced",
         file: "crates/meta/src/replacements.rs",
-        text: "next_generation(txn, old.stripe)?;",
-        replacement: "live_stripe(txn, old.stripe)?;",
+        text: "PREDECESSORS.put(txn, &new.id, &vec![old.stripe])?;",
+        replacement: "",
         check: Check::Test {
             package: "gabion-protocol",
             target: "integration",
-            name: "coordinator::replace::a_replacement_that_is_given_up_leaves_the_old_stripes_a_layout_that_nodes_take",
+            name: "coordinator::replace::a_write_is_not_acknowledged_while_a_node_serves_old_chunks",
         },
     },
     Mutant {

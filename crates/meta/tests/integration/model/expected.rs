@@ -24,6 +24,8 @@ pub(crate) struct Expected {
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
     /// For those puts that replace: the file's put, and the displaced stripes.
     replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
+    /// The stripe that each has replaced.
+    replaced: BTreeMap<StripeId, StripeId>,
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
     pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
     pub(crate) leases: BTreeMap<StripeId, (Epoch, Option<Holder>)>,
@@ -43,6 +45,7 @@ impl Expected {
             files: BTreeMap::new(),
             puts: BTreeMap::new(),
             replacements: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             live: BTreeMap::new(),
             garbage: BTreeMap::new(),
             leases: BTreeMap::new(),
@@ -77,7 +80,21 @@ impl Expected {
                 nodes,
             } => self.replace(name, *file, displaced, nodes, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
-            Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
+            Action::Abort(put) => {
+                let replacement = self.replacements.remove(put);
+                let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
+                for old in displaced {
+                    if self.holds(old) {
+                        self.leases.insert(old.stripe, (old.epoch, None));
+                    }
+                }
+                let aborted = self.puts.remove(put);
+                let there = aborted.is_some();
+                let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
+                self.garbage
+                    .extend(stripes.map(|stripe| (stripe.id, stripe)));
+                Ok(Answer::Whether(there))
+            }
             Action::Touch(put) => {
                 let (record, _) = self.puts.get_mut(put).ok_or("UnknownPut")?;
                 record.touched_ms = world.now_ms;
@@ -182,6 +199,12 @@ impl Expected {
         matches!(lease, Some((epoch, Some(Holder::Coordinator { .. }))) if *epoch == old.epoch)
     }
 
+    /// Whether no node may serve the stripe that it has replaced.
+    fn is_alone(&self, stripe: StripeId) -> bool {
+        let old = self.replaced.get(&stripe);
+        old.is_none_or(|old| !self.garbage.contains_key(old))
+    }
+
     fn replace(
         &mut self,
         name: &str,
@@ -190,8 +213,13 @@ impl Expected {
         nodes: &[Vec<NodeId>],
         world: &World,
     ) -> Outcome {
-        if !displaced.iter().all(|old| self.holds(*old)) {
-            return Err("LeaseLost");
+        for old in displaced {
+            if !self.holds(*old) {
+                return Err("LeaseLost");
+            }
+            if !self.is_alone(old.stripe) {
+                return Err("Held");
+            }
         }
         if nodes.iter().any(|nodes| self.is_short(nodes)) {
             return Err("NodeFailed");
@@ -205,25 +233,6 @@ impl Expected {
         let put = self.reserve(name, size_bytes, &placements, world);
         self.replacements.insert(put.id, (file, displaced.to_vec()));
         Ok(Answer::Put(put))
-    }
-
-    /// Whether the put was open.
-    fn abort(&mut self, put: PutId) -> bool {
-        let replacement = self.replacements.remove(&put);
-        for old in replacement.map_or(Vec::new(), |(_, displaced)| displaced) {
-            if let Some(stripe) = self.live.get_mut(&old.stripe) {
-                stripe.generation.0 += 1;
-            }
-            if self.holds(old) {
-                self.leases.insert(old.stripe, (old.epoch, None));
-            }
-        }
-        let aborted = self.puts.remove(&put);
-        let was_open = aborted.is_some();
-        let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
-        self.garbage
-            .extend(stripes.map(|stripe| (stripe.id, stripe)));
-        was_open
     }
 
     fn commit_replacement(&mut self, put: PutId) -> Outcome {
@@ -252,6 +261,7 @@ impl Expected {
             self.leases.remove(old);
             let gone = self.live.remove(old).expect("files have stripes");
             self.garbage.insert(*old, gone);
+            self.replaced.insert(new.id, *old);
             self.live.insert(new.id, new.clone());
         }
         self.puts.remove(&put);
@@ -352,6 +362,9 @@ impl Expected {
             return Err("NodeNotLive");
         }
         let generation = self.live.get(&stripe).ok_or("UnknownStripe")?.generation;
+        if matches!(asker, Holder::Node { .. }) && !self.is_alone(stripe) {
+            return Err("Held");
+        }
         let (epoch, holder) = self.leases.get(&stripe).copied().unwrap_or_default();
         let epoch = match holder {
             Some(holder) if holder == asker => epoch,

@@ -2,8 +2,8 @@
 //! updating the old stripes, settles them so that the client can read what it does not overwrite,
 //! and makes room for new ones; the commit swaps them in one transaction.
 //!
-//! Before the swap every node of the old stripes refuses readers and primaries: one with an old layout
-//! must not see, after others have used the new stripes, what was there before.
+//! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
+//! must not see, after the acknowledgement, what was there before it.
 
 use super::Files;
 use super::live_puts::LivePut;
@@ -12,10 +12,9 @@ use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::fence::fence;
-use crate::message::{CoordinatorReply, Liveness, SettledStripe};
+use crate::message::{CoordinatorReply, SettledStripe};
 use futures::future::join_all;
-use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord, Topology};
+use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
 use gabion_meta::{Displaced, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
 use gabion_planner::update;
 use rand::SeedableRng;
@@ -172,67 +171,42 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         places.map_err(|error| too_few(&fleet, &error))
     }
 
-    /// Swaps the stripes of a replacement, once no node serves the old ones any more. What can never be
+    /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so
+    /// that this can be repeated. It is done when no node serves them any more. What can never be
     /// committed is told apart from what only failed: after that, a client must not take it for undone.
-    pub(in crate::coordinator) async fn commit_replace(self: &Arc<Self>, put: PutId) -> Answer {
-        let find = move |meta: &Meta<K>| {
-            let displaced = meta.displaced(put)?.into_iter();
-            let with_facts = displaced.map(|(stripe, epoch)| {
-                let k = meta.pool(stripe.pool)?.spec.k;
-                Ok((stripe, epoch, k))
-            });
-            with_facts.collect::<Result<Vec<_>, MetaError>>()
-        };
-        let displaced = match self.core.with_meta(find).await {
-            Ok(displaced) => displaced,
-            Err(error) => return never_committed(error),
-        };
-        let mut closed = Vec::with_capacity(displaced.len());
-        for some in displaced.chunks(SETTLE_PARALLEL_COUNT) {
-            let closing = some
-                .iter()
-                .map(|(stripe, epoch, _)| self.close(stripe, *epoch));
-            closed.extend(join_all(closing).await);
-        }
-        let joins = self.nodes.hold_joins().await;
-        let fleet = self.nodes.fleet();
-        for ((stripe, _, k), closed) in displaced.iter().zip(&closed) {
-            // A node that is declared failed serves quorum reads at most, and k others refuse these.
-            let mut open = readable(stripe).filter(|node| !closed.contains(node));
-            let serving = open.find(|&node| fleet.liveness(node) != Liveness::Failed);
-            if serving.is_some() || closed.len() < *k {
-                let id = stripe.id;
-                let why =
-                    format!("{id} may still be read from nodes that do not answer; try again");
-                return Ok(CoordinatorReply::Busy(why));
+    pub(in crate::coordinator) async fn commit_replace(
+        self: &Arc<Self>,
+        put: PutId,
+        displaced: Vec<StripeId>,
+    ) -> Answer {
+        let committed = self
+            .core
+            .with_meta(move |meta| meta.commit_replacement(put))
+            .await;
+        let outcome = match committed {
+            Ok(stripes) => {
+                lock(&self.puts).remove(&put);
+                self.backlog.add(stripes).await?;
+                Ok(CoordinatorReply::Done)
             }
-        }
-        let commit = move |meta: &Meta<K>| meta.commit_replacement(put);
-        let stripes = match self.core.with_meta(commit).await {
-            Ok(stripes) => stripes,
-            Err(error) => return never_committed(error),
+            Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
+            // Terms only grow, and what was displaced, aborted or removed does not come back.
+            Err(
+                error @ (MetaError::UnknownPut(_)
+                | MetaError::UnknownFile(_)
+                | MetaError::FileReplaced(_)
+                | MetaError::UnknownStripe(_)
+                | MetaError::LeaseLost { .. }),
+            ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
+            Err(error) => return Err(error.into()),
         };
-        for (stripe, ..) in &displaced {
-            self.nodes.note_change(&stripe.nodes, stripe.id);
+        if self.withdraw(displaced).await? {
+            return outcome;
         }
-        drop(joins);
-        lock(&self.puts).remove(&put);
-        self.backlog.add(stripes).await?;
         self.leftovers.wake();
-        Ok(CoordinatorReply::Done)
-    }
-
-    /// Has the nodes of an old stripe refuse all readers and primaries, durably: only a replacement that
-    /// is given up makes the layout that they wait for. The nodes that do from now on.
-    async fn close(&self, stripe: &StripeRecord, epoch: Epoch) -> Vec<NodeId> {
-        let fleet = self.nodes.fleet();
-        let serving = readable(stripe).filter(|&node| fleet.liveness(node) != Liveness::Failed);
-        let fences = serving.map(|node| async move {
-            let layout = (stripe.id, epoch, stripe.generation.next());
-            let fenced = fence(&*self.core.ports, node, layout).await;
-            fenced.is_ok().then_some(node)
-        });
-        join_all(fences).await.into_iter().flatten().collect()
+        Ok(CoordinatorReply::Busy(
+            "old chunks are not withdrawn from all nodes yet; try again".to_owned(),
+        ))
     }
 
     /// Removes the chunks of those of the stripes that are garbage. Whether all of them are gone
@@ -262,25 +236,5 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
         let nodes = self.nodes.statuses();
         Ok(CoordinatorReply::Ended { stripe, nodes })
-    }
-}
-
-/// The nodes from which a reader with the newest layout would read.
-fn readable(stripe: &StripeRecord) -> impl Iterator<Item = NodeId> {
-    let whole = stripe.chunks().filter(|&chunk| !stripe.is_stale(chunk));
-    whole.filter_map(|chunk| stripe.node_of(chunk))
-}
-
-/// The answer to a commit that metadata refuse.
-fn never_committed(error: MetaError) -> Answer {
-    match error {
-        MetaError::CommittedBefore(_) => Ok(CoordinatorReply::Done),
-        // Terms only grow, and what was displaced, aborted or removed does not come back.
-        MetaError::UnknownPut(_)
-        | MetaError::UnknownFile(_)
-        | MetaError::FileReplaced(_)
-        | MetaError::UnknownStripe(_)
-        | MetaError::LeaseLost { .. } => Ok(CoordinatorReply::NotCommitted(error.to_string())),
-        other => Err(other.into()),
     }
 }

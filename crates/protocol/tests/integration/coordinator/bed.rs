@@ -448,20 +448,6 @@ impl Bed {
 
     /// Asks the coordinator; time passes only if the answer takes some.
     pub(crate) fn ask(&mut self, request: CoordinatorRequest) -> CoordinatorReply {
-        let slot = self.send(request);
-        loop {
-            if let Some(reply) = slot.borrow_mut().take() {
-                return reply;
-            }
-            self.step(STEP_MS);
-        }
-    }
-
-    /// Asks the coordinator, and waits for no answer.
-    pub(crate) fn send(
-        &mut self,
-        request: CoordinatorRequest,
-    ) -> Rc<RefCell<Option<CoordinatorReply>>> {
         let slot = Rc::new(RefCell::new(None));
         let coordinator = Arc::clone(&self.coordinator);
         let task = {
@@ -474,7 +460,12 @@ impl Bed {
         };
         self.pool.spawner().spawn_local(task).unwrap();
         self.drive();
-        slot
+        loop {
+            if let Some(reply) = slot.borrow_mut().take() {
+                return reply;
+            }
+            self.step(STEP_MS);
+        }
     }
 
     /// The run of a node that lives.

@@ -3,16 +3,14 @@
 
 use crate::coordinator::bed::{Bed, chunk_on, gone, words};
 use futures::FutureExt;
-use futures::channel::oneshot::{Sender, channel};
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
     PendingRecord, SettledStripe,
 };
 use gabion_store::AppendedState;
-use std::sync::{Arc, Mutex};
 
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
@@ -47,17 +45,9 @@ fn begin(bed: &mut Bed, old: &[StripeRecord]) -> (PutId, Vec<SettledStripe>, Vec
     }
 }
 
-fn commit(bed: &mut Bed, put: PutId) -> CoordinatorReply {
-    bed.ask(CoordinatorRequest::CommitReplace(put))
-}
-
-/// The same stripes after a replacement that was given up.
-fn anew(stripes: &[StripeRecord]) -> Vec<StripeRecord> {
-    let mut stripes = stripes.to_vec();
-    for stripe in &mut stripes {
-        stripe.generation = stripe.generation.next();
-    }
-    stripes
+fn commit(bed: &mut Bed, put: PutId, old: &[StripeRecord]) -> CoordinatorReply {
+    let displaced = ids(old);
+    bed.ask(CoordinatorRequest::CommitReplace { put, displaced })
 }
 
 fn busy(reply: &CoordinatorReply, words: &str) {
@@ -115,96 +105,48 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
     busy(&bed.acquire(old[1].id, primary), "rewritten");
     assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 1);
     assert_eq!(look(&mut bed).stripes, old, "nothing is seen yet");
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old[1..]), CoordinatorReply::Done);
     let after = look(&mut bed);
     assert_eq!(after.stripes[0], old[0]);
     assert_eq!(after.stripes[1..], new);
     busy(&bed.acquire(old[1].id, primary), "read the file's record");
     assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 1);
-    // All twelve old chunks refuse everybody before, and are gone soon.
-    bed.pass(100);
-    let (mut closed, mut removed) = (Vec::new(), Vec::new());
-    for asked in bed.take_log() {
-        match asked.request {
-            NodeRequest::Fence {
-                stripe, generation, ..
-            } => closed.push((asked.node, stripe, generation)),
-            NodeRequest::Remove { chunks } => removed.extend(chunks),
-            _ => {}
-        }
-    }
+    // All twelve old chunks are gone before the answer.
+    let removed: Vec<ChunkId> = bed
+        .take_log()
+        .into_iter()
+        .filter_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => Some(chunks),
+            _ => None,
+        })
+        .flatten()
+        .collect();
     for stripe in &old[1..] {
         for &node in &stripe.nodes {
-            let fence = (node, stripe.id, stripe.generation.next());
-            assert!(closed.contains(&fence), "{node}");
             assert!(removed.contains(&chunk_on(stripe, node)), "{node}");
         }
     }
 }
 
 #[test]
-fn stripes_are_not_replaced_while_a_node_serves_the_old_ones() {
+fn a_write_is_not_acknowledged_while_a_node_serves_old_chunks() {
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 2);
     let (put, _, new) = begin(&mut bed, &old);
     let slow = old[0].nodes[0];
     bed.hook(move |node, request| {
-        let is_slow = node == slow && matches!(request, NodeRequest::Fence { .. });
+        let is_slow = node == slow && matches!(request, NodeRequest::Remove { .. });
         is_slow.then(|| ready(Err(gone(node))).boxed())
     });
-    busy(&commit(&mut bed, put), "may still be read");
-    assert_eq!(look(&mut bed).stripes, old, "nothing is done");
+    busy(&commit(&mut bed, put, &old), "not withdrawn");
+    assert_eq!(look(&mut bed).stripes, new, "but it is done");
+    busy(&commit(&mut bed, put, &old), "not withdrawn");
+    // A reader with the old layout would not see what is written to the new stripe.
+    busy(&bed.acquire(new[0].id, new[0].nodes[0]), "rewritten");
+    busy(&ask(&mut bed, &new), "has the primary the coordinator");
     bed.unhook();
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
-    assert_eq!(look(&mut bed).stripes, new);
-}
-
-/// The nodes that were asked refuse the layout that the file still has.
-#[test]
-fn a_replacement_that_is_given_up_leaves_the_old_stripes_a_layout_that_nodes_take() {
-    let mut bed = Bed::three_racks();
-    let old = bed.put("f", 2);
-    let (put, ..) = begin(&mut bed, &old);
-    let slow = old[0].nodes[0];
-    bed.hook(move |node, request| {
-        let is_slow = node == slow && matches!(request, NodeRequest::Fence { .. });
-        is_slow.then(|| ready(Err(gone(node))).boxed())
-    });
-    busy(&commit(&mut bed, put), "may still be read");
-    bed.ask(CoordinatorRequest::AbortPut(put));
-    assert_eq!(look(&mut bed).stripes, anew(&old));
-    let leased = bed.acquire(old[0].id, old[0].nodes[0]);
-    assert_eq!(epoch(&leased), 2);
-}
-
-/// A failed node is not asked, and may come back while it still has old chunks.
-#[test]
-fn a_node_that_comes_back_before_the_swap_is_asked_too() {
-    let mut bed = Bed::three_racks();
-    let old = bed.put("f", 1);
-    let away = old[0].nodes[5];
-    bed.fail(&[away]);
-    let (put, ..) = begin(&mut bed, &old);
-    let fences: Arc<Mutex<Vec<Sender<()>>>> = Arc::default();
-    let waiting = Arc::clone(&fences);
-    bed.hook(move |_, request| {
-        matches!(request, NodeRequest::Fence { .. }).then(|| {
-            let (sender, receiver) = channel();
-            waiting.lock().unwrap().push(sender);
-            receiver.map(|_| Ok(NodeReply::Done)).boxed()
-        })
-    });
-    let reply = bed.send(CoordinatorRequest::CommitReplace(put));
-    let joined = bed.rejoin(away, vec![chunk_on(&old[0], away)]);
-    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
-    for fence in fences.lock().unwrap().drain(..) {
-        fence.send(()).unwrap();
-    }
-    bed.unhook();
-    bed.pass(100);
-    let reply = reply.borrow_mut().take().expect("all have answered");
-    busy(&reply, "may still be read");
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 2);
 }
 
 #[test]
@@ -213,17 +155,17 @@ fn a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripe
     let old = bed.put("f", 2);
     let (put, _, new) = begin(&mut bed, &old);
     // The answer is lost, and somebody else writes before the client asks again.
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     let (other, _, newest) = begin(&mut bed, &new);
-    assert_eq!(commit(&mut bed, other), CoordinatorReply::Done);
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, other, &new), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     bed.restart();
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).stripes, newest, "nothing is done twice");
     // One that was aborted never was committed, and that is another answer.
     let (put, ..) = begin(&mut bed, &newest);
     bed.ask(CoordinatorRequest::AbortPut(put));
-    let late = commit(&mut bed, put);
+    let late = commit(&mut bed, put, &newest);
     assert!(
         matches!(late, CoordinatorReply::NotCommitted(_)),
         "{late:?}"
@@ -241,9 +183,9 @@ fn of_writers_that_overlap_one_waits() {
     let given_up = bed.ask(CoordinatorRequest::AbortPut(first));
     assert_eq!(given_up, CoordinatorReply::Done);
     let (second, _, new) = begin(&mut bed, &old[1..]);
-    assert_eq!(commit(&mut bed, second), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, second, &old[1..]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).stripes[1..], new);
-    let late = commit(&mut bed, first);
+    let late = commit(&mut bed, first, &old[..2]);
     assert!(
         matches!(late, CoordinatorReply::NotCommitted(_)),
         "{late:?}"
@@ -265,11 +207,11 @@ fn a_silent_writer_holds_nobody_up_for_long() {
     busy(&bed.acquire(old[0].id, old[0].nodes[0]), "rewritten");
     bed.pass(2 * patience_ms);
     assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 2);
-    let late = commit(&mut bed, put);
+    let late = commit(&mut bed, put, &old);
     assert!(
         matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("was aborted or has expired"))
     );
-    assert_eq!(look(&mut bed).stripes, anew(&old));
+    assert_eq!(look(&mut bed).stripes, old);
 }
 
 #[test]
@@ -278,17 +220,17 @@ fn after_a_restart_the_first_to_take_a_lease_decides() {
     let old = bed.put("f", 2);
     let (put, _, new) = begin(&mut bed, &old);
     bed.restart();
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).stripes, new);
     let (put, ..) = begin(&mut bed, &new);
     bed.restart();
     assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 2);
-    let late = commit(&mut bed, put);
+    let late = commit(&mut bed, put, &new);
     assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("is over")));
     assert_eq!(look(&mut bed).stripes, new);
     // Nor does another writer wait for the one whose replacement is lost.
     let (put, ..) = begin(&mut bed, &new);
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &new), CoordinatorReply::Done);
 }
 
 #[test]
@@ -349,7 +291,7 @@ fn whose_chunks_counted_is_known_while_one_of_them_may_return() {
     let away = old[0].nodes[4];
     bed.fail(&[away]);
     let (put, ..) = begin(&mut bed, &old);
-    assert_eq!(commit(&mut bed, put), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     let last = ended(&mut bed).expect("its node may return");
     assert_eq!(last.nodes, old[0].nodes);
     let stale: Vec<ChunkIndex> = last.chunks().filter(|&c| last.is_stale(c)).collect();
