@@ -7,14 +7,14 @@ use crate::extent::Extent;
 use crate::file::{File, Layout};
 use crate::read::Reading;
 use crate::remedy::may_ask_again;
-use futures::future::pending;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, Sequence, StripeRecord};
 use gabion_protocol::message::ReadCut;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
-/// Time limit of the primary before the quorum is asked too, in milliseconds.
+/// Time limit of the primary before the quorum is asked too, and pause before it is asked again, in
+/// milliseconds.
 const QUORUM_AFTER_MS: u64 = 200;
 /// Time limit of a quorum's nodes, in milliseconds.
 const QUORUM_DEADLINE_MS: u64 = 500;
@@ -61,10 +61,12 @@ impl File {
             let refusal = {
                 let mark = self.ask_mark(&layout, stripe, how, attempts.attempt_ms());
                 let agreement = async {
-                    self.client.ports().sleep_ms(QUORUM_AFTER_MS).await;
-                    match self.ask_agreement(&layout, stripe, reading).await {
-                        Some(agreement) => agreement,
-                        None => pending().await,
+                    loop {
+                        self.client.ports().sleep_ms(QUORUM_AFTER_MS).await;
+                        let agreed = self.ask_agreement(&layout, stripe, reading).await;
+                        if let Some(agreement) = agreed {
+                            break agreement;
+                        }
                     }
                 };
                 let agreed = select_biased! {

@@ -146,6 +146,19 @@ impl Reading {
         self.unreadable = stripe.chunks().filter(|c| !is_readable(c)).collect();
     }
 
+    /// Takes the measure for a cut that covers too few chunks. A quorum's covers only chunks whose
+    /// nodes answered in time, so a later one may cover more.
+    fn lack_chunks(&mut self, missing: String) -> Trouble {
+        if let Some(ChosenCut::Agreed(..)) = self.cut {
+            self.cut = None;
+            self.unreadable.clear();
+        }
+        Trouble::Again {
+            is_refresh: true,
+            missing,
+        }
+    }
+
     /// The chunks that must never be read as of its cut.
     fn forbidden(&self) -> &[ChunkIndex] {
         match self.cut {
@@ -501,10 +514,7 @@ impl File {
                 reading.avoided.clear();
             }
         }
-        Ok(Err(Trouble::Again {
-            is_refresh: true,
-            missing,
-        }))
+        Ok(Err(reading.lack_chunks(missing)))
     }
 }
 
@@ -574,6 +584,12 @@ mod tests {
         let choices = reading.left_out(&stripe, &nodes, &[NodeId(0)]);
         let [ailing, only] = [[0, 1].map(ChunkIndex).to_vec(), vec![ChunkIndex(1)]];
         assert_eq!(choices, [ailing, only.clone(), only]);
+        // A later quorum may cover more than one that covers too little.
+        let trouble = reading.lack_chunks("one chunk".to_owned());
+        assert!(matches!(trouble, Trouble::Again { .. }));
+        assert!(reading.cut.is_none());
+        let choices = reading.left_out(&stripe, &nodes, &[]);
+        assert_eq!(choices, [const { Vec::new() }; 3]);
         // A primary's cut is good for every chunk.
         let vouched = Reading::as_of(Epoch(3), Sequence(7));
         let choices = vouched.left_out(&stripe, &nodes, &[]);

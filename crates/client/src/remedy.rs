@@ -110,14 +110,17 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
     }
 }
 
-/// Pause before the next attempt: doubling from 10 to 500 ms.
+/// Pause before the next attempt: doubling from 10 to 160 ms, so that no operation waits much longer
+/// than its trouble lasts.
 pub(crate) const fn back_off_ms(attempt_count: u32) -> u64 {
     const FIRST_MS: u64 = 10;
-    const LAST_MS: u64 = 500;
-    // Beyond the sixth doubling the limit applies anyway.
-    let doublings = if attempt_count < 6 { attempt_count } else { 6 };
-    let ms = FIRST_MS << doublings;
-    if ms < LAST_MS { ms } else { LAST_MS }
+    const DOUBLINGS_MAX: u32 = 4;
+    let doublings = if attempt_count < DOUBLINGS_MAX {
+        attempt_count
+    } else {
+        DOUBLINGS_MAX
+    };
+    FIRST_MS << doublings
 }
 
 #[cfg(test)]
@@ -219,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_half_a_second() {
-        let waits: Vec<u64> = (0..8).map(back_off_ms).collect();
-        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
-        assert_eq!(back_off_ms(u32::MAX), 500);
+    fn pauses_double_up_to_a_sixth_of_a_second() {
+        let waits: Vec<u64> = (0..6).map(back_off_ms).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+        assert_eq!(back_off_ms(u32::MAX), 160);
     }
 }
