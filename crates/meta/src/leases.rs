@@ -16,10 +16,11 @@ use gabion_layout::{Epoch, StripeId};
 impl<K: KeyValue> Meta<K> {
     /// Grants the lease of a stripe.
     ///
-    /// The current holder gets it again, with the same epoch. Otherwise it is granted under the
-    /// next epoch when it is free, when its holder may no longer serve, when an earlier incarnation
-    /// of the asker or of the coordinator holds it, and always to the coordinator itself: the
-    /// higher epoch fences the holder.
+    /// It is granted under the next epoch when it is free, when the asker holds it, when its holder
+    /// may no longer serve, when an earlier incarnation of the asker or of the coordinator holds it,
+    /// and always to the coordinator itself: the higher epoch fences the holder. A holder that asks
+    /// again settles the stripe anew, perhaps without a node that knows its last epoch, so it gets
+    /// another.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`]; [`MetaError::NodeNotLive`] when the asker is a node
@@ -130,21 +131,15 @@ impl<K: KeyValue> Meta<K> {
                 epoch: last.map_or(Epoch(0), |last| last.epoch),
             });
         }
-        let epoch = match last {
-            Some(last) if last.holder == Some(holder) => last.epoch,
-            _ => {
-                if let Some(error) = self.refusal(stripe, last, holder, membership, now_ms) {
-                    return Err(error);
-                }
-                let epoch = next_epoch(last)?;
-                let record = LeaseRecord {
-                    epoch,
-                    holder: Some(holder),
-                };
-                LEASES.put(txn, &stripe, &record)?;
-                epoch
-            }
+        if let Some(error) = self.refusal(stripe, last, holder, membership, now_ms) {
+            return Err(error);
+        }
+        let epoch = next_epoch(last)?;
+        let record = LeaseRecord {
+            epoch,
+            holder: Some(holder),
         };
+        LEASES.put(txn, &stripe, &record)?;
         Ok(Lease {
             stripe,
             epoch,
@@ -153,7 +148,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The reason to refuse the lease to another than the current holder, if any.
+    /// The reason to refuse the lease, if any.
     fn refusal(
         &self,
         stripe: StripeId,

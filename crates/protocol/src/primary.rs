@@ -71,8 +71,6 @@ struct Settled(Mutex<Option<(Epoch, Sequence)>>);
 #[derive(Default)]
 struct Primary {
     term: Option<Term>,
-    /// The last term, if it was given up.
-    renounced: Option<Epoch>,
     /// Invariant: what `term` says.
     settled: Arc<Settled>,
 }
@@ -344,9 +342,7 @@ impl Primaries {
         if primary.term.is_some() {
             return Ok(());
         }
-        let lease = self.acquire(stripe, primary.renounced).await?;
-        // From here on this term is the one to give up if anything fails.
-        primary.renounced = Some(lease.epoch);
+        let lease = self.acquire(stripe).await?;
         self.ports.learn_nodes(&lease.nodes);
         let failed = failed_nodes(&lease.nodes);
         let (stripe_then, former) = (&lease.stripe, &lease.former);
@@ -404,17 +400,12 @@ impl Primaries {
         Ok(())
     }
 
-    async fn acquire(
-        &self,
-        stripe: StripeId,
-        renounced: Option<Epoch>,
-    ) -> Result<StripeLease, Refusal> {
+    async fn acquire(&self, stripe: StripeId) -> Result<StripeLease, Refusal> {
         let (node, incarnation) = (self.node, self.incarnation);
         let request = CoordinatorRequest::Acquire {
             stripe,
             node,
             incarnation,
-            renounced,
         };
         match self
             .ports
@@ -516,20 +507,13 @@ impl Primary {
 
     fn renounce(&mut self) {
         *self.settled.lock() = None;
-        if let Some(term) = self.term.take() {
-            self.renounced = Some(term.epoch);
-        }
+        self.term = None;
     }
 }
 
-/// Whether nothing is lost by forgetting a stripe: nobody works on it, and either its term goes on,
-/// which the coordinator remembers and a new settlement finds as it is, or it never had one. A term
-/// that was given up must be named to the coordinator, so it is never forgotten.
+/// Whether nothing is lost by forgetting a stripe: nobody works on it. Its next term settles it anew.
 fn is_forgettable(led: &Arc<LedStripe>) -> bool {
-    let Some(state) = led.primary.try_lock() else {
-        return false;
-    };
-    Arc::strong_count(led) == 1 && (state.term.is_some() || state.renounced.is_none())
+    led.primary.try_lock().is_some() && Arc::strong_count(led) == 1
 }
 
 #[cfg(test)]
@@ -537,16 +521,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_stripe_whose_term_goes_on_is_forgotten() {
-        let fresh = Arc::new(LedStripe::default());
-        assert!(is_forgettable(&fresh));
-        let waiting = Arc::clone(&fresh);
-        assert!(!is_forgettable(&fresh), "somebody is about to use it");
+    fn a_stripe_that_somebody_is_about_to_use_is_not_forgotten() {
+        let led = Arc::new(LedStripe::default());
+        assert!(is_forgettable(&led));
+        let waiting = Arc::clone(&led);
+        assert!(!is_forgettable(&led));
         drop(waiting);
-        let renounced = Primary {
-            renounced: Some(Epoch(3)),
-            ..Primary::default()
-        };
-        assert!(!is_forgettable(&Arc::new(LedStripe::new(renounced))));
+        let turn = led.primary.try_lock();
+        assert!(!is_forgettable(&led));
+        drop(turn);
     }
 }

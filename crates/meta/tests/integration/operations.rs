@@ -447,29 +447,30 @@ fn a_lease_is_held_until_its_holder_can_no_longer_serve() {
     let mut membership = membership();
     let first = meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     assert_eq!((first.epoch, first.generation), (Epoch(1), Generation(1)));
-    assert_eq!(meta.acquire(id, node(0, 1), &membership, 1050), Ok(first));
+    let again = meta.acquire(id, node(0, 1), &membership, 1050).unwrap();
+    assert_eq!(again.epoch, Epoch(2), "an epoch is never handed out twice");
     membership.heartbeat(NodeId(1), 1, 1099);
     let held = MetaError::Held {
         stripe: id,
         holder: node(0, 1),
-        epoch: Epoch(1),
+        epoch: Epoch(2),
     };
     let asked = meta.acquire(id, node(1, 1), &membership, 1109);
     assert_eq!(asked, Err(held), "it may still serve by its own clock");
     let second = meta.acquire(id, node(1, 1), &membership, 1110).unwrap();
-    assert_eq!(second.epoch, Epoch(2));
+    assert_eq!(second.epoch, Epoch(3));
     assert_eq!(
         meta.acquire(id, node(0, 1), &membership, 1110),
         Err(MetaError::NodeNotLive(NodeId(0)))
     );
-    assert_eq!(meta.release(id, Epoch(1)), Ok(false), "a former holder");
+    assert_eq!(meta.release(id, Epoch(2)), Ok(false), "a former holder");
     assert_eq!(meta.lease(id), Ok(Some(second)));
-    assert_eq!(meta.release(id, Epoch(2)), Ok(true));
-    assert_eq!(meta.release(id, Epoch(2)), Ok(false));
+    assert_eq!(meta.release(id, Epoch(3)), Ok(true));
+    assert_eq!(meta.release(id, Epoch(3)), Ok(false));
     assert_eq!(meta.lease(id), Ok(None));
-    assert_eq!(meta.last_epoch(id), Ok(Epoch(2)));
+    assert_eq!(meta.last_epoch(id), Ok(Epoch(3)));
     let third = meta.acquire(id, node(1, 1), &membership, 1111).unwrap();
-    assert_eq!(third.epoch, Epoch(3), "an epoch is never handed out twice");
+    assert_eq!(third.epoch, Epoch(4), "not even after a release");
 }
 
 #[test]

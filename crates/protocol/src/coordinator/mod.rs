@@ -188,12 +188,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripe,
                 node,
                 incarnation,
-                renounced,
-            } => {
-                self.leases
-                    .acquire(stripe, node, incarnation, renounced)
-                    .await
-            }
+            } => self.leases.acquire(stripe, node, incarnation).await,
             Ask::Suspect { node } => Ok(self.members.suspect(node)),
             Ask::Settling { stripe, exclusion } => self.leases.settling(stripe, exclusion).await,
             Ask::NoteDegraded {

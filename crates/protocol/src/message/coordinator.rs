@@ -118,8 +118,6 @@ pub enum CoordinatorRequest {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
-        /// A term that the node has given up, because it cannot vouch for its updates any more.
-        renounced: Option<Epoch>,
     },
     /// A primary is about to settle a stripe without some of its nodes. Answered only when that is
     /// durable, and only while these nodes are declared failed.

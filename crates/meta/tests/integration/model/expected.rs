@@ -366,13 +366,12 @@ impl Expected {
             return Err("Held");
         }
         let (epoch, holder) = self.leases.get(&stripe).copied().unwrap_or_default();
-        let epoch = match holder {
-            Some(holder) if holder == asker => epoch,
-            Some(holder) if runs(holder) && !matches!(asker, Holder::Coordinator { .. }) => {
-                return Err("Held");
-            }
-            _ => Epoch(epoch.0 + 1),
-        };
+        let is_coordinator = matches!(asker, Holder::Coordinator { .. });
+        let other = holder.filter(|&holder| holder != asker && runs(holder));
+        if other.is_some() && !is_coordinator {
+            return Err("Held");
+        }
+        let epoch = Epoch(epoch.0 + 1);
         self.leases.insert(stripe, (epoch, Some(asker)));
         Ok(Answer::Lease(Lease {
             stripe,

@@ -15,16 +15,12 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         stripe: StripeId,
         node: NodeId,
         incarnation: u64,
-        renounced: Option<Epoch>,
     ) -> Answer {
         let membership = self.nodes.membership();
         let joins = self.nodes.join_count();
         let now_ms = self.core.ports.now_ms();
         let this = Arc::clone(self);
         let acquire = move |meta: &Meta<K>| {
-            if let Some(epoch) = renounced {
-                release_of(meta, stripe, node, epoch)?;
-            }
             let holder = Holder::Node { node, incarnation };
             let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
             // Both are read after the lease is granted: no repair changes the layout from then on.
@@ -162,19 +158,4 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         drop(joins);
         Ok(())
     }
-}
-
-/// Takes a term back that its node has given up, if it is that node's still.
-fn release_of<K: KeyValue>(
-    meta: &Meta<K>,
-    stripe: StripeId,
-    node: NodeId,
-    epoch: Epoch,
-) -> Result<(), MetaError> {
-    let of_node = |holder| matches!(holder, Holder::Node { node: holding, .. } if holding == node);
-    let lease = meta.lease(stripe)?;
-    if lease.is_some_and(|lease| lease.epoch == epoch && of_node(lease.holder)) {
-        meta.release(stripe, epoch)?;
-    }
-    Ok(())
 }

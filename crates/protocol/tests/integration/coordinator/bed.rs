@@ -423,22 +423,11 @@ impl Bed {
     }
 
     pub(crate) fn acquire(&mut self, stripe: StripeId, node: NodeId) -> CoordinatorReply {
-        self.acquire_after(stripe, node, None)
-    }
-
-    /// The same, for a node that has ended an earlier term of its own.
-    pub(crate) fn acquire_after(
-        &mut self,
-        stripe: StripeId,
-        node: NodeId,
-        renounced: Option<Epoch>,
-    ) -> CoordinatorReply {
         let reply = self.ask(CoordinatorRequest::Acquire {
             stripe,
             node,
             // Above any with which a node of these tests has joined.
             incarnation: u64::MAX,
-            renounced,
         });
         if let CoordinatorReply::Lease(lease) = &reply {
             self.joins = lease.joins;

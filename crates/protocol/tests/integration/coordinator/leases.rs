@@ -28,15 +28,15 @@ fn one_node_at_a_time_is_primary() {
     );
     assert_eq!(
         epoch(&bed.acquire(stripe.id, first)),
-        1,
-        "it has it already"
+        2,
+        "each term settles the stripe anew"
     );
     assert_eq!(
         bed.acquire(stripe.id, second),
         CoordinatorReply::HeldBy(first)
     );
     bed.fail(&[first]);
-    assert_eq!(epoch(&bed.acquire(stripe.id, second)), 2);
+    assert_eq!(epoch(&bed.acquire(stripe.id, second)), 3);
     let silent = bed.acquire(stripe.id, first);
     assert!(matches!(silent, CoordinatorReply::Busy(_)), "{silent:?}");
     let unknown = bed.acquire(StripeId(77), second);
@@ -44,22 +44,6 @@ fn one_node_at_a_time_is_primary() {
         matches!(&unknown, CoordinatorReply::Busy(s) if s.contains("stripe 77")),
         "whoever asks has an old layout"
     );
-}
-
-#[test]
-fn a_renounced_term_ends_and_only_its_own_node_s() {
-    let mut bed = Bed::three_racks();
-    let stripe = bed.put("f", 1).remove(0);
-    let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
-    assert_eq!(epoch(&bed.acquire(stripe.id, first)), 1);
-    let mut renounce = |node, epoch| bed.acquire_after(stripe.id, node, Some(Epoch(epoch)));
-    assert_eq!(
-        renounce(second, 1),
-        CoordinatorReply::HeldBy(first),
-        "it is not the second's"
-    );
-    assert_eq!(epoch(&renounce(first, 1)), 2);
-    assert_eq!(epoch(&renounce(first, 1)), 2, "an old term is over already");
 }
 
 #[test]
@@ -143,10 +127,7 @@ fn a_node_that_has_joined_within_a_term_is_left_out_by_the_next_one() {
     let noted = leave_out(&mut bed, &stripe, 1);
     assert!(is_refused_for_a_join(&noted), "{noted:?}");
     assert_eq!(bed.stripe("f").stale, []);
-    assert_eq!(
-        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
-        2
-    );
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 2);
     assert_eq!(leave_out(&mut bed, &stripe, 2), CoordinatorReply::Done);
 }
 
@@ -161,10 +142,7 @@ fn what_joining_nodes_were_told_by_an_earlier_run_of_the_coordinator_is_not_know
     bed.fail(&[away]);
     let noted = leave_out(&mut bed, &stripe, 1);
     assert!(is_refused_for_a_join(&noted), "{noted:?}");
-    assert_eq!(
-        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
-        2
-    );
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 2);
     assert_eq!(leave_out(&mut bed, &stripe, 2), CoordinatorReply::Done);
 }
 
@@ -189,10 +167,7 @@ fn a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one() {
     assert!(matches!(told, CoordinatorReply::PageTold(_)), "{told:?}");
     let noted = leave_out(&mut bed, &stripe, 1);
     assert!(is_refused_for_a_join(&noted), "{noted:?}");
-    assert_eq!(
-        epoch(&bed.acquire_after(stripe.id, primary, Some(Epoch(1)))),
-        2
-    );
+    assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 2);
     let settled = bed.ask(CoordinatorRequest::Settling {
         stripe: stripe.id,
         exclusion: Exclusion {

@@ -122,7 +122,7 @@ fn the_bytes_of_a_data_node_that_is_gone_come_from_their_copies() {
         bed.fail(&[1]);
         bed.restart_primary();
         assert_eq!(bed.commit(), NodeReply::Done);
-        let noted = (Epoch(2), vec![(ChunkIndex(1), Sequence(3))]);
+        let noted = (Epoch(3), vec![(ChunkIndex(1), Sequence(3))]);
         assert_eq!(bed.notes(), [noted], "before it is left out");
         // What the parity chunks say of chunk 1 is what was appended. Nobody was told but the store.
         assert_eq!(bed.read(0, OLD.len(), 4), MIXED);

@@ -219,13 +219,11 @@ impl BedPorts {
                 lease_ms: self.lease_ms(),
                 nodes: self.joined(),
             },
-            CoordinatorRequest::Acquire { renounced, .. } => {
+            CoordinatorRequest::Acquire { .. } => {
                 let nodes = self.statuses();
                 let mut world = self.world();
                 let pool = pool(world.scheme);
-                if world.epoch == 0 || renounced == Some(Epoch(world.epoch)) {
-                    world.epoch += 1;
-                }
+                world.epoch += 1;
                 CoordinatorReply::Lease(StripeLease {
                     epoch: Epoch(world.epoch),
                     stripe: world.stripe(),
