@@ -391,6 +391,7 @@ impl Primaries {
             mark,
             next,
             asked,
+            joined: Vec::new(),
             left_out: Vec::new(),
             waiting,
             append,

@@ -33,9 +33,13 @@ pub(crate) struct Term {
     pub(crate) mark: Sequence,
     /// The number of the next update.
     pub(crate) next: Sequence,
-    /// Chunks whose nodes the settlement of the term has asked, or have joined since. No update of the term leaves one of them
-    /// out: a quorum read takes a node that knows of no newer term to hold all that was acknowledged.
+    /// Chunks whose nodes the settlement of the term has asked. No update of the term leaves one of
+    /// them out: a quorum read takes a node that knows of no newer term to hold all that was
+    /// acknowledged.
     pub(crate) asked: Vec<ChunkIndex>,
+    /// Chunks whose nodes have joined since. They are left out no more than those that were asked,
+    /// but they may lack an update that stood without them.
+    pub(crate) joined: Vec<ChunkIndex>,
     /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
     /// be stale, so they stay out to the end of the term even if their nodes return.
     pub(crate) left_out: Vec<ChunkIndex>,
@@ -62,25 +66,27 @@ impl Term {
         self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
     }
 
-    /// Whether a node that the term's settlement has asked is declared failed by now.
+    /// Whether a node that knows the term is declared failed by now.
     pub(crate) fn has_lost(&self, nodes: &[NodeStatus]) -> bool {
         let failed = failed_nodes(nodes);
         let is_lost = |chunk: &ChunkIndex| {
             let node = self.stripe.node_of(*chunk);
             node.is_some_and(|node| failed.contains(&node))
         };
-        self.asked.iter().any(is_lost)
+        self.asked.iter().chain(&self.joined).any(is_lost)
     }
 
-    /// Counts nodes that have joined since the settlement, and so know the term, as asked by it: an update that leaves
-    /// one of their chunks out is of a new term, or a quorum could read what the chunk lacks as of that update.
+    /// Notes nodes that have joined since the settlement, and so know the term: an update that leaves
+    /// one of their chunks out is of a new term, or a quorum could read what the chunk lacks as of
+    /// that update.
     pub(crate) fn admit(&mut self, nodes: &[NodeStatus]) {
         let failed = failed_nodes(nodes);
         for chunk in self.stripe.chunks() {
             let node = self.stripe.node_of(chunk);
             let is_there = node.is_some_and(|node| !failed.contains(&node));
-            if is_there && !self.misses(chunk) && !self.asked.contains(&chunk) {
-                self.asked.push(chunk);
+            let is_known = self.asked.contains(&chunk) || self.joined.contains(&chunk);
+            if is_there && !self.misses(chunk) && !is_known {
+                self.joined.push(chunk);
             }
         }
     }

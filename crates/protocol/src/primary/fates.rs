@@ -48,7 +48,8 @@ impl Primaries {
     }
 }
 
-/// Asks the nodes of all chunks that have all updates of the term.
+/// Asks the nodes of all chunks that have all updates up to the term and in it: those that its
+/// settlement has asked.
 async fn recollect(
     ports: &dyn Ports,
     term: &Term,
@@ -57,7 +58,7 @@ async fn recollect(
 ) -> Result<Recollections, Refusal> {
     let failed = failed_nodes(nodes);
     let (stripe, epoch) = (term.stripe.id, term.epoch);
-    let holders = term.stripe.chunks().filter_map(|index| {
+    let holders = term.asked.iter().filter_map(|&index| {
         let node = term.stripe.node_of(index)?;
         (!term.misses(index) && !failed.contains(&node)).then_some((index, node))
     });

@@ -119,6 +119,28 @@ fn a_run_of_a_node_that_is_gone_is_known_by_the_others() {
 }
 
 #[test]
+fn a_node_that_has_returned_does_not_deny_what_stood_without_it() {
+    let bed = Bed::new(&[]);
+    let after = stage(&bed, 7, OLD);
+    bed.break_node(Some(3));
+    let torn = bed.update(7, 1, OLD.len(), &[]);
+    assert!(matches!(torn, NodeReply::Refused(_)), "{torn:?}");
+    bed.break_node(None);
+    bed.fail(&[3]);
+    bed.restart_primary();
+    assert_eq!(fate(&bed, 7, after), stood(1), "all others have it");
+    bed.mend();
+    bed.fail(&[2]);
+    bed.heartbeat(0);
+    bed.silence(Some(1));
+    let unknown = fate(&bed, 7, after);
+    assert!(
+        matches!(unknown, NodeReply::Refused(Refusal::Unavailable(_))),
+        "{unknown:?}"
+    );
+}
+
+#[test]
 fn what_too_few_nodes_remember_is_not_denied() {
     let bed = Bed::new(&[]);
     let after = stage(&bed, 7, OLD);
