@@ -117,11 +117,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
-    /// Routes a request to the room whose it is. What clients ask waits until the nodes would have given an old
-    /// copy of the metadata away.
+    /// Routes a request to the room whose it is. What relies on the metadata waits until the nodes would have given
+    /// an old copy of it away.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if request.is_of_client() {
-            self.members.most_heard().await;
+        if request.relies_on_metadata() {
+            if let Err(sentence) = self.members.most_heard().await {
+                return Ok(CoordinatorReply::Busy(sentence));
+            }
             self.ground.core.check_whole()?;
         }
         match request {

@@ -275,11 +275,15 @@ pub enum CoordinatorRequest {
 }
 
 impl CoordinatorRequest {
-    /// Whether a client asks for what the metadata says of files and pools, or for a change of it.
-    pub(crate) const fn is_of_client(&self) -> bool {
+    /// Whether whoever asks acts on what the metadata says of files, pools and stripes, or has it changed.
+    pub(crate) const fn relies_on_metadata(&self) -> bool {
         matches!(
             self,
-            Self::CommitPool { .. }
+            Self::Acquire { .. }
+                | Self::Settling { .. }
+                | Self::NoteDegraded { .. }
+                | Self::NotePhase { .. }
+                | Self::CommitPool { .. }
                 | Self::CreatePool(_)
                 | Self::Reserves(_)
                 | Self::Pools

@@ -172,10 +172,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-answers-clients-before-nodes-have-spoken",
         file: "crates/protocol/src/coordinator/mod.rs",
-        text: "if request.is_of_client() {",
-        replacement: "if request.is_of_client() && false {",
+        text: "if request.relies_on_metadata() {",
+        replacement: "if request.relies_on_metadata() && false {",
         check: protocol(
             "coordinator::identity::a_coordinator_answers_clients_when_most_nodes_have_spoken",
+        ),
+    },
+    Mutant {
+        name: "old-metadata-grants-leases-of-stripes",
+        file: "crates/protocol/src/message/coordinator.rs",
+        text: "            Self::Acquire { .. }\n                | Self::Settling { .. }",
+        replacement: "            Self::Settling { .. }",
+        check: protocol(
+            "coordinator::identity::a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken",
+        ),
+    },
+    Mutant {
+        name: "old-metadata-answers-clients-when-leases-have-run-out",
+        file: "crates/protocol/src/coordinator/members/roster.rs",
+        text: "!standing.given_up && standing.departure != Departure::Drained",
+        replacement: "!standing.given_up && self.records.get(node).is_some_and(|r| !r.failed)",
+        check: protocol(
+            "coordinator::identity::a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up",
         ),
     },
     Mutant {

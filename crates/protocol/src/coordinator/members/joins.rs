@@ -25,7 +25,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     ) -> Answer {
         self.check_origin(&applicant, chunk_count)?;
         // The node would obey an old copy of the metadata, too.
-        self.most_heard().await;
+        if let Err(sentence) = self.most_heard().await {
+            return Ok(CoordinatorReply::Busy(sentence));
+        }
         self.core.check_whole()?;
         if let Some(not_yet) = self.refuse_evicted(&applicant) {
             return Ok(not_yet);

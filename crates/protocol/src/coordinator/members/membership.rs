@@ -123,7 +123,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.starts.hear(&self.nodes, &self.core, node, heard)?;
         let incarnation = progress.incarnation;
         self.nodes.note_vitals(node, vitals);
-        let silence = self.silence();
+        let coordinator = self.is_vouched_for().then(|| self.origin());
         let now_ms = self.core.ports.now_ms();
         let mut roster = lock(&self.nodes.roster);
         let is_evicted = lock(&self.nodes.suspicions).is_evicted(node);
@@ -133,9 +133,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             roster.note_array(node, vitals.array.clone());
             self.positions.note(node, progress);
             lock(&self.nodes.suspicions).hear_heartbeat(node, incarnation);
-            let (silent_count, up_count) = silence;
             CoordinatorReply::Alive {
-                coordinator: are_few(silent_count, up_count).then(|| self.origin()),
+                coordinator,
                 lease_ms: self.core.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms, &lock(&self.nodes.suspicions)),
             }
@@ -189,36 +188,58 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Waits until each node has spoken to this run of the coordinator, or its lease has run out. By then a
-    /// coordinator with an old copy of the metadata has stopped: what the copy knows nothing of, its work would
-    /// remove.
+    /// Waits until most nodes have spoken to this run of the coordinator, and each other one's lease has run out. By
+    /// then a coordinator with an old copy of the metadata has stopped: what the copy knows nothing of, its work
+    /// would remove.
     pub(in crate::coordinator) async fn all_heard(&self) {
-        self.heard(|silent_count, _| silent_count == 0).await;
+        self.wait_until(|| {
+            let up = lock(&self.nodes.roster).up(self.core.ports.now_ms());
+            self.is_vouched_for() && up.iter().all(|&node| self.starts.has_confirmed(node))
+        })
+        .await;
     }
 
-    /// Waits until most of the nodes whose leases run have spoken to this run of the coordinator. Most have also
-    /// spoken to any other run that clients or nodes have followed.
-    pub(in crate::coordinator) async fn most_heard(&self) {
-        self.heard(are_few).await;
+    /// Waits until most nodes have spoken to this run of the coordinator, for as long as a lease.
+    ///
+    /// # Errors
+    /// One sentence that says how many have not.
+    pub(in crate::coordinator) async fn most_heard(&self) -> Result<(), String> {
+        let end_ms = self.core.ports.now_ms() + self.core.options.timing.lease_ms;
+        self.wait_until(|| self.is_vouched_for() || self.core.ports.now_ms() >= end_ms)
+            .await;
+        if self.is_vouched_for() || self.core.is_broken() {
+            return Ok(());
+        }
+        let (heard_count, expected_count) = self.heard_count();
+        Err(format!(
+            "since the coordinator started, {heard_count} of {expected_count} nodes have spoken to it, and it needs \
+             more than half to know that its metadata is the newest; start the others, or wait until they are given up"
+        ))
     }
 
-    /// Waits until this holds for the nodes that have not spoken and all whose leases run, or the coordinator stops.
-    async fn heard(&self, is_enough: impl Fn(usize, usize) -> bool) {
+    /// Whether most nodes have spoken to this run of the coordinator: most have also spoken to any other run that
+    /// clients or nodes have followed. A node counts although it has failed, until it is given up.
+    fn is_vouched_for(&self) -> bool {
+        let (heard_count, expected_count) = self.heard_count();
+        2 * heard_count > expected_count || expected_count == 0
+    }
+
+    /// How many nodes have spoken to this run of the coordinator, and how many may.
+    fn heard_count(&self) -> (usize, usize) {
+        let roster = lock(&self.nodes.roster);
+        let heard = |&node: &NodeId| self.starts.has_confirmed(node);
+        (
+            roster.expected().filter(heard).count(),
+            roster.expected().count(),
+        )
+    }
+
+    /// Waits until this holds, or the coordinator stops.
+    async fn wait_until(&self, holds: impl Fn() -> bool) {
         let tick_ms = (self.core.options.heartbeat_ms / 4).max(1);
-        while !self.core.is_broken() {
-            let (silent_count, up_count) = self.silence();
-            if is_enough(silent_count, up_count) {
-                return;
-            }
+        while !self.core.is_broken() && !holds() {
             self.core.ports.sleep_ms(tick_ms).await;
         }
-    }
-
-    /// How many of the nodes whose leases run have not spoken to this run of the coordinator, and how many there are.
-    fn silence(&self) -> (usize, usize) {
-        let up = lock(&self.nodes.roster).up(self.core.ports.now_ms());
-        let silent = up.iter().filter(|&&node| !self.starts.has_confirmed(node));
-        (silent.count(), up.len())
     }
 
     /// Declares silent nodes failed, until the metadata store fails.
@@ -263,9 +284,4 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.give_nodes_up(given_up).await?;
         self.check_departures().await
     }
-}
-
-/// Whether so many silent nodes are less than half of those whose leases run.
-fn are_few(silent_count: usize, up_count: usize) -> bool {
-    2 * silent_count < up_count || up_count == 0
 }

@@ -81,6 +81,14 @@ impl Roster {
             .collect()
     }
 
+    /// The nodes that may speak: all but those that the cluster waits for no longer.
+    pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
+        self.records.keys().copied().filter(|node| {
+            let standing = self.standings.get(node).copied().unwrap_or_default();
+            !standing.given_up && standing.departure != Departure::Drained
+        })
+    }
+
     /// Starts the lease of a node that joins. False when a later run of it has joined already.
     pub(super) fn admit(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         match self.membership.heartbeat(node, incarnation, now_ms) {

@@ -1,6 +1,6 @@
 //! Nodes of other clusters, copies of nodes' directories, and old copies of the coordinator's metadata.
 
-use crate::coordinator::bed::{Bed, chunk_on, gone};
+use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
@@ -224,6 +224,54 @@ fn a_coordinator_answers_clients_when_most_nodes_have_spoken() {
             .now_or_never()
             .is_some()
     );
+}
+
+#[test]
+fn a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1)[0].clone();
+    bed.restart();
+    let coordinator = Arc::clone(&bed.coordinator);
+    // Participants would obey no older epoch any more than an old copy's.
+    let mut answer = std::pin::pin!(coordinator.handle(CoordinatorRequest::Acquire {
+        stripe: stripe.id,
+        node: stripe.nodes[0],
+        incarnation: u64::MAX,
+    }));
+    for node in (0..5).map(NodeId) {
+        let none_yet = answer.as_mut().now_or_never();
+        assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
+        bed.heartbeat(node, Vitals::default());
+    }
+    bed.pass(100);
+    let answer = answer.now_or_never();
+    assert!(
+        matches!(answer, Some(CoordinatorReply::Lease(_))),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    for node in (0..5).map(NodeId) {
+        bed.stop(node);
+    }
+    bed.restart();
+    let lookup = || CoordinatorRequest::Lookup {
+        name: "f".to_owned(),
+    };
+    // Their leases run out: they may have followed a newer run of the coordinator, and have failed since.
+    bed.pass(TIMING.lease_ms + TIMING.margin_ms + 500);
+    let answer = bed.ask(lookup());
+    let CoordinatorReply::Busy(sentence) = &answer else {
+        panic!("{answer:?}");
+    };
+    assert!(sentence.contains("4 of 9 nodes"), "{sentence}");
+    bed.pass(TIMING.grace_ms);
+    let answer = bed.ask(lookup());
+    assert!(matches!(answer, CoordinatorReply::File(_)), "{answer:?}");
 }
 
 #[test]
