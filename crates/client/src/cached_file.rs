@@ -57,13 +57,10 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
     pub async fn open_cached(&self, name: &str) -> Result<CachedFile, ClientError> {
-        let opened_at = self.shared.cache.open();
+        let opened_at = self.shared.cache.now();
         let file = self.open(name).await?;
-        let handle = Handle {
-            file: Arc::clone(file.opened()),
-            put: file.layout().file.file.put,
-            opened_at,
-        };
+        let put = file.layout().file.file.put;
+        let handle = Handle::new(Arc::clone(file.opened()), put, opened_at);
         Ok(CachedFile { file, handle })
     }
 
@@ -72,7 +69,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error; all changes that could be written are
-    /// durable, and the rest is still in the cache.
+    /// durable, and the rest is still in the cache. [`ClientError::Forgotten`], see [`CachedFile::flush`].
     pub async fn flush_cache(&self) -> Result<(), ClientError> {
         self.shared.cache.flush(self, None).await
     }
@@ -165,10 +162,12 @@ impl CachedFile {
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error. All changes that could be written back
     /// are durable. The rest is still in the cache: it is read from there, and the next flush
-    /// retries.
+    /// retries. [`ClientError::Forgotten`] when an answer was lost and no node remembers whether the bytes were
+    /// written: the cache drops them, so that reads show what the cluster has. That may concern every write of
+    /// this client to the file that was called before; each opening of the file is told once.
     pub async fn flush(&self) -> Result<(), ClientError> {
         let cache = &self.client().shared.cache;
-        cache.flush(self.client(), Some(self.handle.put)).await
+        cache.flush(self.client(), Some(&self.handle)).await
     }
 
     /// Flushes, and closes this handle.

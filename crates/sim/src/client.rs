@@ -31,6 +31,8 @@ pub(crate) struct SimClient {
     unflushed: Arc<Mutex<BTreeSet<UpdateId>>>,
     /// Those of them that have returned, so that the next flush stores them.
     returned: Arc<Mutex<BTreeSet<UpdateId>>>,
+    /// Writes through its cache of which a flush said that nobody knows whether they were made.
+    doubted: Arc<Mutex<BTreeSet<UpdateId>>>,
 }
 
 /// Where frames for a client's runs arrive.
@@ -89,6 +91,7 @@ impl SimClient {
                     ledger,
                     unflushed: Arc::default(),
                     returned: Arc::default(),
+                    doubted: Arc::default(),
                 };
             }
             world.sleep(CONNECT_PAUSE_US).await;
@@ -211,7 +214,9 @@ impl SimClient {
         let offset = byte_range(cells).offset;
         let written = cached.file.write(offset, bytes.into()).await;
         if written.is_ok() {
-            lock(&self.returned).extend(writes);
+            let doubted = lock(&self.doubted);
+            let sure = writes.into_iter().filter(|write| !doubted.contains(write));
+            lock(&self.returned).extend(sure);
         }
         written
     }
@@ -224,7 +229,18 @@ impl SimClient {
             let returned = lock(&self.returned);
             returned.iter().copied().filter(is_of_file).collect()
         };
-        cached.file.flush().await?;
+        let flushed = cached.file.flush().await;
+        if matches!(flushed, Err(ClientError::Forgotten(_))) {
+            // Which ones is not told: each may have been made, may be later, or is dropped.
+            let all = lock(&self.unflushed).clone();
+            let doubted: BTreeSet<UpdateId> = all.into_iter().filter(is_of_file).collect();
+            self.world.note(&format!(
+                "it is forgotten whether these are made: {doubted:?}"
+            ));
+            lock(&self.returned).retain(|write| !doubted.contains(write));
+            lock(&self.doubted).extend(doubted);
+        }
+        flushed?;
         for write in before {
             // Another flush may have said so already.
             if lock(&self.returned).remove(&write) {

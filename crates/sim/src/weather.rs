@@ -248,6 +248,9 @@ impl Weather {
     async fn pause(&self, paused_ms: u64, clock_goes_on: bool) {
         let world = &self.cluster.world;
         let parties = self.cluster.parties();
+        if parties.is_empty() {
+            return;
+        }
         let party = world.roll(|dice| *dice.pick(&parties));
         let how = if clock_goes_on { "paused" } else { "suspended" };
         world.note(&format!("machine {} is {how}", party.slot.0));

@@ -37,7 +37,8 @@ use futures::stream::{self, StreamExt};
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use table::{Key, Reading, Table, Writing};
 
 /// Segments that a flush writes back at a time.
@@ -60,6 +61,20 @@ pub(crate) struct Handle<F> {
     pub(crate) put: PutId,
     /// Bytes cached before this moment must be confirmed.
     pub(crate) opened_at: u64,
+    /// Flushes of this opening have told of the bytes that were dropped up to this moment. Clones share it.
+    told_at: Arc<AtomicU64>,
+}
+
+impl<F> Handle<F> {
+    /// An opening of a file that began at `opened_at`.
+    pub(crate) fn new(file: F, put: PutId, opened_at: u64) -> Self {
+        Self {
+            file,
+            put,
+            opened_at,
+            told_at: Arc::new(AtomicU64::new(opened_at)),
+        }
+    }
 }
 
 /// Segments being written to the cluster, until this is dropped.
@@ -89,8 +104,8 @@ impl<B: Backing> SegmentCache<B> {
         }
     }
 
-    /// The moment of opening a file.
-    pub(crate) fn open(&self) -> u64 {
+    /// This moment; each is unique.
+    pub(crate) fn now(&self) -> u64 {
         self.table().now()
     }
 
@@ -263,31 +278,62 @@ impl<B: Backing> SegmentCache<B> {
     /// bytes that have arrived must not be written again, over later writes of others.
     ///
     /// # Errors
-    /// If it cannot be determined now, or never ([`ClientError::Forgotten`]): then the next
-    /// write-back writes the bytes again.
+    /// If it cannot be determined now, or never ([`ClientError::Forgotten`]). The bytes stay in doubt.
     async fn decide(&self, backing: &B, key: Key) -> Result<(), ClientError> {
         let Some((file, run)) = self.table().doubted(key) else {
             return Ok(());
         };
         let made = backing.decide(&file, &run).await;
-        match made {
-            Ok(made) => self.table().decide(key, made),
-            Err(ClientError::Forgotten(_)) => self.table().decide(key, false),
-            Err(_) => {}
-        }
-        made.map(drop)
+        self.table().decide(key, made?);
+        Ok(())
+    }
+
+    /// Drops the bytes of a write-back whose outcome nobody knows any more: to write them again could undo later
+    /// writes of others. The next flush of each opening tells of it.
+    async fn forget(&self, key: Key, name: String) {
+        let Some(leaving) = self.take_changed(key).await else {
+            return;
+        };
+        self.table().forget(key, name);
+        drop(leaving);
     }
 
     /// Writes back the current changes of one file, or of all.
     ///
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error; all other changes were written back.
-    pub(crate) async fn flush(&self, backing: &B, put: Option<PutId>) -> Result<(), ClientError> {
+    /// [`ClientError::Forgotten`] when the outcome of an earlier write-back is unknown for good: its bytes are dropped,
+    /// by this flush or by another one of which this opening has not told.
+    pub(crate) async fn flush(
+        &self,
+        backing: &B,
+        handle: Option<&Handle<B::File>>,
+    ) -> Result<(), ClientError> {
+        let put = handle.map(|handle| handle.put);
+        let told_at = handle.map_or_else(
+            || self.now(),
+            |handle| handle.told_at.load(Ordering::Relaxed),
+        );
         let keys = self.table().changed(put);
         self.table().counts.flush_count += 1;
-        let sent = keys.into_iter().map(|key| self.write_back(backing, key));
+        let sent = keys.into_iter().map(async |key| {
+            let sent = self.write_back(backing, key).await;
+            match sent {
+                Err(ClientError::Forgotten(name)) => {
+                    self.forget(key, name).await;
+                    Ok(())
+                }
+                sent => sent,
+            }
+        });
         let sent = stream::iter(sent).buffer_unordered(WRITE_BACK_PARALLEL_COUNT);
         let results: Vec<Result<(), ClientError>> = sent.collect().await;
+        if let Some((at, name)) = self.table().forgotten_since(put, told_at) {
+            if let Some(handle) = handle {
+                handle.told_at.fetch_max(at, Ordering::Relaxed);
+            }
+            return Err(ClientError::Forgotten(name));
+        }
         let all: Result<(), ClientError> = results.into_iter().collect();
         all.map_err(|source| ClientError::NotWrittenBack {
             source: Box::new(source),

@@ -70,6 +70,8 @@ pub(super) struct Table<F> {
     changed_cost_bytes: u64,
     clock: u64,
     segments: BTreeMap<Key, CachedSegment<F>>,
+    /// When bytes of a file were last dropped because nobody knows whether they were written, and the file's name.
+    forgotten: BTreeMap<PutId, (u64, String)>,
     /// Invariant: all segments, by the time of their last use.
     by_use: BTreeMap<u64, Key>,
     /// Segments being written to the cluster.
@@ -86,6 +88,7 @@ impl<F: Clone> Table<F> {
             changed_cost_bytes: 0,
             clock: 0,
             segments: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             by_use: BTreeMap::new(),
             leaving: BTreeSet::new(),
             counts: CacheCounts::default(),
@@ -389,6 +392,25 @@ impl<F: Clone> Table<F> {
     /// Notes the outcome of a taken segment's write-back that was in doubt.
     pub(super) fn decide(&mut self, key: Key, made: bool) {
         self.with(key, |segment| segment.decide(made));
+    }
+
+    /// Drops the bytes of a taken segment's write-back that was in doubt; nobody knows whether they were written.
+    pub(super) fn forget(&mut self, key: Key, name: String) {
+        self.decide(key, true);
+        let now = self.now();
+        self.forgotten.insert(key.file, (now, name));
+    }
+
+    /// When bytes of a file, or of any, were last forgotten after this moment, and the file's name.
+    pub(super) fn forgotten_since(
+        &self,
+        file: Option<PutId>,
+        moment: u64,
+    ) -> Option<(u64, String)> {
+        let all = self.forgotten.iter();
+        let meant = all.filter(|&(&put, _)| file.is_none_or(|file| file == put));
+        let last = meant.map(|(_, dropped)| dropped).max()?;
+        (last.0 > moment).then(|| last.clone())
     }
 
     /// Notes the range that a write past the cache is about to overwrite in a taken segment.

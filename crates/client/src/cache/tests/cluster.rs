@@ -26,6 +26,8 @@ pub(super) struct State {
     random: ChaCha20Rng,
     /// Whether updates and writes fail, before or after they take effect.
     pub(super) fails: bool,
+    /// Whether nobody remembers the runs of updates any more.
+    pub(super) forgets: bool,
     /// Segments with an update in flight.
     pub(super) under_way: Vec<usize>,
     pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
@@ -46,6 +48,7 @@ impl Cluster {
             sequences: vec![0; SIZE.div_ceil(SEGMENT) as usize],
             random: ChaCha20Rng::seed_from_u64(seed),
             fails: false,
+            forgets: false,
             under_way: Vec::new(),
             updates: Vec::new(),
             made: BTreeSet::new(),
@@ -207,6 +210,9 @@ impl Backing for Cluster {
         self.travel().await;
         let state = self.state();
         state.failure()?;
+        if state.forgets {
+            return Err(ClientError::Forgotten("disk".to_owned()));
+        }
         // A run that has not begun by now never will.
         Ok(state.made.contains(&run.question.run))
     }

@@ -34,11 +34,7 @@ struct Client<'a> {
 
 impl<'a> Client<'a> {
     fn open(cluster: &'a Cluster, cache: &'a SegmentCache<Cluster>) -> Self {
-        let handle = Handle {
-            file: (),
-            put: PutId(1),
-            opened_at: cache.open(),
-        };
+        let handle = Handle::new((), PutId(1), cache.now());
         Self {
             cluster,
             cache,
@@ -66,7 +62,7 @@ impl<'a> Client<'a> {
     }
 
     async fn flush(&self) -> Result<(), ClientError> {
-        self.cache.flush(self.cluster, Some(self.handle.put)).await
+        self.cache.flush(self.cluster, Some(&self.handle)).await
     }
 
     fn assert_bounded(&self, capacity: u64) {
@@ -269,6 +265,70 @@ fn bytes_that_have_arrived_are_not_written_again_over_later_ones() {
         });
     }
     assert!(outcomes.iter().all(|&count| count > 3), "{outcomes:?}");
+}
+
+#[test]
+fn bytes_of_a_forgotten_write_back_are_dropped_and_each_opening_is_told() {
+    for seed in 0..20 {
+        let cluster = Cluster::new(seed);
+        let cache = SegmentCache::new(CAPACITY, 0);
+        now(async {
+            let [client, other] = [0; 2].map(|_| Client::open(&cluster, &cache));
+            client.write(10, vec![7; 4]).await.unwrap();
+            cluster.state().fails = true;
+            assert!(client.flush().await.is_err());
+            cluster.write_elsewhere(11, &[9; 2]);
+            // A change in the same segment whose fate is not in doubt.
+            client.write(40, vec![8]).await.unwrap();
+            cluster.state().fails = false;
+            cluster.state().forgets = true;
+            let before = cluster.state().bytes.clone();
+            let update_count = cluster.state().updates.len();
+            let error = client.flush().await.unwrap_err();
+            assert!(matches!(&error, ClientError::Forgotten(name) if name == "disk"));
+            assert_eq!(cluster.state().bytes, before, "seed {seed}: undone");
+            assert_eq!(cluster.state().updates.len(), update_count);
+            assert_eq!(cache.counts().changed_bytes, 1);
+            assert_eq!(client.read(10, 4).await, before[10..14]);
+            client.flush().await.unwrap();
+            assert_eq!(cluster.state().bytes[40], 8);
+            assert_eq!(cluster.state().bytes[10..14], before[10..14]);
+            let error = other.flush().await.unwrap_err();
+            assert!(matches!(error, ClientError::Forgotten(_)), "{error}");
+            other.flush().await.unwrap();
+            // Who opens the file after it has no write in it.
+            Client::open(&cluster, &cache).flush().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_displacement_keeps_bytes_whose_write_back_is_forgotten_for_the_flush() {
+    let cluster = Cluster::new(3);
+    let cache = SegmentCache::new(CAPACITY, 0);
+    now(async {
+        let client = Client::open(&cluster, &cache);
+        client.write(0, vec![7; 100]).await.unwrap();
+        cluster.state().fails = true;
+        assert!(client.flush().await.is_err());
+        cluster.state().fails = false;
+        cluster.state().forgets = true;
+        let is_first = |(at, _): &&(usize, Vec<ByteRange>)| *at == 0;
+        let first_count = cluster.state().updates.iter().filter(is_first).count();
+        for page in 5..15 {
+            client.write(page * 4096, vec![1; 4096]).await.unwrap();
+        }
+        assert_eq!(client.read(0, 100).await, [7; 100], "nobody was told yet");
+        let error = client.flush().await.unwrap_err();
+        assert!(matches!(error, ClientError::Forgotten(_)), "{error}");
+        assert_eq!(
+            cluster.state().updates.iter().filter(is_first).count(),
+            first_count,
+            "the bytes are never written again"
+        );
+        let stored = cluster.state().bytes[..100].to_vec();
+        assert_eq!(client.read(0, 100).await, stored);
+    });
 }
 
 #[test]
