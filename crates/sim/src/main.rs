@@ -7,6 +7,10 @@ use gabion_layout::UpdateScheme;
 use gabion_sim::{Deeds, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
+/// A run allocates as a server does, and mostly by its copies of disks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L]
 
 Runs seeds N, N + 1, ... (1 of them unless K says more; with SCHEME only those whose pool has that

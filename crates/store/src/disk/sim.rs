@@ -189,7 +189,7 @@ impl SimDisk {
     pub fn contents(&self, path: &str) -> Option<Vec<u8>> {
         match self.lock().names.get(path)? {
             Node::Directory => None,
-            Node::File(inode) => Some(lock_inode(inode).current.bytes.clone()),
+            Node::File(inode) => Some(lock_inode(inode).current.bytes.to_vec()),
         }
     }
 
@@ -200,7 +200,7 @@ impl SimDisk {
             let inode = &mut *lock_inode(inode);
             let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
             for bytes in [&mut inode.current, &mut inode.durable] {
-                if let Some(byte) = bytes.bytes.get_mut(byte) {
+                if let Some(byte) = Arc::make_mut(&mut bytes.bytes).get_mut(byte) {
                     *byte ^= mask;
                 }
             }

@@ -108,7 +108,8 @@ const PAGE_BYTES: usize = 4096;
 /// A file's contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    pub(super) bytes: Vec<u8>,
+    /// Shared with copies of the disk until one of them changes.
+    pub(super) bytes: Arc<Vec<u8>>,
     /// Numbers of the pages that take no space. Invariant: each is all zeros.
     pub(super) holes: BTreeSet<usize>,
 }
@@ -119,7 +120,7 @@ impl Contents {
     }
 
     fn resize(&mut self, length: usize) {
-        self.bytes.resize(length, 0);
+        Arc::make_mut(&mut self.bytes).resize(length, 0);
         self.holes.split_off(&length.div_ceil(PAGE_BYTES));
     }
 }
@@ -443,7 +444,7 @@ impl Change {
                 if file.bytes.len() < end {
                     file.resize(end);
                 }
-                file.bytes[*offset..end].copy_from_slice(bytes);
+                Arc::make_mut(&mut file.bytes)[*offset..end].copy_from_slice(bytes);
             }
             Self::Allocate { offset, bytes } => {
                 if file.bytes.len() < offset + bytes {
@@ -452,7 +453,7 @@ impl Change {
             }
             Self::Punch { offset, bytes } => {
                 let end = (offset + bytes).min(file.bytes.len());
-                file.bytes[(*offset).min(end)..end].fill(0);
+                Arc::make_mut(&mut file.bytes)[(*offset).min(end)..end].fill(0);
                 file.holes
                     .extend(offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES);
             }
