@@ -13,7 +13,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
 };
-use gabion_planner::update::{SCHEMES, descriptor};
+use gabion_planner::update::{SCHEMES, descriptor, phase_survives};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::LifecycleWish;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,9 +126,10 @@ pub fn scheme_of(seed: u64) -> UpdateScheme {
 impl Shape {
     fn draw(seed: u64, dice: &mut Dice) -> Self {
         let update = scheme_of(seed);
-        let grouping = match update {
-            UpdateScheme::Cau => *dice.pick(&GROUPING),
-            _ => None,
+        let grouping = if descriptor(update).appends_by_rack() {
+            *dice.pick(&GROUPING)
+        } else {
+            None
         };
         let (codes, rack_count) = match grouping {
             None => (&CODES[..], 3),
@@ -150,11 +151,7 @@ impl Shape {
             age_max_s: dice.between(1, 20),
             grouping,
         });
-        // What is appended under CAU survives as many losses as it has replicas.
-        let survived_count = match &append {
-            Some(append) if update == UpdateScheme::Cau => usize::from(append.replicas),
-            _ => survived_count,
-        };
+        let survived_count = phase_survives(update, append, &code).unwrap_or(survived_count);
         let chunk_bytes = 4096 * dice.between(1, 2);
         let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
         Self {

@@ -123,9 +123,7 @@ pub(crate) struct UpdateTrafficOptions {
     /// Chunk size
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
-    /// Schemes, separated by commas: baseline, parix, cau, cau-data-delta, cau-parity-delta,
-    /// cau-selective, rackcu
-    #[arg(long, default_value = "baseline", value_delimiter = ',')]
+    #[arg(long, default_value = "baseline", value_delimiter = ',', help = schemes_help())]
     pub(crate) scheme: Vec<String>,
     /// What to count
     #[arg(long, value_enum, default_value = "chunks")]
@@ -135,6 +133,13 @@ pub(crate) struct UpdateTrafficOptions {
     /// CAU, in chunks: rule of data grouping: off, algorithm-1 as printed, or authors as in their program
     #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
     pub(crate) grouping: String,
+}
+
+fn schemes_help() -> String {
+    format!(
+        "Schemes, separated by commas: {}",
+        update_traffic::scheme_names()
+    )
 }
 
 /// What the lab counts.
@@ -217,12 +222,7 @@ pub(crate) struct AdviseOptions {
     /// Chunk sizes, separated by commas
     #[arg(long, default_value = "64KiB,1MiB", value_delimiter = ',', value_parser = parse_bytes)]
     pub(crate) chunk: Vec<u64>,
-    /// Schemes to try, separated by commas
-    #[arg(
-        long,
-        default_value = "baseline,parix,cau,rackcu",
-        value_delimiter = ','
-    )]
+    #[arg(long, default_value = "baseline,parix,cau,rackcu", value_delimiter = ',', help = schemes_help())]
     pub(crate) scheme: Vec<String>,
     #[command(flatten)]
     pub(crate) append_phase: AppendPhaseOptions,

@@ -71,25 +71,36 @@ fn parse_replicas(text: &str) -> Result<usize, String> {
         .ok_or_else(wrong)
 }
 
-/// Limits of append phases, for parix and cau only; the first limit reached starts a commit.
+/// An option's help, with its default for the schemes that have it.
+fn scheme_help(text: &str, has: fn(&Descriptor) -> bool, default: &str) -> String {
+    format!("{text} [{}: {default}]", update::names(has))
+}
+
+/// Limits of append phases, for schemes that have them; the first limit reached starts a commit.
 #[derive(Args, Debug)]
 pub(crate) struct AppendOptions {
-    /// Copies of appended bytes on parity nodes in other racks, until a commit updates parity [cau:
-    /// 1]
-    #[arg(long = "replicas", value_name = "COUNT")]
+    #[arg(long = "replicas", value_name = "COUNT", help = scheme_help(
+        "Copies of appended bytes on parity nodes in other racks, until a commit updates parity",
+        Descriptor::appends_by_rack, "1"
+    ))]
     replicas: Option<u8>,
-    /// Stripes of a primary that may wait for a commit [parix, cau: 100]
-    #[arg(long = "commit-stripes", value_name = "COUNT")]
+    #[arg(long = "commit-stripes", value_name = "COUNT", help = scheme_help(
+        "Stripes of a primary that may wait for a commit", Descriptor::appends, "100"
+    ))]
     stripes: Option<u64>,
-    /// Bytes of a primary's stripes that may wait for a commit [parix, cau: 64MiB]
-    #[arg(long = "commit-bytes", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long = "commit-bytes", value_name = "SIZE", value_parser = parse_bytes, help = scheme_help(
+        "Bytes of a primary's stripes that may wait for a commit", Descriptor::appends, "64MiB"
+    ))]
     log_bytes: Option<u64>,
-    /// Longest wait of an update for a commit, such as 12h, 30m or 45s [parix, cau: 1h]
-    #[arg(long = "commit-age", value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long = "commit-age", value_name = "TIME", value_parser = parse_seconds, help = scheme_help(
+        "Longest wait of an update for a commit, such as 12h, 30m or 45s", Descriptor::appends, "1h"
+    ))]
     age_s: Option<u64>,
-    /// Rule for moving chunks that were committed together into one rack: off, algorithm-1, or
-    /// authors as in their program [cau: off]
-    #[arg(long = "grouping", value_name = "RULE", value_parser = parse_grouping)]
+    #[arg(long = "grouping", value_name = "RULE", value_parser = parse_grouping, help = scheme_help(
+        "Rule for moving chunks that were committed together into one rack: off, algorithm-1, or authors as in \
+         their program",
+        Descriptor::appends_by_rack, "off"
+    ))]
     grouping: Option<Grouping>,
 }
 
@@ -106,17 +117,20 @@ fn parse_grouping(text: &str) -> Result<Grouping, String> {
     Ok(Grouping(Some(rule)))
 }
 
-/// The space behind parity chunks; only for plr and rackcu.
+/// The space behind parity chunks, for schemes that have it.
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
-    /// Initial space behind each parity chunk, a whole number of chunks [plr, rackcu: one chunk]
-    #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes, help = scheme_help(
+        "Initial space behind each parity chunk, a whole number of chunks", Descriptor::reserves_space, "one chunk"
+    ))]
     bytes: Option<u64>,
-    /// Interval of freeing unused reserved space, such as 12h, 30m or 45s [plr, rackcu: 12h]
-    #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds, help = scheme_help(
+        "Interval of freeing unused reserved space, such as 12h, 30m or 45s", Descriptor::reserves_space, "12h"
+    ))]
     period_s: Option<u64>,
-    /// Weight of the newest period in the moving average of used space [plr, rackcu: 0.3]
-    #[arg(long = "reserve-alpha", value_name = "WEIGHT")]
+    #[arg(long = "reserve-alpha", value_name = "WEIGHT", help = scheme_help(
+        "Weight of the newest period in the moving average of used space", Descriptor::reserves_space, "0.3"
+    ))]
     alpha: Option<Smoothing>,
 }
 
@@ -168,14 +182,14 @@ impl PoolOptions {
                 update::names(Descriptor::appends)
             ));
         }
-        if told.replicas.is_some() && self.update == UpdateScheme::Parix {
-            return Err(
-                "parix has copies on all parity nodes; use --update cau, or omit --replicas"
-                    .to_owned(),
-            );
-        }
-        if told.grouping.is_some() && self.update == UpdateScheme::Parix {
-            return Err("parix moves no chunks; use --update cau, or omit --grouping".to_owned());
+        let is_by_rack = update::descriptor(self.update).appends_by_rack();
+        if !is_by_rack && (told.replicas.is_some() || told.grouping.is_some()) {
+            return Err(format!(
+                "{} has copies on all parity nodes and moves no chunks; use --update {}, or omit --replicas and \
+                 --grouping",
+                self.update,
+                update::names(Descriptor::appends_by_rack)
+            ));
         }
         let usual = AppendSpec::default();
         Ok(Some(AppendSpec {

@@ -2,14 +2,14 @@
 
 use super::NodeOptions;
 use clap::{Args, Subcommand};
+use gabion_planner::repair::Scheme;
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RepairOptions {
     #[command(subcommand)]
     pub(crate) command: Option<RepairCommand>,
-    /// Repair scheme from now on: conventional, pipeline, ppr or cyclic
-    #[arg(long)]
+    #[arg(long, help = format!("Repair scheme from now on: {}", Scheme::names()))]
     pub(crate) scheme: Option<String>,
     /// Wait and show progress until all repairs are done
     #[arg(long)]

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, say, table, wrapped};
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
-use gabion_layout::UpdateScheme;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
@@ -355,9 +354,11 @@ fn phase_survives(spec: &PoolSpec) -> Option<usize> {
     update::phase_survives(spec.update, spec.append, &code)
 }
 
-/// The rule of data grouping, for pools of CAU.
+/// The rule of data grouping, for pools whose scheme has it.
 fn grouping(spec: &PoolSpec) -> Option<String> {
-    let append = spec.append.filter(|_| spec.update == UpdateScheme::Cau)?;
+    let append = spec
+        .append
+        .filter(|_| update::descriptor(spec.update).appends_by_rack())?;
     let rule = append.grouping.map(|rule| rule.to_string());
     Some(rule.unwrap_or_else(|| "off".to_owned()))
 }

@@ -21,7 +21,7 @@ pub use chunk_set::ChunkSet;
 pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, count_bytes};
 pub use layout::{Layout, Stripes};
 pub use one_stripe::{StripeBound, bound};
-pub use scheme::{SchemeEntry, TrafficCounter, registry, scheme};
+pub use scheme::{SchemeEntry, TrafficCounter, registry, scheme, scheme_names};
 
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};

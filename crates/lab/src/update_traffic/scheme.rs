@@ -103,7 +103,7 @@ pub fn scheme(name: &str) -> Result<SchemeEntry, LabError> {
         .find(|entry| entry.name == name)
         .ok_or_else(|| LabError::UnknownScheme {
             name: name.to_owned(),
-            known: known(),
+            known: scheme_names(),
         })
 }
 
@@ -117,12 +117,15 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<SchemeEntry>, LabError> {
         }
     }
     if entries.is_empty() {
-        return Err(LabError::NoScheme { known: known() });
+        return Err(LabError::NoScheme {
+            known: scheme_names(),
+        });
     }
     Ok(entries)
 }
 
-fn known() -> String {
+/// The names of all schemes that can be counted, separated by commas.
+pub fn scheme_names() -> String {
     let names: Vec<&str> = registry().iter().map(|entry| entry.name).collect();
     names.join(", ")
 }

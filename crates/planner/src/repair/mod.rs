@@ -59,6 +59,13 @@ impl Scheme {
         ("ppr", Self::Ppr),
         ("cyclic", Self::Cyclic),
     ];
+
+    /// The names, for a sentence: `conventional, pipeline, ppr or cyclic`.
+    pub fn names() -> String {
+        let names = Self::NAMES.map(|(name, _)| name);
+        let (last, others) = names.split_last().expect("there are schemes");
+        format!("{} or {last}", others.join(", "))
+    }
 }
 
 impl FromStr for Scheme {
@@ -68,7 +75,8 @@ impl FromStr for Scheme {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|&(_, scheme)| scheme).ok_or_else(|| {
             PlanError::Layout(format!(
-                "'{name}' is not a repair scheme; use conventional, pipeline, ppr or cyclic"
+                "'{name}' is not a repair scheme; use {}",
+                Self::names()
             ))
         })
     }

@@ -50,6 +50,11 @@ pub trait Appending: Debug + Sync {
         spec: &AppendSpec,
     ) -> Result<Vec<ChunkIndex>, PlanError>;
 
+    /// Whether a pool chooses the number of copies on parity nodes ([`AppendSpec::replicas`]), and may have data
+    /// grouping after commits ([`AppendSpec::grouping`]). Otherwise every parity node has a copy, and chunks stay
+    /// where they are.
+    fn is_by_rack(&self) -> bool;
+
     /// How many nodes may fail, whichever they are, while something waits.
     fn survives(&self, code: &Code, spec: &AppendSpec) -> usize;
 }

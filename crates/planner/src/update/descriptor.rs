@@ -87,6 +87,12 @@ impl Descriptor {
         self.planner.appending().is_some()
     }
 
+    /// Whether pools choose the number of interim replicas, and may have data grouping
+    /// ([`Appending::is_by_rack`]).
+    pub fn appends_by_rack(&self) -> bool {
+        self.planner.appending().is_some_and(Appending::is_by_rack)
+    }
+
     /// Whether parity chunks have reserved space behind them.
     pub fn reserves_space(&self) -> bool {
         matches!(self.planner.keepings(1).parity, Keeping::Reserve { .. })

@@ -80,6 +80,10 @@ impl Appending for Parix {
         Ok(chunks)
     }
 
+    fn is_by_rack(&self) -> bool {
+        false
+    }
+
     /// Every parity node has what the data nodes have, so any one that is left is enough.
     fn survives(&self, code: &Code, _: &AppendSpec) -> usize {
         code.failures_survived()

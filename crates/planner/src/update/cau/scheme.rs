@@ -75,6 +75,10 @@ impl Appending for CrossRackAware {
         Ok(stripe.geometry.chunks().filter(is_keeper).collect())
     }
 
+    fn is_by_rack(&self) -> bool {
+        true
+    }
+
     fn survives(&self, code: &Code, spec: &AppendSpec) -> usize {
         append_phase_survives(code, usize::from(spec.replicas))
     }
