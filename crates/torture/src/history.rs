@@ -23,7 +23,7 @@ pub(crate) struct Violation {
     file: u32,
     cell: u64,
     what: String,
-    /// The cell's writes and its last reads, a line each.
+    /// The cell's writes, those that the newest read shows beside it, and its last reads, a line each.
     history: String,
 }
 
@@ -213,13 +213,19 @@ impl History {
         }
     }
 
-    /// A cell's writes, and its last reads.
+    /// A cell's writes, those that the newest read shows beside it, and the cell's last reads.
     fn render(&self, cell: u64) -> String {
         let mut text = String::new();
         let seconds = |at: Instant| format!("{:.6}", at as f64 / 1e6);
         let mut line =
             |words: String| writeln!(text, "  {words}").expect("a string takes all text");
-        let is_here = |(_, written): &(&OperationId, &Written)| written.cells.contains(&cell);
+        let newest = self.reads.back();
+        let is_beside = |id: &OperationId| {
+            newest.is_some_and(|read| read.runs.iter().any(|(_, shown)| shown == id))
+        };
+        let is_here = |(id, written): &(&OperationId, &Written)| {
+            written.cells.contains(&cell) || is_beside(id)
+        };
         for (id, written) in self.writes.iter().filter(is_here) {
             let ended = written.acknowledged.map_or_else(
                 || "without an acknowledgement".to_owned(),

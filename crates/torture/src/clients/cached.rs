@@ -5,7 +5,7 @@ use super::{CACHE_BYTES, One, range, within_limit};
 use crate::cells::fill;
 use crate::recorder::{Kind, UnderWay};
 use bytes::Bytes;
-use gabion_client::{CachedFile, Client};
+use gabion_client::{CachedFile, Client, ClientError};
 use std::time::Duration;
 
 pub(super) async fn run(mut one: One) {
@@ -60,17 +60,26 @@ async fn session(one: &mut One, client: &Client) {
     flush(one, &file, &writes).await;
 }
 
-/// Flushes until it succeeds; otherwise the writes stay unacknowledged.
+/// Flushes until it succeeds; otherwise the writes stay unacknowledged. After [`ClientError::Forgotten`] each may
+/// have been made or dropped, and the next flush says nothing of them.
 async fn flush(one: &One, file: &CachedFile, writes: &[UnderWay]) {
     let recorder = &one.load.recorder;
     loop {
-        match within_limit(recorder, "a flush", file.flush()).await {
-            Ok(()) => {
+        let flushed = async { Ok::<_, ClientError>(file.flush().await) };
+        match within_limit(recorder, "a flush", flushed).await {
+            Ok(Ok(())) => {
                 for write in writes {
                     recorder.acknowledged(write);
                 }
                 return;
             }
+            Ok(Err(forgotten @ ClientError::Forgotten(_))) => {
+                for write in writes {
+                    recorder.failed(write, &forgotten.to_string());
+                }
+                return;
+            }
+            Ok(Err(error)) => recorder.note_error(&error.to_string()),
             Err(error) => recorder.note_error(&error),
         }
         if one.is_over() {
