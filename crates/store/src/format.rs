@@ -15,7 +15,7 @@ const BYTES: usize = 16;
 /// Checks that the disk holds a store that this version can read, or creates one on an empty disk.
 /// Returns whether it created one.
 pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
-    let names = disk.list("").context("list", "")?;
+    let names = disk.list("").context_or_busy("list", "")?;
     if names.iter().any(|name| name == PATH) {
         check(disk)?;
         // A store of an earlier version has no trash directory.
@@ -33,7 +33,11 @@ pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
     ] {
         let is_there = names.iter().any(|name| name == directory);
         // An interrupted creation leaves empty directories and nothing else.
-        if is_there && !disk.list(directory).context("list", directory)?.is_empty() {
+        let has_files = || -> Result<bool, StoreError> {
+            let files = disk.list(directory);
+            Ok(!files.context_or_busy("list", directory)?.is_empty())
+        };
+        if is_there && has_files()? {
             return Err(StoreError::UnknownFormat {
                 path: PATH.to_owned(),
                 reason: format!("it is missing, but {directory} has files"),
@@ -58,7 +62,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn is_on(disk: &dyn Disk) -> Result<bool, StoreError> {
-        let names = disk.list("").context("list", "")?;
+        let names = disk.list("").context_or_busy("list", "")?;
         Ok(names.iter().any(|name| name == PATH))
     }
 }

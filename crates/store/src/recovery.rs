@@ -27,6 +27,7 @@ use crate::state::State;
 use crate::store::{Shared, Store};
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// What opening a store found and repaired.
@@ -132,19 +133,24 @@ impl Replay {
     /// Lists the chunks, and removes unfinished files.
     fn find_chunks(&mut self) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
-        for name in disk.list(TMP_DIRECTORY).context("list", TMP_DIRECTORY)? {
+        let unfinished = disk.list(TMP_DIRECTORY);
+        for name in unfinished.context_or_busy("list", TMP_DIRECTORY)? {
             let path = format!("{TMP_DIRECTORY}/{name}");
             remove_if_there(&*disk, &path)?;
             self.report.unfinished_count += 1;
         }
         for name in disk
             .list(CHUNKS_DIRECTORY)
-            .context("list", CHUNKS_DIRECTORY)?
+            .context_or_busy("list", CHUNKS_DIRECTORY)?
         {
             let directory = format!("{CHUNKS_DIRECTORY}/{name}");
-            let Ok(names) = disk.list(&directory) else {
-                self.report.foreign.push(directory);
-                continue;
+            let names = match disk.list(&directory) {
+                Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                    self.report.foreign.push(directory);
+                    continue;
+                }
+                // Its chunks are not known to be lost, so the store must not open without them.
+                names => names.context_or_busy("list", &directory)?,
             };
             for name in names {
                 let path = format!("{directory}/{name}");

@@ -36,10 +36,10 @@ impl Store {
     /// The names of the files in the trash, sorted. A name is never used for a second file.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Busy`] and [`StoreError::Io`].
     pub fn trash(&self) -> Result<Vec<String>, StoreError> {
-        let disk = &self.shared.disk;
-        disk.list(TRASH_DIRECTORY).context("list", TRASH_DIRECTORY)
+        let names = self.shared.disk.list(TRASH_DIRECTORY);
+        names.context_or_busy("list", TRASH_DIRECTORY)
     }
 
     /// Deletes these files from the trash. A missing file is no error.

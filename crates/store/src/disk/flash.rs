@@ -174,6 +174,9 @@ impl<D: Device, N: Nvram> Disk for FlashDisk<D, N> {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let own = directory_name(directory);
+        if self.find(&own).is_err() && self.find(directory).is_ok() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
         self.find(&own)?;
         let prefix = if directory.is_empty() { "" } else { &own };
         let inside = |name: &String| {

@@ -68,7 +68,8 @@ pub trait Disk: Send + Sync + 'static {
     /// The names in a directory, sorted; the empty path is the root.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if the directory is missing, or any error of the disk.
+    /// [`io::ErrorKind::NotFound`] if the directory is missing, [`io::ErrorKind::NotADirectory`] if
+    /// it is a file, or any error of the disk.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
     /// Makes the creations, renames and removals in a directory durable. It keeps one descriptor

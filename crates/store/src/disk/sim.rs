@@ -76,9 +76,20 @@ impl SimDisk {
         self.lock().is_dead = true;
     }
 
-    /// Whether descriptors are available; without them every open or create fails.
+    /// Whether descriptors are available; without them every open, create or list fails.
     pub fn give_descriptors(&self, are_there: bool) {
         self.lock().is_out_of_descriptors = !are_there;
+    }
+
+    /// Makes every open, list and removal of the file or directory `path` fail with this error code
+    /// of the system, as when its inode cannot be read.
+    pub fn break_path(&self, path: &str, code: i32) {
+        self.lock().broken_paths.insert(path.to_owned(), code);
+    }
+
+    /// Ends the effect of [`SimDisk::break_path`].
+    pub fn mend_path(&self, path: &str) {
+        self.lock().broken_paths.remove(path);
     }
 
     /// Makes every read that touches the 4 KiB page around `offset` of a file fail with an I/O
@@ -245,6 +256,7 @@ impl Disk for SimDisk {
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.lock();
         state.check_descriptors()?;
+        state.check_path(path)?;
         Ok(self.handle(state.file(path)?, &state))
     }
 
@@ -271,6 +283,7 @@ impl Disk for SimDisk {
     fn remove(&self, path: &str) -> io::Result<()> {
         let mut state = self.lock();
         state.file(path)?;
+        state.check_path(path)?;
         state.change_names(NameChange {
             unlink: Some(path.to_owned()),
             link: None,
@@ -279,9 +292,13 @@ impl Disk for SimDisk {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let state = self.lock();
-        state.check()?;
+        state.check_descriptors()?;
+        state.check_path(directory)?;
         if !state.has_directory(directory) {
-            return Err(ErrorKind::NotFound.into());
+            return Err(match state.file(directory) {
+                Ok(_) => ErrorKind::NotADirectory.into(),
+                Err(missing) => missing,
+            });
         }
         let name_of = |path: &String| {
             let name = path.rsplit('/').next().unwrap_or(path);

@@ -2,7 +2,7 @@
 
 use crate::crashes::{CrashDisk, SimFlash};
 use crate::{Random, pattern};
-use gabion_store::{Disk, DiskFile, RealDisk};
+use gabion_store::{Disk, DiskFile, RealDisk, SimDisk};
 use std::io;
 use std::sync::Arc;
 
@@ -99,6 +99,22 @@ fn an_array_answers_as_a_directory_does() {
             };
             assert_eq!(of_real, of_flash, "seed {seed}, step {step}");
         }
+    }
+}
+
+#[test]
+fn a_listed_file_is_told_from_a_directory_that_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let real = RealDisk::open(directory.path()).unwrap();
+    for disk in [
+        &real as &dyn Disk,
+        &SimDisk::new(1),
+        &SimFlash::fresh(1) as &dyn Disk,
+    ] {
+        disk.create("file").unwrap();
+        let kind = |path| disk.list(path).unwrap_err().kind();
+        assert_eq!(kind("file"), io::ErrorKind::NotADirectory);
+        assert_eq!(kind("none"), io::ErrorKind::NotFound);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::model::{CHUNK_BYTES, INDICES, Model, SCHEMES};
 use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError, chunk_path};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 const BYTES: usize = CHUNK_BYTES as usize;
@@ -170,6 +171,53 @@ fn a_lack_of_descriptors_refuses_and_fails_nothing() {
     assert!(is_busy(store.scrub(id).unwrap_err()));
     disk.give_descriptors(true);
     assert_eq!(whole(&store, id, FIRST).unwrap(), pattern(1, BYTES));
+    check_lives(&store);
+}
+
+/// The directory of a chunk's file.
+fn directory_of(id: ChunkId) -> String {
+    let path = chunk_path(id);
+    path.rsplit_once('/').unwrap().0.to_owned()
+}
+
+#[test]
+fn a_chunk_directory_that_cannot_be_listed_fails_the_start_and_loses_nothing() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    update(&store, chunk(1, 0), 1).unwrap();
+    drop(store);
+    let directory = directory_of(chunk(1, 0));
+    for (error, because) in [
+        (Errno::IO, format!("cannot list {directory}: ")),
+        (Errno::ACCESS, format!("cannot list {directory}: ")),
+        (
+            Errno::MFILE,
+            format!("cannot list {directory} for lack of descriptors"),
+        ),
+        (
+            Errno::NFILE,
+            format!("cannot list {directory} for lack of descriptors"),
+        ),
+    ] {
+        disk.break_path(&directory, error.raw_os_error());
+        let refused = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap_err();
+        assert!(refused.to_string().starts_with(&because), "{refused}");
+    }
+    disk.mend_path(&directory);
+    let (store, report) = open(&disk);
+    assert_eq!((report.chunk_count, report.pending_count), (2, 1));
+    assert_eq!(report.damage, []);
+    let newest = whole(&store, chunk(1, 0), Cut::Newest(Sequence(1))).unwrap();
+    assert_eq!(&newest[..3], b"new");
+}
+
+#[test]
+fn a_file_among_the_chunk_directories_stays_and_fails_nothing() {
+    let disk = two_chunks();
+    gabion_store::Disk::create(&disk, "chunks/notes").unwrap();
+    let (store, report) = open(&disk);
+    assert_eq!(report.foreign, ["chunks/notes"]);
+    assert_eq!(report.chunk_count, 2);
     check_lives(&store);
 }
 

@@ -301,6 +301,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: store("failing::removing_a_chunk_whose_file_vanished_succeeds"),
     },
     Mutant {
+        name: "a-chunk-directory-that-cannot-be-listed-counts-as-empty",
+        file: "crates/store/src/recovery.rs",
+        text: "Err(error) if error.kind() == ErrorKind::NotADirectory => {",
+        replacement: "Err(error) if error.kind() != ErrorKind::NotFound => {",
+        check: store(
+            "failing::a_chunk_directory_that_cannot_be_listed_fails_the_start_and_loses_nothing",
+        ),
+    },
+    Mutant {
         name: "a-lack-of-descriptors-fails-the-store",
         file: "crates/store/src/error.rs",
         text: "let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];",

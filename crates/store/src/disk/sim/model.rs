@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) is_dead: bool,
     /// Whether the process is out of descriptors.
     pub(super) is_out_of_descriptors: bool,
+    /// Paths that cannot be opened, listed or removed, with the system's error code.
+    pub(super) broken_paths: BTreeMap<String, i32>,
     /// Files ever created.
     pub(super) inode_count: u64,
 }
@@ -68,6 +70,7 @@ impl State {
             capacity_bytes: u64::MAX,
             is_dead: false,
             is_out_of_descriptors: false,
+            broken_paths: BTreeMap::new(),
             inode_count: 0,
         }
     }
@@ -236,6 +239,14 @@ impl State {
             return Err(Errno::MFILE.into());
         }
         Ok(())
+    }
+
+    /// Fails for a path that [`SimDisk::break_path`](super::SimDisk::break_path) has named.
+    pub(super) fn check_path(&self, path: &str) -> io::Result<()> {
+        match self.broken_paths.get(path) {
+            Some(&code) => Err(io::Error::from_raw_os_error(code)),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn is_off(&self) -> bool {
