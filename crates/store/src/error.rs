@@ -221,6 +221,23 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::OutOfMemory
 }
 
+/// Whether the device or the file system has lost what was asked for: damage, as opposed to a
+/// refusal (permissions, limits) that says nothing about the bytes.
+pub(crate) fn is_lost(error: &io::Error) -> bool {
+    let losses = [
+        Errno::IO,
+        // A file system's own checksums and structure.
+        Errno::UCLEAN,
+        Errno::BADMSG,
+        // Errors of media, targets and protection information.
+        Errno::NODATA,
+        Errno::REMOTEIO,
+        Errno::ILSEQ,
+    ];
+    let code = error.raw_os_error();
+    losses.iter().any(|e| code == Some(e.raw_os_error()))
+}
+
 /// Adds the operation and the path to a failed file operation.
 pub(crate) trait IoContext<T> {
     fn context(self, operation: &'static str, path: &str) -> Result<T, StoreError>;

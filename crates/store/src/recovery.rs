@@ -59,6 +59,9 @@ pub struct RecoveryReport {
     pub foreign: Vec<String>,
 }
 
+/// Positions left out when the journal's end is unknown, more than a journal can have had.
+const POSITIONS_SKIPPED: u64 = 1 << 56;
+
 /// An image that may not be in place.
 struct OpenImage {
     position: Position,
@@ -86,8 +89,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::UnknownFormat`] when the disk holds other data; [`StoreError::NoSpace`] when
-    /// there is no space for the journal; [`StoreError::Io`] when the disk fails. Damage is no
-    /// error; the report names it.
+    /// there is no space for the journal; [`StoreError::Busy`] when descriptors or memory run out;
+    /// [`StoreError::Io`] when the disk fails or refuses. Damage is no error; the report names it.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -174,20 +177,33 @@ impl Replay {
     }
 
     fn replay_journal(&mut self) -> Result<(), StoreError> {
-        let bases = self.state.journal.open_segments()?;
-        let mut segments = bases.into_iter().peekable();
-        while let Some((number, base_lsn)) = segments.next() {
-            let next = segments.peek().copied();
+        let journal = &mut self.state.journal;
+        let mut bases = journal.open_segments()?;
+        let headless = bases.iter().filter(|(_, base_lsn)| base_lsn.is_none());
+        let headless: Vec<u64> = headless.map(|(&number, _)| number).collect();
+        journal.find_bases(&mut bases)?;
+        let segments: Vec<(u64, Option<u64>)> = bases.into_iter().collect();
+        for (at, &(number, mut base_lsn)) in segments.iter().enumerate() {
+            let later = &segments[at + 1..];
+            let next = later.first().copied();
             let end_lsn = next.and_then(|(_, base_lsn)| base_lsn);
+            let follows = at > 0 && segments[at - 1].0 + 1 == number;
+            if base_lsn.is_none() && follows && self.state.journal.continues(number)? {
+                base_lsn = Some(self.state.journal.end_lsn());
+            }
             match base_lsn {
-                Some(base_lsn) => self.replay_segment(number, base_lsn, end_lsn)?,
-                None => self.skip_segment(number, end_lsn),
+                Some(base_lsn) => {
+                    if headless.contains(&number) {
+                        let range = ByteRange::new(0, SEGMENT_HEADER_BYTES);
+                        self.report_journal(number, range);
+                    }
+                    self.replay_segment(number, base_lsn, end_lsn)?;
+                }
+                None => self.skip_segment(number, later.iter().find_map(|later| later.1))?,
             }
             if let Some((_, next_lsn)) = next.filter(|&(next, _)| next != number + 1) {
                 // Segments are removed from the front only, so a missing one in the middle is lost.
-                let (segment, range) = (number + 1, Damage::WHOLE);
-                let lost = JournalDamage { segment, range };
-                self.report.journal_damage.push(lost);
+                self.report_journal(number + 1, Damage::WHOLE);
                 let trusted_lsn = next_lsn.unwrap_or(self.state.journal.end_lsn());
                 self.trusted_lsn = self.trusted_lsn.max(trusted_lsn);
             }
@@ -195,12 +211,38 @@ impl Replay {
         Ok(())
     }
 
-    /// Treats a segment with a damaged header as one unreadable stretch.
-    fn skip_segment(&mut self, segment: u64, end_lsn: Option<u64>) {
+    /// Treats a segment whose beginning is unknown as one unreadable stretch, which ends where the
+    /// next segment of a known position begins.
+    fn skip_segment(&mut self, segment: u64, end_lsn: Option<u64>) -> Result<(), StoreError> {
+        let end_lsn = match end_lsn {
+            Some(end_lsn) => end_lsn,
+            // Positions are never reused, and no chunk that may have lost a record may seem younger.
+            None => self.highest_lsn()? + POSITIONS_SKIPPED,
+        };
         let range = self.state.journal.skip_segment(segment, end_lsn);
         self.trusted_lsn = self.trusted_lsn.max(self.state.journal.end_lsn());
+        self.report_journal(segment, range);
+        Ok(())
+    }
+
+    fn report_journal(&mut self, segment: u64, range: ByteRange) {
         let damage = JournalDamage { segment, range };
         self.report.journal_damage.push(damage);
+    }
+
+    /// The highest known position after the last readable segment was replayed: its end, or that of
+    /// a chunk's birth.
+    fn highest_lsn(&mut self) -> Result<u64, StoreError> {
+        let mut highest_lsn = self.state.journal.end_lsn();
+        for chunk in self.chunk_ids() {
+            match self.state.header(chunk) {
+                Ok(header) => highest_lsn = highest_lsn.max(header.birth_lsn),
+                // It is not trusted in any case.
+                Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(highest_lsn)
     }
 
     fn replay_segment(
@@ -235,11 +277,7 @@ impl Replay {
                 }
             };
             self.trusted_lsn = self.trusted_lsn.max(lsn + unreadable_bytes);
-            let damage = JournalDamage {
-                segment: number,
-                range: ByteRange::new(offset_of(lsn), unreadable_bytes),
-            };
-            self.report.journal_damage.push(damage);
+            self.report_journal(number, ByteRange::new(offset_of(lsn), unreadable_bytes));
             self.state.journal.mark_damaged(number);
         });
         if end_lsn.is_none() {

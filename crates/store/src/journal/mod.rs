@@ -6,11 +6,13 @@
 //! in it is needed. A spare segment stays allocated: when the disk is full, updates are refused,
 //! but fences and applies, which free space, still have the spare.
 
+mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod entry;
 pub(crate) mod frame;
 pub(crate) mod group;
 pub(crate) mod image;
+mod lost_file;
 mod reclaim;
 pub(crate) mod scan;
 pub(crate) mod scrub;
@@ -18,12 +20,14 @@ pub(crate) mod segment;
 
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile, remove_if_there};
-use crate::error::{IoContext, StoreError, is_shortage};
+use crate::error::{IoContext, StoreError, is_lost, is_shortage};
 use crate::journal::entry::{Entry, IMAGE as IMAGE_KIND};
+use crate::journal::lost_file::LostFile;
 use crate::journal::segment::{
     Frames, Holder, Located, Position, SEGMENT_HEADER_BYTES, Segment, decode_header, encode_header,
 };
 use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, parse_segment_name, segment_path};
+use crate::records::record::Damage;
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io;
@@ -67,10 +71,10 @@ impl Journal {
     }
 
     /// Opens the segments on the disk, and returns the position at which each begins; `None` if its
-    /// header is damaged.
+    /// header is damaged or the file is lost.
     pub(crate) fn open_segments(&mut self) -> Result<BTreeMap<u64, Option<u64>>, StoreError> {
         let names = self.disk.list(JOURNAL_DIRECTORY);
-        let names = names.context("list", JOURNAL_DIRECTORY)?;
+        let names = names.context_or_busy("list", JOURNAL_DIRECTORY)?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
         numbers.sort_unstable();
         let mut bases = BTreeMap::new();
@@ -82,8 +86,16 @@ impl Journal {
 
     fn open_segment(&mut self, number: u64) -> Result<Option<u64>, StoreError> {
         let path = segment_path(number);
-        let file = self.disk.open(&path).context("open", &path)?;
-        let capacity_bytes = file.length().context("measure", &path)?;
+        let (file, capacity_bytes) = match self.disk.open(&path) {
+            Err(source) if is_lost(&source) => (Arc::new(LostFile) as Arc<dyn DiskFile>, None),
+            opened => {
+                let file = opened.context_or_busy("open", &path)?;
+                let capacity_bytes = file.length().context("measure", &path)?;
+                (file, Some(capacity_bytes))
+            }
+        };
+        let is_lost = capacity_bytes.is_none();
+        let capacity_bytes = capacity_bytes.unwrap_or(0);
         let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
         let base_lsn = match file.read_device_at(&mut header, 0) {
             Err(source) if is_shortage(&source) => {
@@ -97,20 +109,33 @@ impl Journal {
             capacity_bytes,
             live_count: 0,
             is_damaged: base_lsn.is_none(),
+            is_lost,
         };
         self.segments.insert(number, segment);
         Ok(base_lsn)
     }
 
-    /// Treats a segment with a damaged header as one unreadable stretch, which ends at `end_lsn` if
-    /// that is known. Returns its bytes, as offsets in its file.
-    pub(crate) fn skip_segment(&mut self, number: u64, end_lsn: Option<u64>) -> ByteRange {
+    /// Uses a segment with a damaged header from this position on, if it is known.
+    fn adopt_base(&mut self, number: u64, base_lsn: Option<u64>) {
+        if let Some(base_lsn) = base_lsn {
+            let segment = self.segment_mut(number);
+            segment.base_lsn = base_lsn;
+            segment.is_damaged = false;
+        }
+    }
+
+    /// Treats a segment whose beginning is unknown as one unreadable stretch up to `end_lsn`.
+    /// Returns its bytes, as offsets in its file.
+    pub(crate) fn skip_segment(&mut self, number: u64, end_lsn: u64) -> ByteRange {
         let begin_lsn = self.end_lsn;
         let segment = self.segment_mut(number);
         segment.base_lsn = begin_lsn;
-        let range = ByteRange::new(0, segment.capacity_bytes);
-        // Positions are never reused, so skip as many as it can have held.
-        self.end_lsn = end_lsn.unwrap_or(begin_lsn + range.length);
+        let range = if segment.is_lost {
+            Damage::WHOLE
+        } else {
+            ByteRange::new(0, segment.capacity_bytes)
+        };
+        self.end_lsn = end_lsn;
         range
     }
 
@@ -267,6 +292,7 @@ impl Journal {
             capacity_bytes,
             live_count: 0,
             is_damaged: false,
+            is_lost: false,
         };
         self.segments.insert(number, segment);
         self.end_lsn += frames.len() as u64;
@@ -439,7 +465,12 @@ impl Journal {
                 break;
             }
             let (number, path) = (*number, segment_path(*number));
-            remove_if_there(&*self.disk, &path)?;
+            match remove_if_there(&*self.disk, &path) {
+                // The file system finds the file neither to open nor to remove it. Segments go in
+                // order, so the later ones stay until it is repaired.
+                Err(StoreError::Io { source, .. }) if segment.is_lost && is_lost(&source) => break,
+                removed => removed?,
+            }
             self.disk
                 .sync_directory(JOURNAL_DIRECTORY)
                 .context("sync directory", JOURNAL_DIRECTORY)?;

@@ -149,6 +149,8 @@ pub(super) struct Segment {
     pub(super) live_count: u64,
     /// Whether it has unreadable bytes that the next start must find again.
     pub(super) is_damaged: bool,
+    /// Whether its file cannot be opened.
+    pub(super) is_lost: bool,
 }
 
 pub(super) fn encode_header(number: u64, base_lsn: u64) -> Vec<u8> {

@@ -174,6 +174,152 @@ fn a_lack_of_descriptors_refuses_and_fails_nothing() {
     check_lives(&store);
 }
 
+/// The journal's segments, oldest first.
+fn segments(disk: &SimDisk) -> Vec<String> {
+    let files = disk.files().into_iter();
+    files.filter(|path| is_segment(path)).collect()
+}
+
+/// Ways to lose the front of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loss {
+    Header,
+    WholeFile,
+}
+
+impl Loss {
+    fn strike(self, disk: &SimDisk, segment: &str) {
+        match self {
+            Self::Header => disk.lose_page(segment, 0),
+            Self::WholeFile => disk.break_path(segment, Errno::IO.raw_os_error()),
+        }
+    }
+}
+
+/// Makes the journal long and keeps one segment of it: everything is applied.
+fn age(disk: &SimDisk) {
+    let (store, _) = open(disk);
+    for sequence in 1..=40 {
+        let bytes = pattern(sequence, 9000);
+        let kind = RecordKind::NewBytes;
+        append(&store, chunk(3, 0), stamp(1, sequence), kind, 0, &bytes).unwrap();
+        store.sync_all().unwrap();
+        store.commit(StripeId(3), Sequence(sequence)).unwrap();
+        store.apply(StripeId(3)).unwrap();
+    }
+}
+
+#[test]
+fn the_only_segment_without_its_front_costs_all_chunks_however_young() {
+    for loss in [Loss::Header, Loss::WholeFile] {
+        let disk = two_chunks();
+        let (store, _) = open(&disk);
+        let bytes = pattern(3, BYTES);
+        write_chunk(&store, chunk(3, 0), spec(1, CHUNK_BYTES, 0), &bytes).unwrap();
+        drop(store);
+        age(&disk);
+        let (store, _) = open(&disk);
+        let young = pattern(1, BYTES);
+        write_chunk(&store, chunk(1, 0), spec(1, CHUNK_BYTES, 0), &young).unwrap();
+        update(&store, chunk(1, 0), 1).unwrap();
+        drop(store);
+        let only = segments(&disk);
+        assert_eq!(only.len(), 1, "{only:?}");
+        loss.strike(&disk, &only[0]);
+        for start in 0..2 {
+            let (store, report) = open(&disk);
+            assert_ne!(report.journal_damage, [], "{loss:?}, start {start}");
+            for stripe in 1..=3 {
+                let id = chunk(stripe, 0);
+                let refused = whole(&store, id, FIRST).unwrap_err();
+                assert!(is_damage_of(id, &refused), "{loss:?}, start {start}");
+            }
+        }
+        let (store, _) = open(&disk);
+        for stripe in 1..=3 {
+            let bytes = pattern(stripe, BYTES);
+            write_chunk(&store, chunk(stripe, 0), spec(1, CHUNK_BYTES, 0), &bytes).unwrap();
+        }
+        check_lives(&store);
+        store.apply(StripeId(2)).unwrap();
+        drop(store);
+        let (store, report) = open(&disk);
+        assert_eq!(report.damage, [], "{loss:?}");
+        assert_eq!(whole(&store, chunk(1, 0), FIRST).unwrap(), young);
+    }
+}
+
+/// A disk whose journal has several segments, each with a pending record of chunk 1-0; also the
+/// chunk's newest update.
+fn several_segments() -> (SimDisk, Sequence) {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let mut sequence = 0;
+    while segments(&disk).len() < 3 {
+        sequence += 1;
+        let bytes = pattern(sequence, 9000);
+        let kind = RecordKind::NewBytes;
+        append(&store, chunk(1, 0), stamp(1, sequence), kind, 0, &bytes).unwrap();
+        store.sync_all().unwrap();
+    }
+    (disk, Sequence(sequence))
+}
+
+#[test]
+fn a_header_of_a_segment_that_cannot_be_read_costs_nothing_beside_whole_segments() {
+    let (disk, newest) = several_segments();
+    let expected = {
+        let (store, _) = open(&disk.after_crash(1));
+        whole(&store, chunk(1, 0), Cut::Newest(newest)).unwrap()
+    };
+    for segment in segments(&disk) {
+        let copy = disk.after_crash(1);
+        copy.lose_page(&segment, 0);
+        for start in 0..2 {
+            let (store, report) = open(&copy);
+            assert_eq!(report.damage, [], "{segment}, start {start}");
+            let ranges: Vec<ByteRange> = report
+                .journal_damage
+                .iter()
+                .map(|lost| lost.range)
+                .collect();
+            assert_eq!(ranges, [ByteRange::new(0, 4096)], "{segment}");
+            assert_eq!(report.pending_count, newest.0);
+            let found = whole(&store, chunk(1, 0), Cut::Newest(newest)).unwrap();
+            assert!(found == expected, "{segment}, start {start}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_opened_costs_the_chunks_that_were_there_before() {
+    let (disk, newest) = several_segments();
+    for segment in segments(&disk) {
+        let copy = disk.after_crash(1);
+        Loss::WholeFile.strike(&copy, &segment);
+        let (store, report) = open(&copy);
+        assert_ne!(report.journal_damage, [], "{segment}");
+        let id = chunk(1, 0);
+        let refused = whole(&store, id, Cut::Newest(newest)).unwrap_err();
+        assert!(is_damage_of(id, &refused), "{segment}");
+    }
+}
+
+#[test]
+fn a_segment_that_the_system_refuses_to_open_fails_the_start_and_loses_nothing() {
+    let (disk, newest) = several_segments();
+    let segment = &segments(&disk)[1];
+    for error in [Errno::ACCESS, Errno::MFILE] {
+        disk.break_path(segment, error.raw_os_error());
+        let refused = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap_err();
+        let sentence = format!("cannot open {segment}");
+        assert!(refused.to_string().starts_with(&sentence), "{refused}");
+    }
+    disk.mend_path(segment);
+    let (_, report) = open(&disk);
+    assert_eq!((report.damage, report.pending_count), (vec![], newest.0));
+}
+
 /// The directory of a chunk's file.
 fn directory_of(id: ChunkId) -> String {
     let path = chunk_path(id);

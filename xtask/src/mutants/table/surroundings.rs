@@ -310,6 +310,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "positions-go-on-behind-a-segment-of-unknown-end",
+        file: "crates/store/src/recovery.rs",
+        text: "None => self.highest_lsn()? + POSITIONS_SKIPPED,",
+        replacement: "None => self.highest_lsn()?.min(self.state.journal.end_lsn()) + (POSITIONS_SKIPPED >> 40),",
+        check: store("failing::the_only_segment_without_its_front_costs_all_chunks_however_young"),
+    },
+    Mutant {
+        name: "a-segment-that-cannot-be-opened-fails-the-start",
+        file: "crates/store/src/journal/mod.rs",
+        text: "Err(source) if is_lost(&source) => (Arc",
+        replacement: "Err(source) if is_lost(&source) && is_shortage(&source) => (Arc",
+        check: store(
+            "failing::a_segment_that_cannot_be_opened_costs_the_chunks_that_were_there_before",
+        ),
+    },
+    Mutant {
+        name: "a-refusal-to-open-a-segment-counts-as-its-loss",
+        file: "crates/store/src/error.rs",
+        text: "losses.iter().any(|e| code == Some(e.raw_os_error()))",
+        replacement: "losses.len() > 1 || code.is_none()",
+        check: store(
+            "failing::a_segment_that_the_system_refuses_to_open_fails_the_start_and_loses_nothing",
+        ),
+    },
+    Mutant {
+        name: "any-place-is-believed-of-a-segment-without-a-header",
+        file: "crates/store/src/journal/base.rs",
+        text: "frame::decode(frames, lsn) != Check::Unreadable\n",
+        replacement: "frame::decode(frames, lsn) != Check::Unreadable || !frames.is_empty()\n",
+        check: store(
+            "failing::a_header_of_a_segment_that_cannot_be_read_costs_nothing_beside_whole_segments",
+        ),
+    },
+    Mutant {
         name: "a-lack-of-descriptors-fails-the-store",
         file: "crates/store/src/error.rs",
         text: "let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];",
