@@ -4,6 +4,7 @@
 //! operations of a modelled SSD; [`SimDevice`](crate::SimDevice) loses power on request. A device
 //! reports truthfully whether an operation succeeded, and has no other duty.
 
+use crate::device_read::read_past_cache;
 use crate::geometry::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, fallocate, major, minor};
 use rustix::io::Errno;
@@ -106,15 +107,21 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens an existing file or block device.
+    /// Opens an existing file or block device. Its cached pages are dropped, so that a header whose
+    /// sync has failed does not count.
     ///
     /// # Errors
-    /// If it cannot be opened for reading and writing, or does not report its length.
+    /// If it cannot be opened for reading and writing, does not report its length, or its first page
+    /// cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut end = &file;
         // Block devices have no length in their metadata; seeking to the end gives it.
         let capacity_bytes = io::Seek::seek(&mut end, io::SeekFrom::End(0))?;
+        let mut first = [0; PAGE_BYTES];
+        if capacity_bytes >= first.len() as u64 {
+            read_past_cache(&file, &mut first, 0)?;
+        }
         Ok(Self {
             file,
             capacity_bytes,

@@ -41,6 +41,7 @@ mod buffers;
 mod checksum;
 mod collect;
 mod device;
+mod device_read;
 mod error;
 mod files;
 mod format;
@@ -62,6 +63,7 @@ mod store;
 mod stripes;
 
 pub use device::{Device, FileDevice, disk_of, is_blank};
+pub use device_read::read_past_cache;
 pub use error::FlashError;
 pub use files::FileId;
 pub use geometry::{Geometry, PAGE_BYTES};

@@ -6,16 +6,19 @@
 //! map shows the page cache of a disk. It is read there, and written with `pwrite` and `fdatasync`:
 //! dirtying a page through a map costs a fault and a page table change with every sync, which took
 //! five to ten times as long as the sync itself. [`MappedNvram::kind`] returns which of the two it
-//! is.
+//! is. After a failed sync the page cache may hold what the disk never gets, so a start drops the
+//! cached pages and compares those that stay with the disk.
 //!
 //! The map is a slice of atomic words, so that concurrent access is not undefined behaviour. The
 //! store orders the accesses.
 
-// The view of the memory map as atomics is a cast.
+// The view of the memory map as atomics is a cast, and dropping its pages is a system call.
 #![allow(unsafe_code)]
 
+use crate::device_read::{drop_cached, read_past_cache};
+use crate::geometry::PAGE_BYTES;
 use crate::nvram::Nvram;
-use memmap2::MmapRaw;
+use memmap2::{MmapRaw, UncheckedAdvice};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxAttributes, StatxFlags, fallocate, statx};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -76,13 +79,20 @@ impl MappedNvram {
         Self::map(file, path)
     }
 
-    /// Maps an existing file.
+    /// Maps an existing file. What only the page cache has of it is dropped.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when another process holds it, or any error of the mapping.
+    /// [`io::ErrorKind::WouldBlock`] when another process holds it, or any error of the mapping or
+    /// the disk.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Self::map(file, path)
+        let memory = Self::map(file, path)?;
+        if memory.kind == NvramKind::File {
+            // The superblock is read before the store opens, which then checks all the rest.
+            let mut first = vec![0; memory.map.len().min(PAGE_BYTES)];
+            read_past_cache(&memory.file, &mut first, 0)?;
+        }
+        Ok(memory)
     }
 
     fn map(file: File, path: &Path) -> io::Result<Self> {
@@ -182,6 +192,19 @@ impl Nvram for MappedNvram {
             self.map.flush_range(range.start as usize, length)?;
         }
         Ok(())
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        if self.kind == NvramKind::Dax {
+            return Ok(());
+        }
+        // SAFETY: the advice unmaps pages, which a later access maps again. The map is shared and
+        // of a file, so no bytes are lost with them.
+        unsafe {
+            // A mapped page would stay in the cache.
+            self.map.unchecked_advise(UncheckedAdvice::DontNeed)?;
+        }
+        drop_cached(&self.file, self.length_bytes())
     }
 }
 

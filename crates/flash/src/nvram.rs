@@ -36,6 +36,16 @@ pub trait Nvram: Send + Sync {
     /// # Errors
     /// If the memory fails: it is unknown then what is durable.
     fn persist(&self, ranges: &[Range<u64>]) -> io::Result<()>;
+
+    /// Makes later reads return what is durable, or may become so with the next persist: after a
+    /// failed one, systems go on serving cached bytes that never reached the medium. A memory
+    /// without a cache does nothing.
+    ///
+    /// # Errors
+    /// If the memory fails, or the system keeps its cached bytes.
+    fn forget_cached(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<N: Nvram + ?Sized> Nvram for std::sync::Arc<N> {
@@ -53,5 +63,9 @@ impl<N: Nvram + ?Sized> Nvram for std::sync::Arc<N> {
 
     fn persist(&self, ranges: &[Range<u64>]) -> io::Result<()> {
         (**self).persist(ranges)
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        (**self).forget_cached()
     }
 }

@@ -5,7 +5,8 @@
 //! synced. Each granule (a sector of a device, a sector or a word of the memory) with unsynced
 //! writes has the contents after some number of these, drawn independently for each granule. So
 //! writes tear, and later ones may be durable before earlier ones. The operation during which the
-//! power fails is torn in the same way.
+//! power fails is torn in the same way. A failed persist ([`SimNvram::fail_persist`]) loses the bytes
+//! that it should have made durable, while reads still see them, as with page caches.
 //!
 //! Not modelled: latencies and bit rot.
 
@@ -96,6 +97,10 @@ struct Contents {
     /// For each granule with unsynced writes: its durable contents, and those after each write but
     /// the last.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// The durable contents of granules that a failed sync has lost: nothing writes them any more.
+    forgotten: BTreeMap<usize, Vec<u8>>,
+    /// Syncs until one fails.
+    fails_in: Option<u64>,
     /// The file system below, where the bytes are a file with holes.
     below: Option<Below>,
 }
@@ -132,6 +137,8 @@ impl Contents {
             current: vec![0; bytes],
             granule_bytes,
             unsynced: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
+            fails_in: None,
             below: None,
         }
     }
@@ -154,7 +161,10 @@ impl Contents {
             let start = granule * self.granule_bytes;
             let end = (start + self.granule_bytes).min(self.current.len());
             let before = self.current[start..end].to_vec();
-            self.unsynced.entry(granule).or_default().push(before);
+            let older = self.unsynced.entry(granule).or_default();
+            // A lost granule that changes is written as it is cached.
+            older.extend(self.forgotten.remove(&granule));
+            older.push(before);
         }
         self.current[range].copy_from_slice(bytes);
         Ok(())
@@ -169,16 +179,53 @@ impl Contents {
         }
     }
 
-    fn persist(&mut self, range: &Range<u64>) {
+    /// Takes a range's unsynced granules, which are durable or lost from then on.
+    fn take_unsynced(&mut self, range: &Range<u64>) -> BTreeMap<usize, Vec<Vec<u8>>> {
         let first = range.start as usize / self.granule_bytes;
         let end = (range.end as usize).div_ceil(self.granule_bytes);
-        let mut kept = self.unsynced.split_off(&first);
-        let mut rest = kept.split_off(&end);
+        let mut taken = self.unsynced.split_off(&first);
+        let mut rest = taken.split_off(&end);
         self.unsynced.append(&mut rest);
+        taken
+    }
+
+    /// Whether the next sync fails.
+    fn is_failing(&mut self) -> bool {
+        self.fails_in = self.fails_in.and_then(|count| count.checked_sub(1));
+        let fails = self.fails_in == Some(0);
+        if fails {
+            self.fails_in = None;
+        }
+        fails
+    }
+
+    fn persist(&mut self, ranges: &[Range<u64>]) -> io::Result<()> {
+        let fails = self.is_failing();
+        for range in ranges {
+            for (granule, older) in self.take_unsynced(range) {
+                if fails && let Some(durable) = older.into_iter().next() {
+                    self.forgotten.insert(granule, durable);
+                }
+            }
+        }
+        if fails {
+            return Err(io::Error::other("injected failure"));
+        }
+        Ok(())
+    }
+
+    /// Drops what only the cache has.
+    fn forget_cached(&mut self) {
+        for (granule, bytes) in std::mem::take(&mut self.forgotten) {
+            let start = granule * self.granule_bytes;
+            self.current[start..start + bytes.len()].copy_from_slice(&bytes);
+        }
     }
 
     /// Loses power: each granule has its contents at some moment since its last sync.
     fn crash(&mut self, random: &mut impl FnMut(u64) -> u64) {
+        self.forget_cached();
+        self.fails_in = None;
         for (granule, older) in std::mem::take(&mut self.unsynced) {
             let pick = random(older.len() as u64 + 1) as usize;
             if let Some(bytes) = older.get(pick) {
@@ -326,6 +373,11 @@ impl SimNvram {
         }
     }
 
+    /// Makes the `number`-th persist from now fail. Later ones work again.
+    pub fn fail_persist(&self, number: u64) {
+        lock(&self.contents).fails_in = Some(number);
+    }
+
     /// A copy after a crash now, on another supply. The original keeps its contents.
     #[must_use]
     pub fn after_crash(&self, power: &Power, seed: u64) -> Self {
@@ -360,10 +412,11 @@ impl Nvram for SimNvram {
         if self.power.operate()? {
             return Err(powered_off());
         }
-        let mut contents = lock(&self.contents);
-        for range in ranges {
-            contents.persist(range);
-        }
+        lock(&self.contents).persist(ranges)
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        lock(&self.contents).forget_cached();
         Ok(())
     }
 }

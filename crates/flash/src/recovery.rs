@@ -58,6 +58,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         nvram: N,
         options: FlashOptions,
     ) -> Result<Self, FlashError> {
+        nvram
+            .forget_cached()
+            .map_err(|source| FlashError::io("read the non-volatile memory's disk", source))?;
         let superblock = read_superblock(&nvram)?;
         let geometry = superblock.geometry;
         for (index, device) in devices.iter().enumerate() {

@@ -5,7 +5,6 @@
 //! [`RealDisk`](crate::RealDisk) is a directory of a file system, [`SimDisk`](crate::SimDisk) a
 //! disk in memory that crashes on request.
 
-mod device_read;
 mod fiemap;
 pub(crate) mod flash;
 pub(crate) mod real;

@@ -3,7 +3,6 @@
 //! The directory is locked while the disk exists, so that two processes cannot write to one store.
 //! The lock belongs to the process and ends with it.
 
-use crate::disk::device_read;
 use crate::disk::fiemap;
 use crate::disk::{Disk, DiskFile, PhysicalExtent};
 use crate::error::StoreError;
@@ -148,7 +147,7 @@ impl DiskFile for File {
     }
 
     fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        device_read::read_exact_at(self, output, offset)
+        gabion_flash::read_past_cache(self, output, offset)
     }
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {

@@ -3,8 +3,9 @@
 //! It needs root, to mount. Where the setup fails, the test prints that and passes.
 
 use crate::{OPTIONS, append, chunk, pattern, spec, stamp, write_chunk};
+use gabion_flash::{FileDevice, FlashOptions, FlashStore, Geometry, MappedNvram};
 use gabion_layout::{Keeping, StripeId};
-use gabion_store::{ChunkSpec, RealDisk, RecordKind::NewBytes, Store};
+use gabion_store::{ChunkSpec, FlashDisk, RealDisk, RecordKind::NewBytes, Store};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -112,4 +113,89 @@ fn a_record_that_only_the_page_cache_has_is_not_durable() {
         let state = store.collect(StripeId(1)).unwrap();
         assert_eq!(state.records, [], "{keeping:?}");
     }
+}
+
+/// Devices that work, in `directory`, with the memory in the file `nvram`.
+struct ArrayFiles {
+    directory: tempfile::TempDir,
+    nvram: PathBuf,
+}
+
+impl ArrayFiles {
+    fn geometry() -> Geometry {
+        Geometry {
+            chunk_bytes: 64 << 10,
+            ..Geometry::new(3, 1, 40)
+        }
+    }
+
+    fn device(&self, index: usize) -> PathBuf {
+        self.directory.path().join(index.to_string())
+    }
+
+    /// Makes the array. The memory's file has holes, so that its first writes take space.
+    fn make(&self) -> Store {
+        let geometry = Self::geometry();
+        let file = fs::File::create(&self.nvram).unwrap();
+        file.set_len(geometry.nvram_bytes()).unwrap();
+        let devices = (0..geometry.device_count())
+            .map(|index| FileDevice::create(&self.device(index), geometry.device_bytes()).unwrap());
+        let nvram = MappedNvram::open(&self.nvram).unwrap();
+        let options = FlashOptions::default();
+        Self::store(FlashStore::format(geometry, 7, devices.collect(), nvram, options).unwrap())
+    }
+
+    /// Opens it as a node's start does.
+    fn open(&self) -> Store {
+        let devices = (0..Self::geometry().device_count())
+            .map(|index| Some(FileDevice::open(&self.device(index)).unwrap()));
+        let nvram = MappedNvram::open(&self.nvram).unwrap();
+        let options = FlashOptions::default();
+        Self::store(FlashStore::open(devices.collect(), nvram, options).unwrap())
+    }
+
+    fn store(flash: FlashStore<FileDevice, MappedNvram>) -> Store {
+        let disk = Arc::new(FlashDisk::new(flash).unwrap());
+        Store::open(disk, OPTIONS).unwrap().0
+    }
+}
+
+#[test]
+fn a_record_that_only_the_page_cache_has_is_not_durable_on_an_array() {
+    let Some(mounts) = Mounts::new() else {
+        println!("skipped: this test needs root, loop devices and mkfs.ext4");
+        return;
+    };
+    let array = ArrayFiles {
+        directory: tempfile::tempdir().unwrap(),
+        nvram: mounts.at("m").join("nvram"),
+    };
+    let store = array.make();
+    let id = chunk(1, 0);
+    write_chunk(&store, id, spec(1, 10_000, 0), &pattern(1, 10_000)).unwrap();
+    let filler = mounts.fill();
+    // The first records may be put where the memory's file has space already.
+    let is_refused = |&sequence: &u64| {
+        let bytes = pattern(sequence, 9000);
+        let lsn = append(&store, id, stamp(1, sequence), NewBytes, 0, &bytes);
+        lsn.and_then(|lsn| store.sync(lsn)).is_err()
+    };
+    let refused = (1..50).find(is_refused).expect("the device has no room");
+    drop(store);
+    filler.set_len(0).unwrap();
+    // The premise, as above. The memory's pages need not be in order.
+    let holder = fs::File::open(&array.nvram).unwrap();
+    holder.sync_all().ok();
+    let mut cached = vec![0; holder.metadata().unwrap().len() as usize];
+    holder.read_exact_at(&mut cached, 0).unwrap();
+    let bytes = pattern(refused, 9000);
+    let mut parts = bytes.chunks_exact(512);
+    assert!(parts.any(|part| cached.windows(512).any(|window| window == part)));
+    drop(holder);
+
+    let store = array.open();
+    let state = store.collect(StripeId(1)).unwrap();
+    let found = state.records.iter().map(|record| record.stamp);
+    let acknowledged = (1..refused).map(|sequence| stamp(1, sequence));
+    assert_eq!(found.collect::<Vec<_>>(), acknowledged.collect::<Vec<_>>());
 }

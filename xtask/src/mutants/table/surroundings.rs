@@ -260,6 +260,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
     },
     Mutant {
+        name: "an-array-believes-the-page-cache",
+        file: "crates/flash/src/recovery.rs",
+        text: ".forget_cached()\n",
+        replacement: ".persist(&[])\n",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::failed_sync::a_write_whose_sync_failed_does_not_come_back_as_durable",
+        ),
+    },
+    Mutant {
         name: "a-failed-store-says-nothing-and-goes-on",
         file: "crates/protocol/src/store_failure.rs",
         text: "self.participant.ports.spawn(announced.boxed());",

@@ -1,4 +1,4 @@
-//! Reads a file from its device, past the system's page cache.
+//! Reads a file or a block device past the system's page cache.
 //!
 //! After a failed `fsync`, Linux marks the pages clean: it goes on serving them, never writes them
 //! again, and a later `fsync` succeeds ("Can Applications Recover from fsync Failures?", USENIX ATC
@@ -19,18 +19,20 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 const ALIGNMENT: usize = 4096;
 /// Bytes read at a time.
 const STRIDE_BYTES: usize = 1 << 20;
+/// Bytes checked at a time when the cache is dropped.
+const CHECKED_BYTES: u64 = 16 << 20;
 /// File systems in memory: tmpfs and ramfs.
 const MEMORY_FILE_SYSTEMS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Fills `output` from `offset` with the device's bytes.
+/// Fills `output` from `offset` with the device's bytes, and drops the system's cached pages of the
+/// whole file.
 ///
 /// # Errors
 /// [`ErrorKind::UnexpectedEof`] when the file is too short; when the device fails, or the cache
 /// keeps holding other bytes.
-pub(crate) fn read_exact_at(file: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
+pub fn read_past_cache(file: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
     file.sync_data()?;
-    let is_in_memory = MEMORY_FILE_SYSTEMS.contains(&(fstatfs(file)?.f_type as u32));
-    if is_in_memory {
+    if is_in_memory(file)? {
         return file.read_exact_at(output, offset);
     }
     fadvise(file, 0, None, Advice::DontNeed)?;
@@ -50,6 +52,29 @@ pub(crate) fn read_exact_at(file: &File, output: &mut [u8], offset: u64) -> io::
         }
         Err(error) => Err(error),
     }
+}
+
+/// Drops the cached pages of a file of `length_bytes`, and reads all of it once, to find out whether
+/// any cached page that stayed differs from the device.
+///
+/// # Errors
+/// As for [`read_past_cache`].
+pub(crate) fn drop_cached(file: &File, length_bytes: u64) -> io::Result<()> {
+    let mut space = vec![0; length_bytes.min(CHECKED_BYTES) as usize];
+    let mut at = 0;
+    while at < length_bytes {
+        let part = &mut space[..(length_bytes - at).min(CHECKED_BYTES) as usize];
+        read_past_cache(file, part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Whether the file's pages are its only copy. A block device's own name lies in such a file system
+/// and says nothing of its bytes.
+fn is_in_memory(file: &File) -> io::Result<bool> {
+    let is_file = file.metadata()?.is_file();
+    Ok(is_file && MEMORY_FILE_SYSTEMS.contains(&(fstatfs(file)?.f_type as u32)))
 }
 
 fn open_direct(file: &File) -> io::Result<File> {
