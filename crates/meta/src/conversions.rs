@@ -9,15 +9,16 @@
 //! old layout would read them, without later updates. So the new stripe's row of predecessors
 //! remains until these are removed as garbage.
 
+use crate::displaced::{check_held, discard, positions};
 use crate::error::MetaError;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::files::same_file;
+use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
 use crate::puts::{Put, check_nodes, pending_stripes, put_record, reserve};
 use crate::records::{Displaced, Placement, PutId};
-use crate::replacements::{check_held, discard, positions, same_file};
-use crate::schema::{Counter, FILES, GARBAGE, PENDING, PREDECESSORS, PUTS, STRIPES, WITHDRAWN};
-use crate::stripes::{index_stripe, live_stripe};
+use crate::schema::{Counter, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
@@ -106,19 +107,4 @@ impl<K: KeyValue> Meta<K> {
 fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
     let data_count = pool(txn, stripe.pool)?.spec.k as u64;
     Ok(data_count.saturating_mul(stripe.chunk_bytes))
-}
-
-/// Whether no node serves a predecessor of a stripe any more; if so, removes the row, so that later calls skip
-/// the check.
-pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool, MetaError> {
-    let Some(predecessors) = PREDECESSORS.get(txn, &stripe)? else {
-        return Ok(true);
-    };
-    for old in predecessors {
-        if GARBAGE.get(txn, &old)?.is_some() && WITHDRAWN.get(txn, &old)?.is_none() {
-            return Ok(false);
-        }
-    }
-    PREDECESSORS.delete(txn, &stripe)?;
-    Ok(true)
 }

@@ -81,7 +81,7 @@ pub enum MetaError {
     /// An invalid file name.
     #[error(
         "a file name {problem}; use 1 to {} bytes of UTF-8 without control characters",
-        crate::names::FILE_NAME_BYTES
+        crate::records::FILE_NAME_BYTES
     )]
     FileName {
         /// The reason.

@@ -1,12 +1,12 @@
 //! Files: finding, listing and removing them, and the garbage of removed ones.
 
+use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::records::{FileRecord, PutId};
-use crate::replacements::{discard, same_file};
 use crate::schema::{Counter, FILES, GARBAGE, WISHES, WITHDRAWN};
-use crate::stripes::{live_stripe, stripe_row};
+use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
@@ -138,6 +138,19 @@ pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaErro
     let record = FILES.get(txn, &name.to_owned())?;
     let record = record.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
     checked(name, record)
+}
+
+/// The file with this name, if the put `file` made it.
+pub(crate) fn same_file(
+    txn: &dyn ReadTxn,
+    name: &str,
+    file: PutId,
+) -> Result<FileRecord, MetaError> {
+    let found = self::file(txn, name)?;
+    if found.put != file {
+        return Err(MetaError::FileReplaced(name.to_owned()));
+    }
+    Ok(found)
 }
 
 /// Refuses a record of another file name.

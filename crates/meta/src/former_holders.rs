@@ -9,7 +9,7 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::nodes::node;
+use crate::node_rows::node;
 use crate::schema::FORMER_HOLDERS;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
 

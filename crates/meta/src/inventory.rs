@@ -2,12 +2,13 @@
 //! by ranges of ids where that is cheaper, and stale chunks noted in another.
 
 use crate::error::MetaError;
-use crate::exclusions::{Exclusions, Held, Verdict};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::schema::{EXCLUSIONS, LEASES, REMADE, STRIPES, STRIPES_ON};
-use crate::stripes::{add_stale, live_stripe, stripe_row};
+use crate::stripe_rows::{live_stripe, stripe_row};
+use crate::stripes::add_stale;
 use crate::table::Table;
+use crate::verdicts::{Exclusions, Held, Verdict};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

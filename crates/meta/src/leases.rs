@@ -3,14 +3,14 @@
 //! seen fence every former holder, whether or not it knows that it is one. A node uses a stripe's
 //! lease only while its own membership lease is valid (`membership.rs`).
 
-use crate::conversions;
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::membership::{Membership, NodeState};
 use crate::meta::Meta;
-use crate::records::{Holder, Lease};
-use crate::schema::{LEASES, LeaseRecord};
-use crate::stripes::live_stripe;
+use crate::predecessors::is_alone;
+use crate::records::{Holder, Lease, LeaseRecord};
+use crate::schema::LEASES;
+use crate::stripe_rows::live_stripe;
 use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {
@@ -123,7 +123,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Lease, MetaError> {
         let generation = live_stripe(txn, stripe)?.generation;
         let last = LEASES.get(txn, &stripe)?;
-        if matches!(holder, Holder::Node { .. }) && !conversions::is_alone(txn, stripe)? {
+        if matches!(holder, Holder::Node { .. }) && !is_alone(txn, stripe)? {
             let incarnation = self.incarnation();
             return Err(MetaError::Held {
                 stripe,

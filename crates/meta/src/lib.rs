@@ -11,6 +11,7 @@
 
 mod check;
 mod conversions;
+mod displaced;
 mod error;
 mod exclusions;
 mod files;
@@ -22,10 +23,13 @@ mod membership;
 mod memory_store;
 mod meta;
 mod names;
+mod node_rows;
 mod nodes;
+mod older_pools;
 mod phases;
 mod placed_anew;
 mod pools;
+mod predecessors;
 mod progress;
 mod puts;
 mod records;
@@ -34,24 +38,25 @@ mod replacements;
 mod schema;
 mod standings;
 mod starts;
+mod stripe_rows;
 mod stripes;
 mod table;
+mod verdicts;
 mod wishes;
 
 pub use error::MetaError;
-pub use exclusions::{Exclusion, Held, StoodUpdate, Verdict};
 pub use gabion_layout::ClusterId;
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
-pub use names::FILE_NAME_BYTES;
-pub use progress::Progress;
 pub use puts::Put;
 pub use records::{
-    Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec,
-    PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus, Wish, WishRecord,
+    Departure, Displaced, FILE_NAME_BYTES, FileRecord, Holder, Lease, NodeRecord, Placement,
+    PoolRecord, PoolSpec, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing,
+    StripeStatus, Wish, WishRecord,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;
+pub use verdicts::{Exclusion, Held, StoodUpdate, Verdict};

@@ -1,9 +1,7 @@
 //! Rules for names and addresses.
 
 use crate::error::MetaError;
-
-/// Most bytes of a file's name.
-pub const FILE_NAME_BYTES: usize = 1024;
+use crate::records::FILE_NAME_BYTES;
 
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;

@@ -4,9 +4,9 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_address;
-use crate::progress::Progress;
-use crate::records::{Departure, NodeRecord};
-use crate::schema::{Counter, NODES, STANDINGS};
+use crate::node_rows::{checked, node};
+use crate::records::{NodeRecord, Progress};
+use crate::schema::{Counter, NODES};
 use crate::standings::change_standing;
 use crate::{former_holders, progress};
 use gabion_layout::{NodeId, NodePlace, RackId, Start, Topology};
@@ -158,44 +158,6 @@ fn declare(
     former_holders::forget_node(txn, id)?;
     if !record.failed {
         change_standing(txn, id, |standing| standing.given_up = false)?;
-    }
-    Ok(record)
-}
-
-/// The record of one node.
-pub(crate) fn node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
-    let record = NODES.get(txn, &id)?.ok_or(MetaError::UnknownNode(id))?;
-    checked(id, record)
-}
-
-/// Refuses a record of another node's key, and the id reserved for clients.
-fn checked(id: NodeId, record: NodeRecord) -> Result<NodeRecord, MetaError> {
-    if record.id != id || id == NodeId::CLIENT {
-        return Err(NODES.contradiction(&id, format!("the record belongs to {}", record.id)));
-    }
-    Ok(record)
-}
-
-/// The record of a node that is to take a new chunk.
-pub(crate) fn welcoming_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
-    staying_node(txn, id)?;
-    usable_node(txn, id)
-}
-
-/// The record of a node that is not being drained; it may have failed.
-pub(crate) fn staying_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
-    let standing = STANDINGS.get(txn, &id)?.unwrap_or_default();
-    if standing.departure != Departure::None {
-        return Err(MetaError::NodeLeaving(id));
-    }
-    node(txn, id)
-}
-
-/// The record of a node that is to take a chunk.
-pub(crate) fn usable_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
-    let record = node(txn, id)?;
-    if record.failed {
-        return Err(MetaError::NodeFailed(id));
     }
     Ok(record)
 }

@@ -3,13 +3,13 @@
 //! taken for one to the new nodes. The old stripe becomes garbage in the same transaction.
 
 use crate::error::MetaError;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
 use crate::puts::{check_nodes, left_out, left_out_max, put_record};
-use crate::records::{Placement, PutId, PutRecord};
+use crate::records::{Placement, PutId};
 use crate::schema::{Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
-use crate::stripes::stripe_row;
+use crate::stripe_rows::stripe_row;
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
@@ -79,14 +79,4 @@ fn current(txn: &dyn ReadTxn, put: PutId, first: StripeId) -> Result<StripeRecor
     let stripe =
         stripe.ok_or_else(|| PUTS.contradiction(&put, "some of its stripes are missing"))?;
     stripe_row(&PENDING, (now, stripe))
-}
-
-/// Forgets which stripes of a put were placed again, when the put ends.
-pub(crate) fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
-    let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
-    let span = PLACED_ANEW.between(&put.first_stripe, &end);
-    for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
-        PLACED_ANEW.delete(txn, &first)?;
-    }
-    Ok(())
 }

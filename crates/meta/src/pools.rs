@@ -6,10 +6,7 @@ use crate::meta::Meta;
 use crate::names::check_pool_name;
 use crate::records::{PoolRecord, PoolSpec};
 use crate::schema::{Counter, POOL_NAMES, POOLS};
-use gabion_layout::{
-    EncodeAfter, Lifecycle, PoolId, ReplicaPlacement, ReserveSpec, Survive, UpdateScheme,
-};
-use serde::Deserialize;
+use gabion_layout::{EncodeAfter, Lifecycle, PoolId, ReplicaPlacement, ReserveSpec, Survive};
 
 /// Most bytes of a code's text form.
 const CODE_BYTES: usize = 64;
@@ -130,50 +127,6 @@ fn checked(id: PoolId, record: PoolRecord) -> Result<PoolRecord, MetaError> {
     Ok(record)
 }
 
-/// Reads a pool's row of version 1, from before pools had an update scheme. Such pools use parity
-/// logging.
-pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
-    #[derive(Deserialize)]
-    struct First {
-        id: PoolId,
-        name: String,
-        code: String,
-        k: usize,
-        m: usize,
-        sub_chunks: usize,
-        chunk_bytes: u64,
-        survive: Survive,
-        chunks_per_rack: usize,
-    }
-    match version {
-        1 => {}
-        // Older records end before the fields for append phases and lifecycles; missing fields mean
-        // that there are none.
-        2 => return postcard::from_bytes(&[body, &[0, 0]].concat()).ok(),
-        3 => return postcard::from_bytes(&[body, &[0]].concat()).ok(),
-        _ => return None,
-    }
-    let (first, rest) = postcard::take_from_bytes::<First>(body).ok()?;
-    let spec = PoolSpec {
-        name: first.name,
-        code: first.code,
-        k: first.k,
-        m: first.m,
-        sub_chunks: first.sub_chunks,
-        chunk_bytes: first.chunk_bytes,
-        survive: first.survive,
-        chunks_per_rack: first.chunks_per_rack,
-        update: UpdateScheme::Pl,
-        reserve: None,
-        append: None,
-    };
-    rest.is_empty().then_some(PoolRecord {
-        id: first.id,
-        spec,
-        lifecycle: None,
-    })
-}
-
 /// Checks the numbers of reserved space and of append phases. The planner checks whether the scheme has them.
 fn check_numbers(spec: &PoolSpec) -> Result<(), MetaError> {
     let wrong = match (&spec.reserve, &spec.append) {
@@ -230,43 +183,4 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
         )));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{ClusterId, MemoryStore};
-
-    #[test]
-    fn pools_of_before_update_schemes_are_parity_logging() {
-        let meta = Meta::create(MemoryStore::new(), ClusterId(1)).unwrap();
-        let spec = PoolSpec {
-            name: "p".to_owned(),
-            code: "rs(2,1)".to_owned(),
-            k: 2,
-            m: 1,
-            sub_chunks: 1,
-            chunk_bytes: 4096,
-            survive: Survive::Nodes(1),
-            chunks_per_rack: 3,
-            update: UpdateScheme::Pl,
-            reserve: None,
-            append: None,
-        };
-        let record = meta.create_pool(&spec).unwrap();
-        // Version 1 lacks the last four fields, version 2 the last two and version 3 the last one:
-        // one byte each here.
-        let body = postcard::to_allocvec(&record).unwrap();
-        let (third, new) = body.split_at(body.len() - 1);
-        assert_eq!(new, [0]);
-        assert_eq!(read_older(3, third), Some(record.clone()));
-        let (second, new) = third.split_at(third.len() - 1);
-        assert_eq!(new, [0]);
-        let (first, new) = second.split_at(second.len() - 2);
-        assert_eq!(new, [2, 0]);
-        assert_eq!(read_older(1, first), Some(record.clone()));
-        assert_eq!(read_older(2, second), Some(record));
-        assert_eq!(read_older(1, second), None);
-        assert_eq!(read_older(0, first), None);
-    }
 }

@@ -4,20 +4,9 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, WriteTxn};
 use crate::meta::Meta;
+use crate::records::Progress;
 use crate::schema::PROGRESS;
 use gabion_layout::NodeId;
-use serde::{Deserialize, Serialize};
-
-/// The journal position of a run of a node. A later run compares higher, whatever its position.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
-)]
-pub struct Progress {
-    /// The run: the number of the node's start.
-    pub incarnation: u64,
-    /// The journal is durable up to this position.
-    pub position: u64,
-}
 
 impl<K: KeyValue> Meta<K> {
     /// The position of each admitted node, by node. Rows may lag behind the nodes' reports.

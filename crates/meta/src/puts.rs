@@ -2,19 +2,18 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
+use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
-use crate::nodes::staying_node;
-use crate::placed_anew::forget_anew;
+use crate::node_rows::staying_node;
 use crate::pools::pool;
 use crate::records::{FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
-use crate::replacements::give_up;
 use crate::schema::{
     COMMITTED, Counter, FILES, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS, STRIPES,
 };
-use crate::stripes::{index_stripe, stripe_row};
+use crate::stripe_rows::{index_stripe, stripe_row};
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
 };
@@ -125,7 +124,7 @@ impl<K: KeyValue> Meta<K> {
                 GARBAGE.put(txn, &stripe.id, &stripe)?;
             }
             forget_anew(txn, &record)?;
-            give_up(txn, put)?;
+            release_displaced(txn, put)?;
             PUTS.delete(txn, &put)?;
             Ok(true)
         })
@@ -261,6 +260,16 @@ pub(crate) fn pending_stripes(
         return Err(PUTS.contradiction(&put.id, reason));
     }
     Ok(stripes.into_values().collect())
+}
+
+/// Forgets which stripes of a put were placed again, when the put ends.
+fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
+    let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
+    let span = PLACED_ANEW.between(&put.first_stripe, &end);
+    for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
+        PLACED_ANEW.delete(txn, &first)?;
+    }
+    Ok(())
 }
 
 fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {

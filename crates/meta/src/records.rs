@@ -8,6 +8,9 @@ use gabion_layout::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Most bytes of a file's name.
+pub const FILE_NAME_BYTES: usize = 1024;
+
 /// Identifies a put. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct PutId(pub u64);
@@ -262,4 +265,23 @@ pub enum StripeStatus {
     Garbage,
     /// It was reclaimed or never existed; its chunks may go.
     Unknown,
+}
+
+/// The journal position of a run of a node. A later run compares higher, whatever its position.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct Progress {
+    /// The run: the number of the node's start.
+    pub incarnation: u64,
+    /// The journal is durable up to this position.
+    pub position: u64,
+}
+
+/// The last lease of a stripe. The epoch stays when the lease is released: it only grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct LeaseRecord {
+    pub(crate) epoch: Epoch,
+    /// None once it was released.
+    pub(crate) holder: Option<Holder>,
 }

@@ -7,23 +7,22 @@
 //! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
 //! valid as long as there is none.
 
+use crate::displaced::{check_held, discard, positions};
 use crate::error::MetaError;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::files::same_file;
+use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::pools::pool;
+use crate::predecessors::is_alone;
 use crate::puts::{
     Put, check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes,
     put_record, reserve,
 };
-use crate::records::{Displaced, FileRecord, Holder, Placement, PutId, ReplacementRecord};
-use crate::schema::{
-    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
-    REPLACEMENTS, STRIPES,
-};
-use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
-use crate::{conversions, exclusions, files};
-use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::records::{Displaced, Holder, Placement, PutId, ReplacementRecord};
+use crate::schema::{FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
+use crate::stripe_rows::{index_stripe, live_stripe};
+use gabion_layout::{NodeId, StripeRecord};
+use std::collections::BTreeSet;
 
 impl<K: KeyValue> Meta<K> {
     /// Begins to replace stripes of the file that the put `file` made, in the file's order: the new
@@ -58,7 +57,7 @@ impl<K: KeyValue> Meta<K> {
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
                 check_held(txn, *old)?;
-                if !conversions::is_alone(txn, old.stripe)? {
+                if !is_alone(txn, old.stripe)? {
                     return Err(MetaError::Held {
                         stripe: old.stripe,
                         holder: Holder::Coordinator {
@@ -135,88 +134,5 @@ impl<K: KeyValue> Meta<K> {
             end_committed(txn, put)?;
             Ok(stripes)
         })
-    }
-}
-
-/// Releases the leases that a replacement still holds, and forgets it. Does nothing for other puts.
-pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
-    let Some(record) = REPLACEMENTS.get(txn, &put)? else {
-        return Ok(());
-    };
-    for old in record.displaced {
-        if is_held(txn, old)? {
-            let epoch = old.epoch;
-            let holder = None;
-            LEASES.put(txn, &old.stripe, &LeaseRecord { epoch, holder })?;
-        }
-    }
-    REPLACEMENTS.delete(txn, &put)
-}
-
-/// Makes a stripe of a file garbage. The caller fills its place in the file.
-pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
-    let mut stripe = live_stripe(txn, id)?;
-    STRIPES.delete(txn, &id)?;
-    unindex_stripe(txn, &stripe)?;
-    // Its exclusions end with it, but clients ask later which chunks have missed nothing.
-    for chunk in exclusions::left_out(txn, &stripe)? {
-        let missed_after = None;
-        stripe.note_stale(StaleChunk {
-            chunk,
-            missed_after,
-        });
-    }
-    LEASES.delete(txn, &id)?;
-    EXCLUSIONS.delete(txn, &id)?;
-    PHASES.delete(txn, &id)?;
-    REMADE.delete(txn, &id)?;
-    PREDECESSORS.delete(txn, &id)?;
-    GARBAGE.put(txn, &id, &stripe)
-}
-
-/// The file with this name, if the put `file` made it.
-pub(crate) fn same_file(
-    txn: &dyn ReadTxn,
-    name: &str,
-    file: PutId,
-) -> Result<FileRecord, MetaError> {
-    let found = files::file(txn, name)?;
-    if found.put != file {
-        return Err(MetaError::FileReplaced(name.to_owned()));
-    }
-    Ok(found)
-}
-
-/// The positions of the displaced stripes in the file; they are in its order and unique.
-pub(crate) fn positions(
-    file: &FileRecord,
-    displaced: &[Displaced],
-) -> Result<Vec<usize>, MetaError> {
-    let segments = file.segments.iter().enumerate();
-    let segments: BTreeMap<StripeId, usize> = segments.map(|(at, &id)| (id, at)).collect();
-    let mut found: Vec<usize> = Vec::with_capacity(displaced.len());
-    for old in displaced {
-        let at = segments.get(&old.stripe).copied();
-        let next = at.filter(|at| found.last().is_none_or(|last| last < at));
-        found.push(next.ok_or(MetaError::UnknownStripe(old.stripe))?);
-    }
-    Ok(found)
-}
-
-/// Whether the coordinator has held the lease without a break since the epoch began. A later run of
-/// it takes its leases under new epochs.
-fn is_held(txn: &dyn ReadTxn, old: Displaced) -> Result<bool, MetaError> {
-    let last = LEASES.get(txn, &old.stripe)?;
-    Ok(last.is_some_and(|last| {
-        last.epoch == old.epoch && matches!(last.holder, Some(Holder::Coordinator { .. }))
-    }))
-}
-
-pub(crate) fn check_held(txn: &dyn ReadTxn, old: Displaced) -> Result<(), MetaError> {
-    let Displaced { stripe, epoch } = old;
-    if is_held(txn, old)? {
-        Ok(())
-    } else {
-        Err(MetaError::LeaseLost { stripe, epoch })
     }
 }

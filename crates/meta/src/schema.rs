@@ -2,18 +2,16 @@
 //! agree.
 
 use crate::error::MetaError;
-use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::pools;
-use crate::progress::Progress;
+use crate::older_pools;
 use crate::records::{
-    FileRecord, Holder, NodeRecord, PoolRecord, PutId, PutRecord, RepairSettings,
+    FileRecord, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
     ReplacementRecord, Standing, WishRecord,
 };
 use crate::table::{Key, Table};
+use crate::verdicts::Exclusions;
 use gabion_layout::ClusterId;
-use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, PoolId, StripeId, StripeRecord};
-use serde::{Deserialize, Serialize};
+use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -28,7 +26,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 /// Pools.
 pub(crate) const POOLS: Table<PoolId, PoolRecord> =
-    Table::new("pools", 4, 4).reading(pools::read_older);
+    Table::new("pools", 4, 4).reading(older_pools::read_older);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
@@ -79,14 +77,6 @@ pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 
 
 /// The coordinator's last starts: their nonces by their numbers.
 pub(crate) const STARTS: Table<u64, u64> = Table::new("starts", 30, 1);
-
-/// The last lease of a stripe. The epoch stays when the lease is released: it only grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct LeaseRecord {
-    pub(crate) epoch: Epoch,
-    /// None once it was released.
-    pub(crate) holder: Option<Holder>,
-}
 
 /// Counters. A counter without a row is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, WriteTxn};
 use crate::meta::Meta;
-use crate::nodes::node;
+use crate::node_rows::node;
 use crate::records::{Departure, RepairSettings, Standing};
 use crate::schema::{PENDING, REPAIR_SETTINGS, STANDINGS, STRIPES_ON};
 use gabion_layout::{NodeId, StripeId};

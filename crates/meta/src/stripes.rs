@@ -2,13 +2,13 @@
 
 use crate::error::MetaError;
 use crate::former_holders;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, WriteTxn};
 use crate::leases::check_term;
 use crate::meta::Meta;
-use crate::nodes::{usable_node, welcoming_node};
+use crate::node_rows::{usable_node, welcoming_node};
 use crate::records::StripeStatus;
 use crate::schema::{Counter, GARBAGE, PENDING, REMADE, STRIPES, STRIPES_ON};
-use crate::table::Table;
+use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord,
 };
@@ -344,46 +344,5 @@ fn check_generation(stripe: &StripeRecord, expected: Generation) -> Result<(), M
 fn raise_generation(stripe: &mut StripeRecord) -> Result<(), MetaError> {
     let next = stripe.generation.0.checked_add(1);
     stripe.generation = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
-    Ok(())
-}
-
-/// The record of a file's stripe.
-pub(crate) fn live_stripe(txn: &dyn ReadTxn, id: StripeId) -> Result<StripeRecord, MetaError> {
-    let record = STRIPES.get(txn, &id)?;
-    stripe_row(&STRIPES, (id, record.ok_or(MetaError::UnknownStripe(id))?))
-}
-
-/// Refuses a record of another stripe's key or with too many chunks.
-pub(crate) fn stripe_row(
-    table: &Table<StripeId, StripeRecord>,
-    (id, record): (StripeId, StripeRecord),
-) -> Result<StripeRecord, MetaError> {
-    if record.id != id {
-        return Err(table.contradiction(&id, format!("the record belongs to {}", record.id)));
-    }
-    // Further chunks would have no index, and asking for one would panic.
-    if record.nodes.len() > 255 {
-        let reason = format!("it has {} chunks", record.nodes.len());
-        return Err(table.contradiction(&id, reason));
-    }
-    Ok(record)
-}
-
-/// Adds a stripe to the index by node.
-pub(crate) fn index_stripe(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaError> {
-    for &node in &stripe.nodes {
-        STRIPES_ON.put(txn, &(node, stripe.id), &())?;
-    }
-    Ok(())
-}
-
-/// Removes a stripe from the index by node.
-pub(crate) fn unindex_stripe(
-    txn: &mut dyn WriteTxn,
-    stripe: &StripeRecord,
-) -> Result<(), MetaError> {
-    for &node in &stripe.nodes {
-        STRIPES_ON.delete(txn, &(node, stripe.id))?;
-    }
     Ok(())
 }

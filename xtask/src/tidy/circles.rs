@@ -15,7 +15,7 @@ const FILE_COUNT_MAX: usize = 3;
 const ALLOWED: [(&str, usize); 8] = [
     ("client", 16),
     ("lab", 10),
-    ("meta", 15),
+    ("meta", 1),
     ("planner", 10),
     ("protocol", 21),
     ("sim", 6),

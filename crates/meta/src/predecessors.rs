@@ -1,0 +1,21 @@
+//! Predecessors: stripes that a live one has replaced in its file, and that nodes may still serve.
+
+use crate::error::MetaError;
+use crate::kv::WriteTxn;
+use crate::schema::{GARBAGE, PREDECESSORS, WITHDRAWN};
+use gabion_layout::StripeId;
+
+/// Whether no node serves a predecessor of a stripe any more; if so, removes the row, so that later calls skip
+/// the check.
+pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool, MetaError> {
+    let Some(predecessors) = PREDECESSORS.get(txn, &stripe)? else {
+        return Ok(true);
+    };
+    for old in predecessors {
+        if GARBAGE.get(txn, &old)?.is_some() && WITHDRAWN.get(txn, &old)?.is_none() {
+            return Ok(false);
+        }
+    }
+    PREDECESSORS.delete(txn, &stripe)?;
+    Ok(true)
+}
