@@ -2,7 +2,7 @@
 //! section II-B), and a stripe becomes replicated blocks again. Each chunk is made whole where it belongs,
 //! so that the others can be what they are until the new stripe is known to be well.
 
-use super::parity_row;
+use super::parity::parity_row;
 use super::replicas::{Replicas, distance};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, NodeId, Topology};

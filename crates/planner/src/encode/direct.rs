@@ -2,7 +2,7 @@
 //! chunk straight to its node. Each byte of the stripe crosses the client's link once, which is
 //! the least there is when the data starts at the client.
 
-use super::parity_row;
+use super::parity::parity_row;
 use crate::update::check_left;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, NodeId, Slices};

@@ -2,7 +2,7 @@
 //! chunks and sends them to their nodes (EAR, section II-B). From a node of the stripe's core rack no
 //! data chunk crosses racks; from any node of a stripe of random replication about `k - 2k / R` do.
 
-use super::parity_row;
+use super::parity::parity_row;
 use super::replicas::{ReplicaEncoding, Replicas};
 use crate::{PlanError, Stripe};
 use gabion_layout::{NodeId, Topology};

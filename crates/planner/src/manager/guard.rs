@@ -31,7 +31,7 @@ impl Guard {
     pub fn observe(
         &mut self,
         target_ms: Option<u64>,
-        latencies: &super::Latencies,
+        latencies: &super::latencies::Latencies,
         repair_bytes_per_s: u64,
     ) {
         let Some(target_ms) = target_ms else {
@@ -71,7 +71,7 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Latencies;
+    use super::super::latencies::Latencies;
     use super::*;
 
     const MIB: u64 = 1 << 20;

@@ -5,6 +5,7 @@
 mod changeover;
 mod ear;
 mod grouped;
+mod in_order;
 mod matching;
 mod rack_by_rack;
 mod rack_table;
@@ -24,37 +25,3 @@ pub use replicated::ReplicatedStripe;
 pub use room::{Room, Space};
 pub use rotate::rotate;
 pub use rr::{RackLimit, ReplicaSpread, random_replication, random_replication_end};
-
-use crate::PlanError;
-use gabion_layout::{NodeId, RackId, Topology};
-use std::collections::BTreeMap;
-
-/// Takes nodes in the order given until the stripe is full, passing over racks that are.
-fn take_in_order(
-    topology: &Topology,
-    order: impl Iterator<Item = NodeId>,
-    chunks: usize,
-    per_rack: usize,
-) -> Result<Vec<NodeId>, PlanError> {
-    let mut used: BTreeMap<Option<RackId>, usize> = BTreeMap::new();
-    let mut placement = Vec::with_capacity(chunks);
-    for node in order {
-        if placement.len() == chunks {
-            break;
-        }
-        let used = used.entry(topology.rack_of(node)).or_default();
-        if *used < per_rack {
-            *used += 1;
-            placement.push(node);
-        }
-    }
-    if placement.len() == chunks {
-        Ok(placement)
-    } else {
-        Err(PlanError::NoRoom {
-            chunks,
-            per_rack,
-            room: placement.len(),
-        })
-    }
-}

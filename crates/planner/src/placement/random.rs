@@ -1,7 +1,7 @@
 //! Random placement: any set of distinct nodes that keeps the rack limit, as CAU (section 5.1) and
 //! `RackCU` (section IV-A) place stripes.
 
-use super::take_in_order;
+use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{ChunkIndex, NodeId, Topology};
 use rand::Rng;

@@ -2,7 +2,7 @@
 //! rack. With as many nodes as chunks, chunk `j` of stripe `s` is on node `(s + j) mod n`, which is
 //! the layout of the exact counts in CAU's analysis.
 
-use super::take_in_order;
+use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{NodeId, Topology};
 

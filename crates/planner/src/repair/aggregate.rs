@@ -2,7 +2,7 @@
 //! many chunks as are lost, or as it has helpers if these are fewer (`ECPipe` section 4.2 tells of
 //! CAR and LAR, which do so for one chunk). With it the bound that such plans cannot beat.
 
-use super::multi::{Share, Shares, partial_sums};
+use super::shares::{Share, Shares, partial_sums};
 use gabion_layout::{NodeId, RackId, Topology};
 use gabion_plan::{PlanBuilder, ValueId};
 use std::collections::BTreeMap;

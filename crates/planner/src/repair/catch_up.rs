@@ -2,7 +2,8 @@
 //! tell which ranges those touched, only these ranges are repaired (`CodFS` section 3.2 keeps the
 //! deltas that make it possible). Which scheme brings them together is as for whole chunks.
 
-use super::{LostRow, Scheme, reconstruct};
+use super::lost_row::LostRow;
+use super::scheme::{Scheme, reconstruct};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};

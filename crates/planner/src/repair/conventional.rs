@@ -1,7 +1,7 @@
 //! Conventional repair: a star. Every helper sends what it read to the requestor, which combines.
 //! `ECPipe` section 2.2; the requestor's link carries `k` chunks for one lost one.
 
-use super::LostRow;
+use super::lost_row::LostRow;
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};

@@ -3,7 +3,8 @@
 //! reads from all the chains' ends in parallel, and its slow link to one helper is not the link
 //! that all bytes pass. `ECPipe` section 4.1.
 
-use super::{LostRow, Part};
+use super::lost_row::{LostRow, Part};
+use super::rp::chain;
 use crate::Stripe;
 use gabion_layout::{NodeId, Slices};
 use gabion_plan::PlanBuilder;
@@ -21,7 +22,7 @@ pub(super) fn reconstruct(
         let row = LostRow { in_row, ..*row };
         let mut reads = row.reads(b, stripe);
         reads.rotate_left(first);
-        let value = super::rp::chain(b, reads, at);
+        let value = chain(b, reads, at);
         Part { in_row, value }
     };
     parts.map(part).collect()

@@ -2,7 +2,8 @@
 //! the code where they cannot. Only the bytes asked for are read and moved (`ECPipe` section 3.2
 //! calls it a degraded read; the client is the requestor).
 
-use super::{LostRow, Scheme, reconstruct};
+use super::lost_row::LostRow;
+use super::scheme::{Scheme, reconstruct};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};

@@ -3,7 +3,7 @@
 //! the lost bytes more than about `log2(k + 1)` times. `ECPipe` section 2.2, after Mitra et al.
 //! The tree is not sliced differently from a chain: what sets it apart is which links carry what.
 
-use super::LostRow;
+use super::lost_row::LostRow;
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};

@@ -5,8 +5,10 @@
 //! It does not say when a repair starts: chains share links, and all of them together need the
 //! busiest port at least for [`Schedule::finish_ns`].
 
+use super::rack_path::rack_aware_path;
+use super::scheme::Scheme;
 use super::selection::LeastRecentlySelected;
-use super::{Scheme, rack_aware_path, repair};
+use super::single::repair;
 use crate::port::{Port, by_port};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, NodeId, Topology};

@@ -2,7 +2,7 @@
 //! passes, slice by slice, so that all links work at once and each carries the lost bytes once.
 //! `ECPipe` section 3.2.
 
-use super::{HelperReads, LostRow};
+use super::lost_row::{HelperReads, LostRow};
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};

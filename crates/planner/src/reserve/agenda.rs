@@ -1,7 +1,7 @@
 //! Which reserves are shrunk and merged first, and how fast: where most is gained, in idle time,
 //! within a budget (thesis, section 7.2.2).
 
-use super::Review;
+use super::policy::Review;
 use gabion_layout::ChunkId;
 
 /// How often a merge moves the bytes of a record: it reads the record, reads what it changes, and

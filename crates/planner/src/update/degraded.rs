@@ -7,7 +7,8 @@
 //! the lost chunk's place. From then on a degraded read of the chunk gives the new bytes.
 //! `CodFS` reads in this state (section 2.3) but does not write; the rule here is ours.
 
-use crate::repair::{LostRow, rp};
+use crate::repair::lost_row::LostRow;
+use crate::repair::rp;
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices, Topology};

@@ -1,6 +1,6 @@
 //! CAU as a scheme of pools: append phases with interim replicas, and selective commits.
 
-use super::{Selection, append, append_phase_survives, commit, commit_without, keepers};
+use super::plans::{Selection, append, append_phase_survives, commit, commit_without, keepers};
 use crate::update::appending::Appending;
 use crate::update::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use crate::update::waiting::Waiting;
@@ -11,10 +11,10 @@ use gabion_plan::{Keepings, Plan};
 
 /// The scheme. Its parameters are the pool's [`AppendSpec`].
 #[derive(Clone, Copy, Debug)]
-pub(in crate::update) struct CrossRackAware;
+pub(crate) struct CrossRackAware;
 
 /// What others know of the scheme.
-pub(in crate::update) const DESCRIPTOR: Descriptor = Descriptor {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Cau,
     help: "data nodes log, with interim replicas, and parity follows later",
     paper: "CAU section 3",

@@ -1,7 +1,7 @@
 //! CAU's selective parity updates as a scheme of its own, without append phases: parity follows at once, and between two
 //! racks the fewer of data deltas and parity deltas cross (CAU section 3.2, as `RackCU` counts it in section V-A).
 
-use super::{Selection, selective};
+use super::plans::{Selection, selective};
 use crate::update::delta::delta;
 use crate::update::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use crate::update::plr::ReservedSpace;
@@ -14,7 +14,7 @@ use gabion_plan::{Keepings, Plan};
 struct SelectiveAtOnce;
 
 /// What others know of the scheme.
-pub(in crate::update) const DESCRIPTOR: Descriptor = Descriptor {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::CauSelective,
     help: "as plr, with the fewer of data and parity deltas between two racks",
     paper: "CAU section 3.2, RackCU section V-A",
