@@ -12,9 +12,8 @@ use super::{Problem, crate_of};
 const FILE_COUNT_MAX: usize = 3;
 
 /// Most files of a circle, by crate; 1 for crates without any.
-const ALLOWED: [(&str, usize); 7] = [
+const ALLOWED: [(&str, usize); 6] = [
     ("client", 16),
-    ("lab", 10),
     ("meta", 1),
     ("protocol", 21),
     ("sim", 6),

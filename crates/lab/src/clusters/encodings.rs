@@ -2,7 +2,7 @@
 //! starts the cluster, stores files as replicas, has them encoded, and reports the times and all
 //! placements. `ear` compares them.
 
-use super::{create, put, until_all_know_all, up_options, use_and_stop};
+use super::steps::{create, put, until_all_know_all, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 use futures::future::try_join_all;

@@ -3,6 +3,7 @@
 
 mod encodings;
 mod repairs;
+mod steps;
 mod updates;
 
 pub use encodings::inside as encodings_inside;
@@ -11,22 +12,17 @@ pub use updates::inside as updates_inside;
 
 use crate::LabError;
 use crate::experiments::{
-    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench, Sent,
+    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench,
     TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime,
 };
 use futures::future::try_join_all;
-use futures::io::AsyncReadExt;
-use futures::stream::{self, TryStreamExt as _};
-use gabion_client::{Client, ClientOptions, Progress};
-use gabion_codec::Code;
-use gabion_layout::{Survive, UpdateScheme};
-use gabion_protocol::message::{PoolWish, Purpose};
-use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, TestbedError};
+use gabion_client::ClientOptions;
+use gabion_layout::UpdateScheme;
+use gabion_testbed::{LocalCluster, TestbedError};
 use gabion_wire::{LinkTable, Options};
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use steps::{Silent, pool, put, send, up_options, use_and_stop};
 
 /// Starts clusters of this program's own processes.
 pub struct LocalClusters;
@@ -70,82 +66,10 @@ fn block_on<T>(work: impl Future<Output = Result<T, LabError>>) -> Result<T, Lab
     done.map_err(|error| LabError::Cluster(error.to_string()))
 }
 
-/// Progress of single files is not shown.
-struct Silent;
-
-impl Progress for Silent {
-    fn advanced(&self, _: u64, _: u64) {}
-}
-
-/// Creates a cluster's directory.
-fn create(directory: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(directory).map_err(|source| LabError::File {
-        operation: "create",
-        path: directory.display().to_string(),
-        source,
-    })
-}
-
-/// The options of an experiment's cluster.
-fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64) -> ClusterOptions {
-    ClusterOptions {
-        racks,
-        nodes_per_rack,
-        node_bytes_per_s,
-        rack_bytes_per_s: 0,
-        // A busy machine may delay a node; none of them may be declared failed.
-        behaviour: Behaviour {
-            lease_ms: 10_000,
-            grace_s: 3600,
-            repair_parallel: 1,
-        },
-        merging: Merging::default(),
-        engine: Engine::default(),
-        given: Vec::new(),
-    }
-}
-
-/// Waits until nodes that have just started know each other: they learn of others with their next
-/// heartbeat, of which there are four in a lease.
-async fn until_all_know_all(behaviour: &Behaviour) {
-    let heartbeat = Duration::from_millis(behaviour.lease_ms / 4);
-    tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
-}
-
-/// Uses a cluster until the work is done or interrupted, and stops it.
-async fn use_and_stop<T>(
-    mut cluster: LocalCluster,
-    work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, LabError>,
-) -> Result<T, LabError> {
-    let interrupted = tokio::signal::ctrl_c();
-    let done = tokio::select! {
-        done = work(&mut cluster) => done,
-        _ = interrupted => Err(TestbedError::Stopped.into()),
-    };
-    let stopped = cluster.stop().await;
-    let result = done?;
-    stopped?;
-    Ok(result)
-}
-
 async fn transfer(setting: &TransferSetting) -> Result<Transfers, LabError> {
     let up = up_options(1, setting.node_count, setting.link_bytes_per_s);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
-}
-
-/// The parameters of an experiment's pool.
-fn pool(name: String, code: &Code, chunk_bytes: u64, update: UpdateScheme) -> PoolWish {
-    PoolWish {
-        name,
-        survive: Survive::Nodes(2),
-        code: Some(code.to_string()),
-        chunk_bytes,
-        update,
-        reserve: None,
-        append: None,
-        lifecycle: None,
-    }
 }
 
 async fn overwrite(
@@ -183,57 +107,6 @@ async fn overwrite(
         Ok(effects)
     })
     .await
-}
-
-/// Stores a file in a pool.
-async fn put(client: &Client, pool: &str, name: &str, size_bytes: u64) -> Result<(), LabError> {
-    let data = AsyncReadExt::take(futures::io::repeat(1), size_bytes);
-    let stored = client.put(name, Some(pool), data, size_bytes, &Silent);
-    stored.await?;
-    Ok(())
-}
-
-/// Sends the writes from a client of its own, until all of them are durable.
-async fn send(
-    cluster: &LocalCluster,
-    name: &str,
-    depth: usize,
-    cache_bytes: u64,
-    overwrite: &Overwrite,
-) -> Result<Sent, LabError> {
-    let options = ClientOptions {
-        cache_bytes,
-        ..ClientOptions::default()
-    };
-    let client = gabion_wire::connect(cluster.coordinator()?, options).await?;
-    let file = client.open_cached(name).await?;
-    let before = cross_rack_bytes(&client).await?;
-    let begun = Instant::now();
-    // Each run and each write has distinct bytes, so that no delta is zero.
-    let first = u8::from(cache_bytes > 0);
-    let writes = overwrite.writes.iter().zip(0_usize..).map(|(range, at)| {
-        let byte = (at % 127) as u8 * 2 + first + 2;
-        let bytes = vec![byte; range.length as usize];
-        file.write(range.offset, bytes.into())
-    });
-    stream::iter(writes.map(Ok))
-        .try_for_each_concurrent(depth, |write| write)
-        .await?;
-    file.flush().await?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let counts = client.cache_counts();
-    Ok(Sent {
-        update_count: counts.update_count + counts.write_through_count,
-        seconds,
-        cross_rack_bytes: cross_rack_bytes(&client).await?.saturating_sub(before),
-    })
-}
-
-/// Bytes sent between racks so far, by all senders.
-async fn cross_rack_bytes(client: &Client) -> Result<u64, LabError> {
-    let meter = client.meters().await?.sum();
-    let bytes = Purpose::ALL.map(|purpose| meter.cross_rack(purpose));
-    Ok(bytes.into_iter().sum())
 }
 
 async fn measure(

@@ -2,7 +2,7 @@
 //! starts the cluster, stores stripes, and has a client run the plans of each trial. `ecpipe`
 //! defines the trials and their plans.
 
-use super::{Silent, pool, until_all_know_all, up_options, use_and_stop};
+use super::steps::{Silent, pool, until_all_know_all, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use futures::io::AllowStdIo;

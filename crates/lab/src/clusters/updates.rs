@@ -1,7 +1,7 @@
 //! Updates on testbeds: the outer half starts this program in a testbed and passes the job in a file; the
 //! inner half runs the cluster and returns its measurements.
 
-use super::{create, pool, put, send, up_options, use_and_stop};
+use super::steps::{create, pool, put, send, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_client::ClientOptions;

@@ -1,15 +1,11 @@
 //! The clock of a simulation: flows that end when their bytes have crossed, and timers. Whoever runs a
 //! simulation starts both with a token, and gets the tokens back in the order in which they are due.
 
+use super::agenda::{Agenda, Due, Token};
 use super::fabric::{Fabric, LinkNumber};
 use super::max_min::MaxMin;
 use super::script::Flow;
 use super::slotted::Slotted;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-/// What the owner of a flow or timer gets back when it is due.
-pub type Token = u64;
 
 /// How flows share links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,39 +21,6 @@ pub enum Sharing {
         /// Bytes of a slot.
         slot_bytes: u64,
     },
-}
-
-/// What is due.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Due {
-    /// A timer of the owner's.
-    Timer(Token),
-    /// A flow's slot.
-    Slot(u32),
-}
-
-/// Timers by time, and of those at one time in the order in which they were set.
-#[derive(Debug, Default)]
-pub(super) struct Agenda {
-    entries: BinaryHeap<Reverse<(u64, u64, Due)>>,
-    set_count: u64,
-}
-
-impl Agenda {
-    pub(super) fn set(&mut self, at_ns: u64, due: Due) {
-        self.entries.push(Reverse((at_ns, self.set_count, due)));
-        self.set_count += 1;
-    }
-
-    fn next_ns(&self) -> Option<u64> {
-        self.entries.peek().map(|Reverse((at_ns, ..))| *at_ns)
-    }
-
-    fn take(&mut self) -> Option<(u64, Due)> {
-        self.entries
-            .pop()
-            .map(|Reverse((at_ns, _, due))| (at_ns, due))
-    }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Scripts under way on an engine, each with an owner who hears when all of its flows have ended.
 
-use super::engine::{Engine, Token};
+use super::agenda::Token;
+use super::engine::Engine;
 use super::script::{Connection, Script};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

@@ -13,6 +13,7 @@
 //! - [`simulate`]: encoders, writers and background traffic of a [`Scenario`].
 //! - [`Network::carry_out`]: any [`Work`], such as what a cluster did on real links.
 
+mod agenda;
 mod engine;
 mod fabric;
 mod jobs;
@@ -24,7 +25,8 @@ mod slotted;
 mod stripes;
 mod work;
 
-pub use engine::{Engine, Sharing, Token};
+pub use agenda::Token;
+pub use engine::{Engine, Sharing};
 pub use fabric::{Fabric, LinkNumber, Rates};
 pub use scenario::{Outcome, Scenario, Settings, exponential, simulate};
 pub use script::{Connection, Execution, Flow, Script, Share};

@@ -1,7 +1,8 @@
 //! Encoders, writers and background traffic at work on one network, as in EAR's simulations (section
 //! V-B): what the foreground suffers while stripes are encoded, and how long encoding takes.
 
-use super::engine::{Engine, Sharing, Token};
+use super::agenda::Token;
+use super::engine::{Engine, Sharing};
 use super::fabric::{Fabric, Rates};
 use super::jobs::Jobs;
 use super::script::{Execution, Flow, Script};

@@ -4,7 +4,7 @@
 //! A flow holds the links that it has while it waits for the next, as reservations of simulators do. All
 //! take links in the order of their numbers, so nobody waits in a circle.
 
-use super::engine::{Agenda, Due, Token};
+use super::agenda::{Agenda, Due, Token};
 use super::fabric::{Fabric, LinkNumber};
 use super::script::{Flow, Share};
 use std::collections::VecDeque;

@@ -5,7 +5,8 @@
 //! Messages are small, but where a link is full they wait in its queue behind what fills it. That, and
 //! pauses that the caller names, is all that is known here of what nodes do beside moving bytes.
 
-use super::engine::{Engine, Sharing, Token};
+use super::agenda::Token;
+use super::engine::{Engine, Sharing};
 use super::fabric::Fabric;
 use super::jobs::Jobs;
 use super::script::Script;

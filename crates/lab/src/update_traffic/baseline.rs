@@ -1,8 +1,12 @@
 //! The baseline of CAU (section 3.1) and `RackCU` (section II-C): every updated chunk is planned alone
 //! by [`update::delta`], which sends its data delta to each parity node that it changes.
 
+use super::chunk_set::ChunkSet;
 use super::costs::{Costs, Place};
-use super::{ChunkSet, ChunkUpdate, Moved, Stripes, TrafficCounter};
+use super::counter::TrafficCounter;
+use super::layout::Stripes;
+use super::moved::Moved;
+use super::touched::ChunkUpdate;
 use crate::error::LabError;
 use gabion_planner::update;
 

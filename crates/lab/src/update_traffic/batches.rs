@@ -2,7 +2,10 @@
 //! `RackCU` (section V-B), and CAU as it is counted there, its selective parity update alone.
 
 use super::costs::{Costs, Place};
-use super::{ChunkUpdate, Moved, Stripes, TrafficCounter, batches};
+use super::counter::TrafficCounter;
+use super::layout::Stripes;
+use super::moved::Moved;
+use super::touched::{ChunkUpdate, batches};
 use crate::error::LabError;
 use gabion_planner::update::UpdatePlanner;
 

@@ -1,7 +1,9 @@
 //! The least that an update can send across racks, remembered: what each scheme is measured against.
 
+use super::chunk_set::ChunkSet;
 use super::costs::{Place, make_room, rack_pattern, stripe_at};
-use super::{ChunkSet, Least, Stripes};
+use super::layout::Stripes;
+use super::moved::Least;
 use crate::error::LabError;
 use gabion_codec::Family;
 use gabion_layout::{ChunkIndex, NodeId};

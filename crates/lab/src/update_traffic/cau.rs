@@ -4,8 +4,12 @@
 //! planned on other placements.
 
 use super::bounds::Bounds;
+use super::chunk_set::ChunkSet;
 use super::costs::{Costs, Place, make_room, stripe_at};
-use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Stripes, TrafficCounter};
+use super::counter::{Options, TrafficCounter};
+use super::layout::Stripes;
+use super::moved::{Least, Moved};
+use super::touched::ChunkUpdate;
 use crate::error::LabError;
 use gabion_layout::{ChunkIndex, GroupingRule, NodeId, RackId};
 use gabion_plan::Cost;

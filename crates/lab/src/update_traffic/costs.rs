@@ -1,6 +1,7 @@
 //! What plans cost, remembered: stripes whose racks hold alike what a plan touches cost alike.
 
-use super::{ChunkSet, Stripes};
+use super::chunk_set::ChunkSet;
+use super::layout::Stripes;
 use crate::error::LabError;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, RackId, StripeId, Topology};
 use gabion_plan::{Cost, Plan};

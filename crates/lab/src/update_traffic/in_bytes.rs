@@ -5,8 +5,9 @@
 //! A write that is too large for a journal record is counted as an update here; the client replaces its stripe.
 
 use super::costs::make_room;
-use super::scheme::chosen;
-use super::{Moved, SchemeEntry, Stripes};
+use super::layout::Stripes;
+use super::moved::Moved;
+use super::scheme::{SchemeEntry, chosen};
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
 use gabion_codec::Code;

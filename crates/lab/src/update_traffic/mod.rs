@@ -11,27 +11,35 @@ mod bounds;
 mod cau;
 mod chunk_set;
 mod costs;
+mod counter;
 mod in_bytes;
 mod layout;
+mod moved;
 mod one_stripe;
 mod parix;
 mod scheme;
+mod touched;
 
 pub use chunk_set::ChunkSet;
+pub use counter::{Options, TrafficCounter};
 pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, count_bytes};
 pub use layout::{Layout, Stripes};
+pub use moved::{Least, Moved};
 pub use one_stripe::{StripeBound, bound};
-pub use scheme::{SchemeEntry, TrafficCounter, registry, scheme, scheme_names};
+pub use scheme::{SchemeEntry, registry, scheme, scheme_names};
+pub use touched::ChunkUpdate;
 
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
 use bounds::Bounds;
 use costs::Place;
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, GroupingRule};
+use gabion_layout::Geometry;
+use moved::in_chunks;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use touched::{batches, chunks_touched};
 
 /// Chunk sizes that are counted. A request touches a bounded number of chunks of the least size, and
 /// the cost of one update of the most stays far below 2^64 bytes.
@@ -54,87 +62,6 @@ pub struct Question {
     pub schemes: Vec<String>,
     /// What the schemes leave open.
     pub options: Options,
-}
-
-/// Settings of the schemes that let parity wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// Stripes that may have appended updates before a commit, `u_s`.
-    pub stripes_max: u64,
-    /// Interim replicas of each appended chunk.
-    pub replicas: usize,
-    /// When data grouping moves chunks after a commit; never if none.
-    pub grouping: Option<GroupingRule>,
-}
-
-impl Default for Options {
-    /// The defaults of CAU's section 5.1, but without data grouping.
-    fn default() -> Self {
-        Self {
-            stripes_max: 100,
-            replicas: 1,
-            grouping: None,
-        }
-    }
-}
-
-/// One data chunk that a write touches, and with it updates as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ChunkUpdate {
-    /// Number of the stripe, counted from the volume's first byte.
-    pub stripe: u64,
-    /// The data chunk.
-    pub data: ChunkIndex,
-}
-
-/// Bytes that one scheme moved from one rack to another, by what for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moved {
-    /// By updates that bring parity up to date at once, or log what it needs.
-    pub update: u128,
-    /// By interim replicas; none for schemes that have none.
-    pub replica: Option<u128>,
-    /// By commits; none for schemes without.
-    pub commit: Option<u128>,
-    /// By data grouping; none for schemes without.
-    pub grouping: Option<u128>,
-    /// The least that a scheme with the same commits must move, its replicas included; none for
-    /// schemes that are measured against updates at once.
-    pub bound: Option<Least>,
-}
-
-impl Moved {
-    /// What a scheme moved that does everything at once.
-    pub const fn at_once(update: u128) -> Self {
-        Self {
-            update,
-            replica: None,
-            commit: None,
-            grouping: None,
-            bound: None,
-        }
-    }
-
-    /// Adds bytes to one of the purposes.
-    fn add(purpose: &mut Option<u128>, bytes: u64) {
-        *purpose = Some(purpose.unwrap_or(0) + u128::from(bytes));
-    }
-}
-
-/// The least bytes that must cross racks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Least {
-    /// The bytes.
-    pub bytes: u128,
-    /// Whether some of it is by cuts alone, so that perhaps no plan does with so little.
-    pub is_loose: bool,
-}
-
-impl Least {
-    fn add(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.is_loose |= other.is_loose;
-    }
 }
 
 /// What one scheme moved, in chunk transfers from one rack to another.
@@ -263,28 +190,6 @@ pub fn count(
     })
 }
 
-/// One write's updates, stripe by stripe.
-fn batches(touched: &[ChunkUpdate]) -> impl Iterator<Item = (u64, ChunkSet)> {
-    let stripes = touched.chunk_by(|a, b| a.stripe == b.stripe);
-    stripes.map(|updates| {
-        let mut set = ChunkSet::default();
-        for update in updates {
-            set.insert(update.data);
-        }
-        (updates[0].stripe, set)
-    })
-}
-
-/// The data chunks that a request touches, in order.
-fn chunks_touched(request: &Request, geometry: Geometry) -> impl Iterator<Item = ChunkUpdate> {
-    let (first, last) = (request.offset_bytes, request.end_bytes() - 1);
-    let k = geometry.k() as u64;
-    (first / geometry.chunk_bytes()..=last / geometry.chunk_bytes()).map(move |chunk| ChunkUpdate {
-        stripe: chunk / k,
-        data: ChunkIndex::new((chunk % k) as usize),
-    })
-}
-
 fn traffic_of(moved: Moved, geometry: Geometry) -> SchemeTraffic {
     let chunks = |bytes: Option<u128>| bytes.map(|bytes| in_chunks(bytes, geometry));
     let purposes = [moved.replica, moved.commit, moved.grouping];
@@ -295,9 +200,4 @@ fn traffic_of(moved: Moved, geometry: Geometry) -> SchemeTraffic {
         commit: chunks(moved.commit),
         grouping: chunks(moved.grouping),
     }
-}
-
-/// Array codes may move some of a chunk's rows alone; a part of a chunk in total counts as one.
-fn in_chunks(crossing_bytes: u128, geometry: Geometry) -> u64 {
-    crossing_bytes.div_ceil(u128::from(geometry.chunk_bytes())) as u64
 }

@@ -1,6 +1,11 @@
 //! One update of one stripe: the least that it must send across racks, and what each scheme sends.
 
-use super::{ChunkUpdate, Layout, Options, Stripes, in_chunks, scheme};
+use super::costs::stripe_at;
+use super::counter::Options;
+use super::layout::{Layout, Stripes};
+use super::moved::in_chunks;
+use super::scheme::scheme;
+use super::touched::ChunkUpdate;
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry};
@@ -63,7 +68,7 @@ pub fn bound(
     }
     let stripes = Stripes::new(code.clone(), geometry, layout, racks)?;
     let placement = stripes.placement(stripe)?;
-    let subject: Stripe<'_> = super::costs::stripe_at(&stripes, stripe, &placement);
+    let subject: Stripe<'_> = stripe_at(&stripes, stripe, &placement);
     let found = bound::least(&subject, stripes.topology(), &updated);
     let touched: Vec<ChunkUpdate> = updated
         .iter()

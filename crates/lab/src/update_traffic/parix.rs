@@ -3,8 +3,12 @@
 //! nothing. What was newest at a commit is the original from then on, so old bytes are sent once in
 //! the whole trace.
 
+use super::chunk_set::ChunkSet;
 use super::costs::{Costs, Place};
-use super::{ChunkSet, ChunkUpdate, Moved, Stripes, TrafficCounter};
+use super::counter::TrafficCounter;
+use super::layout::Stripes;
+use super::moved::Moved;
+use super::touched::ChunkUpdate;
 use crate::error::LabError;
 use gabion_planner::update::parix;
 use std::collections::HashMap;

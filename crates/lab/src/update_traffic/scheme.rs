@@ -4,28 +4,12 @@
 use super::baseline::Baseline;
 use super::batches::Batches;
 use super::cau::Cau;
+use super::counter::{Options, TrafficCounter};
 use super::parix::Parix;
-use super::{ChunkUpdate, Moved, Options, Stripes};
 use crate::error::LabError;
 use gabion_layout::UpdateScheme;
 use gabion_planner::update::cau::Selection;
 use gabion_planner::update::{Descriptor, Traffic, descriptor};
-
-/// An update scheme that is being counted. It may remember what it likes between writes: logs that
-/// are yet to be committed, or which chunks were updated before.
-pub trait TrafficCounter {
-    /// Counts one write, which updates `touched` as whole chunks.
-    ///
-    /// # Errors
-    /// When the planner has no plan for it.
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError>;
-
-    /// Counts what is still due at the trace's end, and gives the bytes that crossed racks.
-    ///
-    /// # Errors
-    /// When the planner has no plan for what is due.
-    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError>;
-}
 
 /// A scheme that can be counted.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 //! merging, so that the rule by which a write marks whole extents marks exactly the hot ones. Slots
 //! lie in areas that are spread over the volume's span.
 
-use super::Target;
+use super::target::Target;
 use crate::error::LabError;
 use crate::stats::SECTOR_BYTES;
 

@@ -4,9 +4,9 @@
 //! complete. Which of the two follows from what the stream is short of at that point, so it comes
 //! near its target whatever the seed; the seed decides sizes and places.
 
-use super::Target;
 use super::blueprint::{Blueprint, GAP_SECTORS, READ_SECTORS};
 use super::sizes::Deck;
+use super::target::Target;
 use crate::stats::SECTOR_BYTES;
 use crate::trace::{Request, RequestKind};
 use rand::RngExt;

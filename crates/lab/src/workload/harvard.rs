@@ -5,8 +5,10 @@
 //! next to it. What the table does not have is assumed: updated files of one size, other files of
 //! about one size, each written or read once from its beginning to its end, and evenly spaced times.
 
+use super::files::Files;
 use super::sizes::NFS;
-use super::{Files, Target, Volume};
+use super::target::Target;
+use super::volumes::Volume;
 
 /// From 29 January to 10 March 2003, in units of 100 ns.
 const DURATION_TICKS: u64 = 41 * 24 * 3600 * 10_000_000;

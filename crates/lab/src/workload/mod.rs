@@ -11,53 +11,19 @@ mod files;
 mod generator;
 mod harvard;
 mod sizes;
+mod target;
 mod volumes;
 
 pub use files::{FileCounts, Files};
 pub use generator::Requests;
 pub use harvard::HARVARD;
 pub use sizes::SizeShare;
+pub use target::Target;
 pub use volumes::{VOLUMES, Volume};
 
 use crate::error::LabError;
 use crate::trace::Request;
 use blueprint::Blueprint;
-use std::num::NonZeroU64;
-
-/// The statistics that a workload is to have.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Target {
-    /// Write requests.
-    pub writes: u64,
-    /// Distinct bytes read or written, in GiB.
-    pub working_set_gib: f64,
-    /// Per cent of the working set in updated extents.
-    pub updated_working_set_pct: f64,
-    /// Per cent of written sectors that had been accessed before.
-    pub update_writes_pct: f64,
-    /// Sizes of writes.
-    pub sizes: &'static [SizeShare],
-    /// Places on the volume around which requests gather.
-    pub area_count: u64,
-    /// Bytes over which the areas are spread; more where they need more.
-    pub span_bytes: u64,
-    /// Time that the requests are spread over, in units of 100 ns.
-    pub duration_ticks: u64,
-    /// Files that the requests are to; none for a bare volume.
-    pub files: Option<Files>,
-}
-
-impl Target {
-    /// The same mix with a part of the requests, data and files: one of `divisor`, and at least one
-    /// write.
-    #[must_use]
-    pub fn part(mut self, divisor: NonZeroU64) -> Self {
-        self.writes = (self.writes / divisor).max(1);
-        self.working_set_gib /= divisor.get() as f64;
-        self.files = self.files.map(|files| files.part(divisor));
-        self
-    }
-}
 
 /// A workload: a target, and a seed that decides everything that the target leaves open.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -3,8 +3,8 @@
 //! Sizes, areas and spans are not in that table. They are measured for `wdev_1` and `rsrch_1`; for
 //! the other volumes they are assumptions, the same for all, and no figure about those volumes.
 
-use super::Target;
 use super::sizes::{RSRCH_1, SMALL, SizeShare, TINY, TYPICAL, WDEV_1};
+use super::target::Target;
 
 /// A volume that workloads are calibrated to.
 #[derive(Clone, Copy, PartialEq, Debug)]

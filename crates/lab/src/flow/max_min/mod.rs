@@ -11,7 +11,7 @@ mod filling;
 mod tests;
 mod tournament;
 
-use super::engine::Token;
+use super::agenda::Token;
 use super::fabric::{Fabric, LinkNumber};
 use super::script::Flow;
 use filling::{Filling, Rate};
