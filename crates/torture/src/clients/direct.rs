@@ -1,6 +1,6 @@
 //! A client each of whose writes is durable when it is acknowledged.
 
-use super::{One, range, within_limit};
+use super::worker::{Worker, range, within_limit};
 use crate::cells::fill;
 use crate::recorder::{Kind, Span, UnderWay};
 use bytes::Bytes;
@@ -10,49 +10,49 @@ use std::collections::BTreeMap;
 /// Operations until a file is reopened, on average: an open file keeps its layout.
 const REOPEN_ONE_IN: u64 = 60;
 
-pub(super) async fn run(mut one: One) {
-    let client = one.connect(0).await;
+pub(super) async fn run(mut worker: Worker) {
+    let client = worker.connect(0).await;
     let mut files: BTreeMap<u32, File> = BTreeMap::new();
-    while !one.is_over() {
-        let span = one.draw_span();
+    while !worker.is_over() {
+        let span = worker.draw_span();
         // One client only reads, so that gaps of reads are visible while writes wait.
-        let is_write = one.number > 1 && one.dice.one_in(2);
-        let kind = match (is_write, one.is_within_a_stripe(&span)) {
+        let is_write = worker.number > 1 && worker.dice.one_in(2);
+        let kind = match (is_write, worker.is_within_a_stripe(&span)) {
             (false, _) => Kind::Read,
             (true, true) => Kind::Write,
             (true, false) => Kind::Coordinated,
         };
         let known = files.remove(&span.file);
-        let known = known.filter(|_| !one.dice.one_in(REOPEN_ONE_IN));
-        match carry_out(&one, &client, known, &span, kind).await {
+        let known = known.filter(|_| !worker.dice.one_in(REOPEN_ONE_IN));
+        match carry_out(&worker, &client, known, &span, kind).await {
             Ok(file) => files.extend(file.map(|file| (span.file, file))),
-            Err(error) => one.load.recorder.note_error(&error),
+            Err(error) => worker.load.recorder.note_error(&error),
         }
-        one.pause().await;
+        worker.pause().await;
     }
 }
 
 /// Reads or writes an open file, or opens one for that. Returns the file unless the operation
 /// failed.
 async fn carry_out(
-    one: &One,
+    worker: &Worker,
     client: &Client,
     known: Option<File>,
     span: &Span,
     kind: Kind,
 ) -> Result<Option<File>, String> {
-    let recorder = &one.load.recorder;
+    let recorder = &worker.load.recorder;
     let file = if let Some(file) = known {
         file
     } else {
-        recorder.opens(one.number);
-        let name = &one.load.files[span.file as usize].name;
+        recorder.opens(worker.number);
+        let name = &worker.load.files[span.file as usize].name;
         let file = within_limit(recorder, "opening a file", client.open(name)).await?;
-        recorder.opened(one.number);
+        recorder.opened(worker.number);
         file
     };
-    let operation = recorder.begin(one.number, kind, span.clone());
-    let made = make(one, &file, &operation, kind).await;
+    let operation = recorder.begin(worker.number, kind, span.clone());
+    let made = make(worker, &file, &operation, kind).await;
     match made {
         Ok(()) => Ok(Some(file)),
         Err(error) => {
@@ -62,15 +62,20 @@ async fn carry_out(
     }
 }
 
-async fn make(one: &One, file: &File, operation: &UnderWay, kind: Kind) -> Result<(), String> {
-    let (recorder, span) = (&one.load.recorder, &operation.span);
+async fn make(
+    worker: &Worker,
+    file: &File,
+    operation: &UnderWay,
+    kind: Kind,
+) -> Result<(), String> {
+    let (recorder, span) = (&worker.load.recorder, &operation.span);
     let range = range(span);
     if kind == Kind::Read {
         let bytes = within_limit(recorder, "a read", file.read(range)).await?;
         recorder.found(operation, &bytes);
     } else {
         let (first, count) = (span.cells.start, span.cells.end - span.cells.start);
-        let bytes = fill(span.file, one.number, operation.operation, first, count);
+        let bytes = fill(span.file, worker.number, operation.operation, first, count);
         let mut is_over = false;
         let write = async {
             let made = file.write(range.offset, Bytes::from(bytes)).await;

@@ -1,6 +1,6 @@
 //! A client that stores, lists, reads and removes files, and tracks which must exist.
 
-use super::{One, within_limit};
+use super::worker::{Worker, within_limit};
 use crate::cells::{OperationId, fill};
 use gabion_client::{Client, ClientError};
 use gabion_layout::ByteRange;
@@ -19,46 +19,46 @@ pub(crate) struct Kept {
     pub(crate) bytes: Vec<u8>,
 }
 
-pub(super) async fn run(mut one: One) -> Vec<Kept> {
-    let client = one.connect(0).await;
+pub(super) async fn run(mut worker: Worker) -> Vec<Kept> {
+    let client = worker.connect(0).await;
     let mut kept: Vec<Kept> = Vec::new();
     let mut next = 1;
-    while !one.is_over() {
-        let signals = &one.load.signals;
+    while !worker.is_over() {
+        let signals = &worker.load.signals;
         let rests = signals.names_rest.load(Ordering::Acquire);
         signals.names_are_at_rest.store(rests, Ordering::Release);
         if !rests {
-            let choice = one.dice.below(10);
-            let at = one.dice.below(kept.len().max(1) as u64) as usize;
+            let choice = worker.dice.below(10);
+            let at = worker.dice.below(kept.len().max(1) as u64) as usize;
             match choice {
                 0 | 1 if kept.len() < FILES_MAX => {
-                    put(&mut one, &client, &mut kept, next).await;
+                    put(&mut worker, &client, &mut kept, next).await;
                     next += 1;
                 }
                 0..3 if kept.len() > FILES_MAX / 2 => {
-                    remove(&one, &client, kept.swap_remove(at)).await;
+                    remove(&worker, &client, kept.swap_remove(at)).await;
                 }
-                3 | 4 => list(&one, &client, &kept).await,
+                3 | 4 => list(&worker, &client, &kept).await,
                 _ if !kept.is_empty() => {
-                    if let Err(error) = get(&one, &client, &kept[at]).await {
-                        one.load.recorder.note_error(&error);
+                    if let Err(error) = get(&worker, &client, &kept[at]).await {
+                        worker.load.recorder.note_error(&error);
                     }
                 }
                 _ => {}
             }
         }
-        one.pause().await;
-        one.pause().await;
+        worker.pause().await;
+        worker.pause().await;
     }
     kept
 }
 
-async fn put(one: &mut One, client: &Client, kept: &mut Vec<Kept>, number: u64) {
-    let recorder = &one.load.recorder;
+async fn put(worker: &mut Worker, client: &Client, kept: &mut Vec<Kept>, number: u64) {
+    let recorder = &worker.load.recorder;
     let name = format!("whole-{number}");
-    let count = one.dice.between(1, CELLS_MAX);
-    let bytes = fill(WHOLE, one.number, OperationId(number), 0, count);
-    let pool = one.load.pool.clone();
+    let count = worker.dice.between(1, CELLS_MAX);
+    let bytes = fill(WHOLE, worker.number, OperationId(number), 0, count);
+    let pool = worker.load.pool.clone();
     let put = async {
         let done = client
             .put(
@@ -81,8 +81,8 @@ async fn put(one: &mut One, client: &Client, kept: &mut Vec<Kept>, number: u64) 
     }
 }
 
-async fn remove(one: &One, client: &Client, file: Kept) {
-    let recorder = &one.load.recorder;
+async fn remove(worker: &Worker, client: &Client, file: Kept) {
+    let recorder = &worker.load.recorder;
     match within_limit(recorder, "a removal", client.rm(&file.name)).await {
         Ok(()) => {
             recorder.named();
@@ -96,8 +96,8 @@ async fn remove(one: &One, client: &Client, file: Kept) {
     }
 }
 
-async fn list(one: &One, client: &Client, kept: &[Kept]) {
-    let recorder = &one.load.recorder;
+async fn list(worker: &Worker, client: &Client, kept: &[Kept]) {
+    let recorder = &worker.load.recorder;
     match within_limit(recorder, "a listing", client.ls("whole-")).await {
         Ok(listed) => {
             recorder.named();
@@ -112,8 +112,8 @@ async fn list(one: &One, client: &Client, kept: &[Kept]) {
     }
 }
 
-async fn get(one: &One, client: &Client, file: &Kept) -> Result<(), String> {
-    let recorder = &one.load.recorder;
+async fn get(worker: &Worker, client: &Client, file: &Kept) -> Result<(), String> {
+    let recorder = &worker.load.recorder;
     check(client, file)
         .await
         .map(|sentence| {

@@ -1,7 +1,8 @@
 //! Reads everything back with a client without earlier state.
 
+use super::load::Load;
 use super::names::{self, Kept};
-use super::{Load, One, range};
+use super::worker::{Worker, range};
 use crate::recorder::{Kind, Span};
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ pub(crate) fn read_all(load: &Load, kept: &[Kept]) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot start a run-time: {error}"))?;
     let all = async {
-        let mut one = One::new(load, 99);
-        let client = one.connect(0).await;
+        let mut worker = Worker::new(load, 99);
+        let client = worker.connect(0).await;
         for file in &load.files {
             let open = client.open(&file.name).await;
             let open = open.map_err(|error| format!("{} cannot be opened: {error}", file.name))?;
@@ -32,7 +33,7 @@ pub(crate) fn read_all(load: &Load, kept: &[Kept]) -> Result<(), String> {
                     file: file.number,
                     cells: first..end,
                 };
-                let read = load.recorder.begin(one.number, Kind::Read, span.clone());
+                let read = load.recorder.begin(worker.number, Kind::Read, span.clone());
                 let bytes = tokio::time::timeout(LIMIT, open.read(range(&span))).await;
                 let lost = |why: String| format!("{} cannot be read: {why}", file.name);
                 let bytes = bytes

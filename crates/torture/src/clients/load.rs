@@ -1,0 +1,38 @@
+//! What the clients share: the files, the signals of the fault driver, and the limits of an operation.
+
+use crate::recorder::Recorder;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A file that clients share.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedFile {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) cell_count: u64,
+    /// Cells of a full stripe.
+    pub(crate) stripe_cells: u64,
+}
+
+/// The work of the clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) coordinator: String,
+    pub(crate) files: Vec<SharedFile>,
+    /// The pool for whole files.
+    pub(crate) pool: String,
+    pub(crate) seed: u64,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) signals: Arc<Signals>,
+}
+
+/// Signals from the fault driver to the clients.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    pub(crate) is_over: AtomicBool,
+    /// Whether whole files must not be stored or removed: an old database is in use, which will be
+    /// replaced again.
+    pub(crate) names_rest: AtomicBool,
+    /// The client of whole files has acknowledged that, and has no operation in flight.
+    pub(crate) names_are_at_rest: AtomicBool,
+}

@@ -1,0 +1,115 @@
+//! One client: how it connects, what ranges it draws, and how long its operations may take.
+
+use super::load::Load;
+use crate::cells::CELL_BYTES;
+use crate::dice::Dice;
+use crate::recorder::{Recorder, Span};
+use gabion_client::{Client, ClientError, ClientOptions};
+use gabion_layout::ByteRange;
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Limit of an operation, whatever the clients' own deadlines are; a longer one hangs.
+const HANG_LIMIT: Duration = Duration::from_mins(4);
+/// Longest pause between operations, in milliseconds: the clients share two cores with the cluster.
+const PAUSE_MS_MAX: u64 = 30;
+
+/// One client.
+pub(super) struct Worker {
+    pub(super) load: Load,
+    pub(super) number: u32,
+    pub(super) dice: Dice,
+}
+
+impl Worker {
+    pub(super) fn new(load: &Load, number: u32) -> Self {
+        Self {
+            load: load.clone(),
+            number,
+            dice: Dice::new(load.seed, 100 + u64::from(number)),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.load.signals.is_over.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn pause(&mut self) {
+        let pause = Duration::from_millis(self.dice.below(PAUSE_MS_MAX));
+        tokio::time::sleep(pause).await;
+    }
+
+    /// A new client; half of the clients have short deadlines.
+    pub(super) async fn connect(&mut self, cache_bytes: u64) -> Client {
+        let deadline = Duration::from_secs(self.dice.pick(&[8, 30]));
+        loop {
+            let options = ClientOptions {
+                deadline,
+                cache_bytes,
+                read_ahead_bytes: 0,
+                ..ClientOptions::default()
+            };
+            match gabion_wire::connect(&self.load.coordinator, options).await {
+                Ok(client) => return client,
+                Err(error) => self.load.recorder.note_error(&error.to_string()),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// A range of cells: mostly a few of a stripe's first ones, where clients meet; sometimes many,
+    /// and sometimes across a border of stripes.
+    pub(super) fn draw_span(&mut self) -> Span {
+        let file = self.dice.below(self.load.files.len() as u64) as u32;
+        self.draw_span_of(file)
+    }
+
+    /// Whether a range lies within one stripe.
+    pub(super) fn is_within_a_stripe(&self, span: &Span) -> bool {
+        let stripe_cells = self.load.files[span.file as usize].stripe_cells;
+        span.cells.start / stripe_cells == (span.cells.end - 1) / stripe_cells
+    }
+
+    /// A range of cells of one file.
+    pub(super) fn draw_span_of(&mut self, file: u32) -> Span {
+        let file = &self.load.files[file as usize];
+        let stripe_count = file.cell_count.div_ceil(file.stripe_cells);
+        let stripe = self.dice.below(stripe_count) * file.stripe_cells;
+        let count = match self.dice.below(10) {
+            0 => self.dice.between(17, 128),
+            1..4 => self.dice.between(5, 16),
+            _ => self.dice.between(1, 4),
+        };
+        let first = match self.dice.below(12) {
+            0 => self.dice.below(file.cell_count),
+            1 => stripe.saturating_sub(1 + self.dice.below(count)),
+            _ => stripe + self.dice.below(48),
+        };
+        let first = first.min(file.cell_count - 1);
+        Span {
+            file: file.number,
+            cells: first..(first + count).min(file.cell_count),
+        }
+    }
+}
+
+/// The bytes of cells.
+pub(super) fn range(span: &Span) -> ByteRange {
+    let count = span.cells.end - span.cells.start;
+    ByteRange::new(span.cells.start * CELL_BYTES, count * CELL_BYTES)
+}
+
+/// Waits for an operation; one that does not end is a failure of the cluster.
+pub(super) async fn within_limit<T>(
+    recorder: &Recorder,
+    what: &str,
+    operation: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, String> {
+    if let Ok(ended) = tokio::time::timeout(HANG_LIMIT, operation).await {
+        return ended.map_err(|error| error.to_string());
+    }
+    let sentence = format!("{what} hangs: it has not ended after {HANG_LIMIT:?}");
+    recorder.broken(sentence.clone());
+    Err(sentence)
+}
