@@ -38,6 +38,11 @@ fn check(update: UpdateId, cell: u64) -> u32 {
     (mixed >> 32) as u32
 }
 
+/// Cells of a file of `size_bytes` bytes.
+pub(crate) const fn cell_count(size_bytes: u64) -> u64 {
+    size_bytes / CELL_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

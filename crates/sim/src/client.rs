@@ -67,11 +67,6 @@ fn byte_range(cells: &Range<u64>) -> ByteRange {
     ByteRange::new(cells.start * CELL_BYTES, length)
 }
 
-/// Cells of a file of `size_bytes` bytes.
-pub(crate) const fn cell_count(size_bytes: u64) -> u64 {
-    size_bytes / CELL_BYTES
-}
-
 impl SimClient {
     /// Connects, however long that takes.
     pub(crate) async fn connect(

@@ -2,13 +2,14 @@
 //! Processes are killed, lose power and start again here; what survives is what their disks kept.
 
 use crate::cells::CELL_BYTES;
-use crate::client::{ClientService, SimClient, cell_count};
+use crate::cells::cell_count;
+use crate::client::{ClientService, SimClient};
 use crate::deeds::{Deeds, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::{Network, Party, Reply, Request, Service, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
-use crate::run::Shape;
+use crate::shape::Shape;
 use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
@@ -575,7 +576,7 @@ pub(crate) fn store_options() -> gabion_store::Options {
     }
 }
 
-/// Terms short enough that a storm sees many end, with a margin that the clocks' drift respects.
+/// Terms short enough that many end in a fault period, with a margin that the clocks' drift respects.
 fn coordinator_options() -> CoordinatorOptions {
     CoordinatorOptions {
         timing: Timing {

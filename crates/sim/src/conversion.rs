@@ -5,10 +5,12 @@
 //! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again; where it is written all the time, with three
 //! replicas and of `rs(2,2)`. The watch looks on as in every run.
 
-use crate::client::{SimClient, cell_count};
+use crate::cells::cell_count;
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::network::Slot;
-use crate::run::{Shape, start};
+use crate::run::start;
+use crate::shape::Shape;
 use crate::steps::Act;
 use crate::verify::verify;
 use crate::workload::create_pool;

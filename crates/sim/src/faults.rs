@@ -1,5 +1,5 @@
 //! What may go wrong in a simulated cluster, how often it should, and how often it did. What each fault does is in
-//! [`crate::weather`].
+//! [`crate::fault_injector`].
 
 use crate::dice::Dice;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! stores, and clients, under a seeded scheduler with virtual time. Disks lose and tear unsynced
 //! writes, rot, fail and fill up; processes are killed at any instant; messages are late, lost or
 //! delivered twice, and links are cut. A history of all updates and reads says whether a promise was broken, and
-//! after each storm the cluster must become whole by itself.
+//! after each fault period the cluster must become whole without help.
 //!
 //! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
 //! `gabion-store`'s simulated disk. It knows nothing of real time, so it says nothing about speed.
@@ -20,6 +20,7 @@ mod cluster;
 pub mod conversion;
 mod deeds;
 mod dice;
+mod fault_injector;
 mod faults;
 mod images;
 mod journal;
@@ -30,14 +31,15 @@ mod network;
 mod ports;
 pub mod registers;
 mod run;
+mod shape;
 mod steps;
 mod trace;
 mod verify;
 mod watch;
-mod weather;
 mod workload;
 mod world;
 
 pub use deeds::Deeds;
 pub use faults::{Fault, FaultCounts};
-pub use run::{Options, Report, scheme_of, simulate};
+pub use run::{Options, Report, simulate};
+pub use shape::scheme_of;

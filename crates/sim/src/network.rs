@@ -246,7 +246,7 @@ impl Network {
     }
 
     /// Lets messages take seconds now and then, and one in `repeat_one_in` arrive twice; 0 is never.
-    pub(crate) fn roughen(&self, repeat_one_in: u64) {
+    pub(crate) fn repeat_messages(&self, repeat_one_in: u64) {
         let mut state = lock(&self.state);
         state.is_rough = true;
         state.repeat_one_in = repeat_one_in;

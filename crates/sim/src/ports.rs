@@ -1,6 +1,6 @@
 //! The protocol's ports in the simulated world: what a process sees of it.
 
-use crate::client::cell_count;
+use crate::cells::cell_count;
 use crate::ledger::Ledger;
 use crate::network::{Destination, Network, Party, Reply, Request, Slot};
 use crate::world::{World, lock};

@@ -1,7 +1,8 @@
 //! What must be true of a cluster that is whole and idle: every file is there, every stripe reads
 //! as its history says, and every chunk as stored is what the code makes of the data.
 
-use crate::client::{SimClient, cell_count};
+use crate::cells::cell_count;
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::ports::SimPorts;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};

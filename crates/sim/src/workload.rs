@@ -2,7 +2,8 @@
 //! them, write across stripes, and work through a cache. They keep files open until they are told that these are
 //! gone. Several do so at once, on several machines, and each may be killed at any instant.
 
-use crate::client::{Cached, SimClient, cell_count};
+use crate::cells::cell_count;
+use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::world::lock;
@@ -232,7 +233,7 @@ async fn put(
     Ok(())
 }
 
-/// Reviewed so often that reserves shrink, grow and go within a storm.
+/// Reviewed often enough that reserves shrink, grow and go within a fault period.
 const RESERVE: ReserveSpec = ReserveSpec {
     initial_chunks: 2,
     period_s: 3,

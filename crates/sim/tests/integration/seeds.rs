@@ -61,7 +61,7 @@ fn seeds_keep_every_promise() {
 #[test]
 fn a_seed_gives_the_same_run_each_time() {
     let options = Options {
-        storm_count: 1,
+        fault_period_count: 1,
         ..Options::default()
     };
     let first = simulate(3, &options);

@@ -1,10 +1,10 @@
-//! Storms and calms. In a storm, the seed chooses which faults happen and when; each mends itself
-//! after a while. In a calm everything is mended and the cluster must become whole again by itself.
+//! The injector of faults. In a fault period the seed chooses which faults occur and when; each ends
+//! after some time. The recovery after it ends all faults, and the cluster must become whole without help.
 //!
-//! Crashes, cuts and full disks may hit anything at any time. Loss of what is stored may hit only
-//! one machine between two calms, and only while no more have missed updates and not caught up yet
-//! than the pool promises to survive: stripes are written as long as they could bear one more loss
-//! than those that are known.
+//! Crashes, cut links and full disks may hit any machine at any time. Stored bytes are lost on at most
+//! one machine between two recoveries. The number of machines that have lost bytes, or have missed updates
+//! and not caught up, stays within what the pool survives: a stripe is written only while it can survive
+//! one more loss.
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
@@ -20,27 +20,27 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Virtual time within which a calm cluster must be whole.
-const CALM_MS_MAX: u64 = 300_000;
-/// A node that is silent for so long is declared failed: more than a lease and its margin.
+/// Virtual time of a recovery in which the cluster must become whole.
+const RECOVERY_MS_MAX: u64 = 300_000;
+/// A node that is silent for this time is declared failed: more than a lease and its margin.
 const VERDICT_MS: u64 = 3_000;
-/// How often a calm looks whether all is well.
+/// Interval of the checks during a recovery.
 const LOOK_EVERY_MS: u64 = 500;
 
-/// What makes things go wrong.
-pub(crate) struct Weather {
+/// Injects faults into a cluster.
+pub(crate) struct FaultInjector {
     cluster: Arc<Cluster>,
     client: SimClient,
     files: Arc<Files>,
     script: crate::world::ProcessId,
-    /// Machines that have lost something since the last calm.
+    /// Machines that have lost bytes since the last recovery.
     harmed: Mutex<BTreeSet<Slot>>,
     under_way_count: Arc<AtomicUsize>,
-    /// What has happened so far.
+    /// Faults injected, by kind.
     counts: Mutex<FaultCounts>,
 }
 
-impl Weather {
+impl FaultInjector {
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         client: SimClient,
@@ -58,17 +58,17 @@ impl Weather {
         })
     }
 
-    /// What has happened so far.
+    /// Faults injected so far, by kind.
     pub(crate) fn counts(&self) -> FaultCounts {
         lock(&self.counts).clone()
     }
 
-    /// Lets things go wrong for a while, and waits until each fault is mended.
-    pub(crate) async fn storm(self: &Arc<Self>, duration_ms: u64) {
+    /// Injects faults for this time, and waits until each of them has ended.
+    pub(crate) async fn inject(self: &Arc<Self>, duration_ms: u64) {
         let world = &self.cluster.world;
         let until_us = world.now_us() + duration_ms * 1000;
         let repeat_one_in = self.cluster.shape.repeat_one_in;
-        self.cluster.network.roughen(repeat_one_in);
+        self.cluster.network.repeat_messages(repeat_one_in);
         // Faults that come one by one and faults that come together find different things.
         let gap_ms = world.roll(|dice| *dice.pick(&[400, 1_500, 4_000]));
         while world.now_us() < until_us {
@@ -82,12 +82,12 @@ impl Weather {
             world.sleep(wait_ms * 1000).await;
             self.under_way_count.fetch_add(1, Ordering::Relaxed);
             self.keep_image();
-            let weather = Arc::clone(self);
+            let injector = Arc::clone(self);
             let happen = async move {
-                if weather.happen(fault).await {
-                    *lock(&weather.counts).entry(fault).or_default() += 1;
+                if injector.happen(fault).await {
+                    *lock(&injector.counts).entry(fault).or_default() += 1;
                 }
-                weather.under_way_count.fetch_sub(1, Ordering::Relaxed);
+                injector.under_way_count.fetch_sub(1, Ordering::Relaxed);
             };
             world.spawn(self.script, happen.boxed());
         }
@@ -96,7 +96,7 @@ impl Weather {
         }
     }
 
-    /// Now and then a copy of a machine's disk is made, which may be brought back later.
+    /// Sometimes makes a copy of a machine's disk, which a later fault may bring back.
     fn keep_image(&self) {
         let slots = self.cluster.node_slots();
         let is_kept = |dice: &mut Dice| dice.one_in(4).then(|| *dice.pick(&slots));
@@ -108,7 +108,7 @@ impl Weather {
         }
     }
 
-    /// Lets a fault happen and mends it. Whether it has happened.
+    /// Injects a fault and ends it. Returns whether it was possible.
     async fn happen(&self, fault: Fault) -> bool {
         let cluster = &self.cluster;
         let world = &cluster.world;
@@ -267,7 +267,7 @@ impl Weather {
         let number = cluster.world.roll(|dice| dice.below(count)) as usize;
         cluster.kill_client(number);
         cluster.world.sleep(down_ms * 1000).await;
-        // Another fault may have started one meanwhile.
+        // Another fault may have started one in that time.
         cluster.kill_client(number);
         start_worker(cluster, &self.files, number);
     }
@@ -403,7 +403,7 @@ impl Weather {
     fn spoil(&self, fault: Fault, slot: Slot) -> bool {
         let world = &self.cluster.world;
         let shape = &self.cluster.shape;
-        // Damage that nobody has met yet and a node that was away from an append are two losses of its two copies.
+        // Damage that is not found yet and a node that missed an append are two losses of its two copies.
         if shape.update == UpdateScheme::Cau && shape.append.is_some() && shape.survived_count < 2 {
             return false;
         }
@@ -457,12 +457,12 @@ impl Weather {
         self.cluster.start_node(slot);
     }
 
-    /// Mends everything, and waits until the cluster is whole; fails the run when it does not
-    /// become so.
-    pub(crate) async fn calm(&self) {
+    /// Ends all faults, and waits until the cluster is whole; fails the run if it does not become
+    /// whole.
+    pub(crate) async fn recover(&self) {
         let cluster = &self.cluster;
         let world = &cluster.world;
-        world.note("calm");
+        world.note("recovery");
         cluster.network.heal_links();
         if world.roll(|dice| dice.one_in(2)) {
             cluster.kill_coordinator();
@@ -480,10 +480,10 @@ impl Weather {
         // their chunks as lost.
         world.sleep(VERDICT_MS * 1000).await;
         let mut why = String::new();
-        for look in 0..CALM_MS_MAX / LOOK_EVERY_MS {
+        for look in 0..RECOVERY_MS_MAX / LOOK_EVERY_MS {
             world.sleep(LOOK_EVERY_MS * 1000).await;
             if look % 20 == 10 {
-                // Nobody waits for a disk that is gone.
+                // Repair at once: a lost disk does not return.
                 let _ = self.client.client.repair_now(None).await;
             }
             match self.look().await {
@@ -499,7 +499,7 @@ impl Weather {
         world.fail(format!("the cluster does not become whole: {why}"));
     }
 
-    /// Whether all is well, or what is not.
+    /// Checks that the cluster is whole; the error says why it is not.
     async fn look(&self) -> Result<(), String> {
         let status = self.ask_status().await?;
         for slot in self.cluster.node_slots() {
@@ -516,7 +516,7 @@ impl Weather {
                 status.lost_chunk_count, status.repair
             ));
         }
-        // In a storm's calm clients go on, and so may what they order.
+        // Clients go on during a recovery, and so may the conversions that they request.
         if status.lifecycle.waiting_count > 0 {
             return Err(format!("segments wait: {:?}", status.lifecycle));
         }
@@ -529,7 +529,7 @@ impl Weather {
         if let Some(node) = scrubbed.unreachable.iter().find(is_here) {
             return Err(format!("{node} was not scrubbed"));
         }
-        // A scrub finds what nobody has read, and a repair may have begun since.
+        // A scrub finds damage that no read has met, and a repair may have begun since.
         match self.ask_status().await? {
             status if status.lost_chunk_count == 0 => Ok(()),
             status => Err(format!("{} chunks are lost", status.lost_chunk_count)),

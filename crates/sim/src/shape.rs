@@ -1,0 +1,152 @@
+//! The cluster of a seed: its nodes, its pool, and the limits of its nodes.
+
+use crate::dice::Dice;
+use gabion_codec::Code;
+use gabion_layout::{
+    AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
+};
+use gabion_planner::update::{SCHEMES, descriptor, phase_survives};
+use gabion_protocol::limits::Limits;
+use gabion_protocol::message::LifecycleWish;
+
+/// The cluster of a seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) rack_count: u32,
+    pub(crate) node_count: usize,
+    pub(crate) client_count: usize,
+    pub(crate) code: String,
+    pub(crate) survive: Survive,
+    /// Losses that the pool promises to survive.
+    pub(crate) survived_count: usize,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) update: UpdateScheme,
+    pub(crate) append: Option<AppendSpec>,
+    /// How blocks are replicated at first, if they are.
+    pub(crate) lifecycle: Option<LifecycleWish>,
+    pub(crate) stripe_bytes: u64,
+    /// In a fault period, one message in this many arrives twice; 0 is never.
+    pub(crate) repeat_one_in: u64,
+    /// Whether bytes of repairs take long to arrive.
+    pub(crate) is_thin: bool,
+    /// What nodes keep at most.
+    pub(crate) limits: Limits,
+    /// See [`crate::Options::writes_twice`].
+    pub(crate) writes_twice: bool,
+}
+
+/// Codes of the simulated pools.
+const CODES: [&str; 8] = [
+    "rs(2,1)",
+    "rs(2,2)",
+    "rs(3,2)",
+    "cauchy(2,2)",
+    "rdp(2)",
+    "rdp(3)",
+    "evenodd(2)",
+    "rep(3)",
+];
+
+/// Codes of pools whose chunks move: it gains nothing where a stripe has few of them.
+const GROUPED_CODES: [&str; 3] = ["rs(4,3)", "rs(6,3)", "rs(4,4)"];
+
+/// When chunks of the pools of CAU move.
+const GROUPING: [Option<GroupingRule>; 4] = {
+    use GroupingRule::{Algorithm1, Authors};
+    [None, Some(Algorithm1), Some(Authors), Some(Authors)]
+};
+
+/// The update scheme of a seed's pool: each in turn, and the default once more.
+pub fn scheme_of(seed: u64) -> UpdateScheme {
+    let turn = seed as usize % (SCHEMES.len() + 1);
+    SCHEMES
+        .get(turn)
+        .map_or_else(UpdateScheme::default, |known| known.scheme)
+}
+
+impl Shape {
+    pub(crate) fn draw(seed: u64, dice: &mut Dice) -> Self {
+        let update = scheme_of(seed);
+        let grouping = if descriptor(update).appends_by_rack() {
+            *dice.pick(&GROUPING)
+        } else {
+            None
+        };
+        let (codes, rack_count) = match grouping {
+            None => (&CODES[..], 3),
+            Some(_) => (&GROUPED_CODES[..], dice.between(3, 5) as u32),
+        };
+        let name = *dice.pick(codes);
+        let code: Code = name.parse().expect("these codes exist");
+        let survived_count = code.failures_survived();
+        // Racks that grouping is about would have to be enough for replicas, too.
+        let lifecycle = match grouping {
+            None => lifecycle_of(seed, survived_count),
+            Some(_) => None,
+        };
+        // Phases end for each of the reasons that they can end for.
+        let append = descriptor(update).appends().then(|| AppendSpec {
+            replicas: dice.between(1, survived_count as u64) as u8,
+            stripes_max: dice.between(1, 4),
+            log_bytes_max: dice.between(1, 32) << 10,
+            age_max_s: dice.between(1, 20),
+            grouping,
+        });
+        let survived_count = phase_survives(update, append, &code).unwrap_or(survived_count);
+        let chunk_bytes = 4096 * dice.between(1, 2);
+        let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
+        Self {
+            rack_count,
+            // Losses take nodes for good until the next recovery, and repairs need others.
+            node_count: code.n() + dice.between(1, 3) as usize,
+            client_count: dice.between(1, 4) as usize,
+            code: name.to_owned(),
+            survive: Survive::Nodes(code.failures_survived() as u32),
+            survived_count,
+            chunk_bytes,
+            update,
+            append,
+            lifecycle,
+            stripe_bytes: chunk_bytes * code.k() as u64,
+            repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
+            // A long chain of helpers would never come to its end.
+            is_thin: dice.one_in(2) && grouping.is_none(),
+            limits: limits_of(seed, chunk_bytes),
+            writes_twice: false,
+        }
+    }
+}
+
+/// How a seed's blocks are replicated at first, if they are: one seed in four, under every update scheme. No
+/// dice are thrown for it, so that the other seeds are what they were without it.
+fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
+    let placements = [ReplicaPlacement::Ear, ReplicaPlacement::Rr];
+    let times = [
+        EncodeAfter::Asked,
+        EncodeAfter::Full,
+        EncodeAfter::Age(8),
+        EncodeAfter::Idle(2),
+    ];
+    let turn = seed / SCHEMES.len() as u64;
+    turn.is_multiple_of(4).then(|| LifecycleWish {
+        replica_count: survived_count + 1,
+        after: times[(turn / 4 % 4) as usize],
+        placement: placements[(turn / 16 % 2) as usize],
+    })
+}
+
+/// What nodes keep at most: in two of five runs a few stripes as primaries, or few staged bytes, so that the limits are
+/// reached. One update has room for its bytes at any
+/// node, also where that stands in for another. No dice are thrown for it.
+fn limits_of(seed: u64, chunk_bytes: u64) -> Limits {
+    let mut limits = Limits::default();
+    match seed % 5 {
+        1 => limits.primary_stripe_count = 1 + (seed / 5 % 3) as usize,
+        2 => {
+            limits.staged_bytes = 3 * chunk_bytes;
+            limits.client_bytes = 2 * chunk_bytes;
+        }
+        _ => {}
+    }
+    limits
+}
