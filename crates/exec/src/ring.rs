@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 /// of a link must agree on it.
 pub const RING_SLICES: u64 = 8;
 
-/// Slices that are asked for at once, of a disk or a sender, while a stream is under way: a message or a
-/// read for each would cost more than what they are about. The other half of the ring lasts meanwhile.
+/// Slices requested at once from a disk or a sender while a stream is in flight: a message or a read for
+/// each would cost more than its slice. The other half of the ring covers the wait.
 pub(crate) const BATCH_SLICES: u64 = RING_SLICES / 2;
 
 const CACHE_LINE_BYTES: usize = 64;

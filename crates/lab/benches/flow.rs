@@ -1,6 +1,6 @@
 //! Events that the model of links gets through in a second, and rates that it finds anew for them.
 //!
-//! First the links alone: so many flows between random nodes share 20 racks of 20, and whenever one ends
+//! First the links alone: a given number of flows between random nodes share 20 racks of 20, and whenever one ends
 //! another begins. Then the transfers of 20 encoders, each in a rack of its own, that fetch 12 blocks of 64 MiB from
 //! other racks and send 4 there, one after another, as `EAR-F13a` has them under random replication and `k` = 12.
 //! Last the setting of EAR's simulations with its planners, whose plans take longer than their flows where

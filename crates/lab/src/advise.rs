@@ -4,7 +4,7 @@
 //! Traffic is counted by [`crate::update_traffic`], which runs the planners: the bytes that a cluster
 //! sends, or the chunks that the papers count. Exposure is the time that stripes spend in CAU's append
 //! phase, each stripe's from its first appended update to the commit, times the failures by which it
-//! falls short of the promise meanwhile; other schemes log what the code needs at once and have none.
+//! falls short of the promise in that time; other schemes log what the code needs at once and have none.
 //! The probability of data loss is that of [`crate::reliability`] for the longest append phase that a
 //! stripe has.
 
@@ -78,17 +78,17 @@ pub struct Choice {
     pub cross_rack_bytes: u128,
     /// Bytes that cross racks for each byte that the trace writes.
     pub amplification: f64,
-    /// Hours of stripes, times failures by which they fall short of the promise meanwhile.
+    /// Hours of stripes in append phases, times failures by which they then fall short of the promise.
     pub exposure_hours: f64,
     /// The longest time that a stripe waits for its parity, in hours.
     pub longest_wait_hours: f64,
-    /// The probability that a stripe loses data in so long a time.
+    /// The probability that a stripe loses data in that time.
     pub loss_probability: f64,
     /// Stored bytes for each byte of data.
     pub storage: f64,
 }
 
-/// Reed-Solomon codes that fill so many racks evenly and survive one of them: `m` chunks a rack for
+/// Reed-Solomon codes that fill `racks` racks evenly and survive the loss of one: `m` chunks a rack for
 /// `m` of 2, 3 and 4.
 pub fn usual_codes(racks: u32) -> Vec<Code> {
     let racks = racks as usize;
@@ -142,8 +142,8 @@ where
 }
 
 /// Tries the schemes on a stored file, with the placement, code and chunk size that it has, and counts bytes. A replay
-/// of the trace on the file sends exactly what is said of its pool's scheme, if no chunk is lost and nothing else is
-/// written meanwhile.
+/// of the trace on the file sends exactly what is said of its pool's scheme, if no chunk is lost and no other client
+/// writes.
 ///
 /// # Errors
 /// Those of [`count_bytes`].

@@ -30,9 +30,9 @@ pub struct RackShare {
 pub enum Redundancy {
     /// Parity has followed: any failures that the code survives leave them.
     Parity,
-    /// So many interim replicas of each updated chunk on parity nodes of other racks. Every data
-    /// chunk is updated, and any so many of those nodes hold all replicas of some chunk, which is the
-    /// worst that can be.
+    /// This number of interim replicas of each updated chunk, on parity nodes of other racks. In the
+    /// worst case, which is assumed, every data chunk is updated, and any such number of those nodes
+    /// hold all replicas of some chunk.
     Replicas(usize),
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct SimClient {
     unflushed: Arc<Mutex<BTreeSet<UpdateId>>>,
     /// Those of them that have returned, so that the next flush stores them.
     returned: Arc<Mutex<BTreeSet<UpdateId>>>,
-    /// Writes through its cache of which a flush said that nobody knows whether they were made.
+    /// Writes through its cache whose outcome a flush reported as unknown.
     doubted: Arc<Mutex<BTreeSet<UpdateId>>>,
 }
 

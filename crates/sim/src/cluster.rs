@@ -95,7 +95,9 @@ impl Service for NodeService {
     fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
         match request {
             Request::Node(_, request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
-            Request::Coordinator(_) => unreachable!("nobody takes a node for the coordinator"),
+            Request::Coordinator(_) => {
+                unreachable!("a node receives no requests for the coordinator")
+            }
         }
     }
 
@@ -118,7 +120,7 @@ impl Service for CoordinatorService {
                 async move { Reply::Coordinator(Box::new(coordinator.handle(request).await)) }
                     .boxed()
             }
-            Request::Node(..) => unreachable!("nobody takes the coordinator for a node"),
+            Request::Node(..) => unreachable!("the coordinator receives no requests for a node"),
         }
     }
 
@@ -428,7 +430,7 @@ impl Cluster {
                 Ok(node) => break node,
                 Err(JoinError::Unreachable(_)) => ports.sleep_ms(300).await,
                 Err(error) => {
-                    // Whoever looks after machines starts it again: a new disk is refused until
+                    // The operator starts it again: a new disk is refused until
                     // the node that had the address is declared failed.
                     self.world
                         .note(&format!("machine {at} cannot join: {error}"));

@@ -45,7 +45,7 @@ const LOOK_EVERY_MS: u64 = 50;
 pub struct Task {
     /// Whether blocks become a stripe. Otherwise a stripe becomes blocks.
     pub encodes: bool,
-    /// What a client does meanwhile.
+    /// Writes of a client during the conversion.
     pub writes: Writes,
 }
 

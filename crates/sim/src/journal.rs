@@ -25,7 +25,7 @@ impl Journal {
 
     pub(crate) fn add(&mut self, now_us: u64, text: &str) {
         let line = format!("{:>9}.{:03} {text}", now_us / 1000, now_us % 1000);
-        // FNV-1a: enough to tell two runs apart that nobody made alike on purpose.
+        // FNV-1a distinguishes runs; it need not resist deliberate collisions.
         for &byte in line.as_bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }

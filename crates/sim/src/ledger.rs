@@ -23,8 +23,8 @@ pub(crate) struct Ledger {
 struct State {
     registers: Registers,
     names: Names,
-    /// The write with which a client puts so many cells under a name, and when the put was called. Several puts of
-    /// a client and a name may be under way: their sizes are drawn, so they differ.
+    /// The write of a put, by client, name and number of cells, and when the put was called. Several puts of
+    /// a client and a name may be in flight: their sizes are random, so they differ.
     puts: BTreeMap<(Slot, String, u64), (UpdateId, u64)>,
     /// The number of the last removal of a name that a client has called.
     removals: BTreeMap<(Slot, String), usize>,

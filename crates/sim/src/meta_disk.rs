@@ -53,7 +53,7 @@ impl KeyValue for MetaDisk {
     }
 }
 
-/// Somebody who sees the coordinator's disk, whatever becomes of it.
+/// Reads the coordinator's metadata from its disk, also while the coordinator is down.
 #[derive(Clone, Debug)]
 pub(crate) struct Onlooker(pub(crate) MetaDisk);
 

@@ -164,7 +164,7 @@ impl Network {
             slow: BTreeSet::new(),
             is_rough: false,
             repeat_one_in: 0,
-            // Chunks that change places do so while updates wait: much may happen meanwhile.
+            // Updates wait while chunks change places; slow messages give faults time to occur then.
             late: BTreeSet::from([Purpose::Grouping]),
         };
         Arc::new(Self {
@@ -487,7 +487,7 @@ impl Network {
             Message::Reply { call, reply } => {
                 let call = lock(&self.state).calls.remove(&call);
                 if let Some(call) = call {
-                    // Whoever asked may have stopped to listen.
+                    // The caller may have stopped waiting.
                     let _ = call.reply.send(reply);
                 }
             }

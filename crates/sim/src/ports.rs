@@ -57,7 +57,7 @@ impl Hangs {
         lock(&self.0).insert(slot, now_us);
     }
 
-    /// It does what it was asked to meanwhile.
+    /// Ends the hang: the disk executes the operations that it received during it.
     pub(crate) fn end(&self, slot: Slot) {
         lock(&self.0).remove(&slot);
     }
@@ -370,7 +370,7 @@ impl Ports for SimPorts {
                 world.sleep(HANG_LOOK_US).await;
             }
             if let Some(act) = world.steps.step() {
-                // Whoever is to be killed may be this very process: not by its own task.
+                // The process to be killed may be this one, and must not be killed by its own task.
                 world.after(0, act);
                 world.sleep(1).await;
             }
@@ -395,7 +395,7 @@ impl Ports for SimPorts {
             let party = self.party;
             let agree = async move {
                 world.sleep(OPERATOR_US).await;
-                // Whoever was not heard is held, and complains, at the next join.
+                // If this message is lost, the next join reports the disagreement.
                 let _ = network.call(party, COORDINATOR, request, OPERATOR_US).await;
             };
             self.world.spawn(self.party.process, agree.boxed());

@@ -1,5 +1,5 @@
-//! What happens at the steps of a run beside what its processes do: somebody looks on, and something may be
-//! made to happen at one of them. A step is a message that arrives or a piece of work at a disk that begins.
+//! The steps of a run: an onlooker checks the disks after changes, and a test may place an event at one step.
+//! A step is the arrival of a message or the start of a disk operation.
 
 use crate::world::lock;
 use std::sync::{Mutex, OnceLock};
@@ -30,10 +30,10 @@ impl std::fmt::Debug for Steps {
 }
 
 impl Steps {
-    /// Has somebody look on for as long as the run takes.
+    /// Calls `onlooker` after each change until the run ends.
     ///
     /// # Panics
-    /// When somebody does already.
+    /// If there is an onlooker already.
     pub(crate) fn watch_with(&self, onlooker: Onlooker) {
         let is_first = self.onlooker.set(onlooker).is_ok();
         assert!(is_first, "one onlooker sees everything");

@@ -62,7 +62,7 @@ async fn verify_file(
     read.map_err(|error| error.to_string())?;
     let mut why = "the file is gone".to_owned();
     for _ in 0..TRY_COUNT_MAX {
-        // A repair that somebody's report has led to may have changed the layout meanwhile.
+        // A repair after a report may have changed the layout.
         if let Ok(layout) = client.client.layout(name).await {
             ports.learn_nodes(&layout.nodes);
             match verify_layout(cluster, ports, &layout).await {

@@ -1,5 +1,5 @@
-//! Somebody who sees all disks and the committed metadata at once, which no process does, and looks on at every
-//! instant at which either may have changed:
+//! Checks of redundancy over all disks and the committed metadata at once, which no process sees. They run
+//! whenever either may have changed:
 //!
 //! - Each chunk of each stripe that counts is where any crash leaves it, unless the metadata say that it does not
 //!   count, or what was injected has taken it. So no fewer losses are survived than the pool promises and those
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
 
-/// Whoever looks on.
+/// The state of the checks between two of them.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: Mutex<Seen>,
@@ -116,7 +116,7 @@ struct Aftermath<'a> {
 }
 
 impl Aftermath<'_> {
-    /// Whether nobody promises that a chunk is where it was: it is noted not to count, its node's disk is
+    /// Whether a chunk may be missing or damaged: it is marked stale, its node's disk is
     /// lost, or a bit of it has rotted.
     fn is_excused(&self, stripe: &StripeRecord, index: ChunkIndex) -> bool {
         let chunk = chunk_of(stripe, index);

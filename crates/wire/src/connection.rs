@@ -161,8 +161,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`WireError::TooLarge`] before anything is sent; [`WireError::DeadlinePassed`];
-    /// [`WireError::NoReply`] when the peer gives the request up; the connection's own reason when
-    /// it closes meanwhile. But for the first, the request may have been carried out.
+    /// [`WireError::NoReply`] when the peer abandons the request; the connection's own reason when
+    /// it closes first. Except after the first error, the request may have been carried out.
     pub async fn call<R: Rpc>(
         &self,
         request: &R,

@@ -50,7 +50,7 @@ pub trait Handler: Send + Sync + 'static {
         let _ = (connection, reason);
     }
 
-    /// Somebody connected but could not be talked to.
+    /// A peer has connected, but its connection could not be set up.
     fn not_accepted(&self, address: SocketAddr, reason: &WireError) {
         let _ = (address, reason);
     }
@@ -88,8 +88,8 @@ impl<R: Rpc> Responder<R> {
         }
     }
 
-    /// Answers. When the connection is closed meanwhile, the reply is dropped: the peer has been
-    /// told of the end already. A reply too long for a frame becomes [`Responder::refuse`].
+    /// Answers. If the connection has closed, the reply is dropped: the peer has seen
+    /// the end already. A reply too long for a frame becomes [`Responder::refuse`].
     pub fn reply(mut self, reply: &R::Reply) {
         let owed = self.take();
         let frame = Frame::message(R::REPLY, owed.id, reply, 128)

@@ -82,7 +82,7 @@ fn poll_count<'a>(
             Err(_) => {}
             Ok(Err(error)) => return Poll::Ready(Err(error)),
             Ok(Ok(count)) => {
-                // It had no more for now, and tells when it has: to ask it again would be in vain.
+                // The socket is empty and reports when it has more, so another read would return nothing.
                 if 0 < count && count < wanted {
                     socket.clear_ready();
                 }

@@ -28,7 +28,7 @@ use volume::Volume;
 /// Bytes of writes that wait in the page cache before they are written without being asked for.
 const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
-/// Which file; whoever records names files by numbers.
+/// Number of a file; recorders number files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileNumber(pub u64);
 
@@ -51,7 +51,7 @@ pub enum Access {
     },
     /// Everything written so far must be on the disk.
     Sync,
-    /// Room for so many bytes in all is reserved.
+    /// Space is reserved for the file up to this length.
     Allocate {
         /// Bytes of the file.
         length: u64,

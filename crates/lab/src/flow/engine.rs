@@ -1,4 +1,4 @@
-//! The clock of a simulation: flows that end when their bytes have crossed, and timers. Whoever runs a
+//! The clock of a simulation: flows that end when their bytes have crossed, and timers. The owner of a
 //! simulation starts both with a token, and gets the tokens back in the order in which they are due.
 
 use super::agenda::{Agenda, Due, Token};
@@ -14,8 +14,7 @@ pub enum Sharing {
     /// as congestion control comes near it.
     MaxMin,
     /// One after another. A flow takes its links in the order of their numbers, waits in line for each,
-    /// and holds all of them while a slot of so many bytes crosses; for its next slot it stands in line
-    /// again. With slots as large as blocks, links are facilities that a transfer reserves, as in
+    /// and holds all of them while a slot crosses; for its next slot it waits in line again. With slots as large as blocks, links are facilities that a transfer reserves, as in
     /// simulators of EAR's kind.
     Slotted {
         /// Bytes of a slot.
@@ -90,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Whether a link carries all it can, or is held by somebody, at this moment.
+    /// Whether a link carries all it can, or is held by a flow, at this moment.
     ///
     /// # Panics
     /// When there is no such link.
@@ -101,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Gives the token back after so long.
+    /// Gives the token back after this time.
     pub fn set_timer(&mut self, after_ns: u64, token: Token) {
         self.agenda
             .set(self.now_ns.saturating_add(after_ns), Due::Timer(token));

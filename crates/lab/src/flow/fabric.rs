@@ -71,8 +71,8 @@ impl Fabric {
         }
     }
 
-    /// The same, where making parity takes time: each node multiplies and adds so many bytes a second,
-    /// which is `k` of them for each byte of a parity chunk.
+    /// The same, where making parity takes time: each node multiplies and adds this number of bytes a second,
+    /// `k` of them for each byte of a parity chunk.
     ///
     /// # Panics
     /// When the rate is not above 0, or was given before.
@@ -110,8 +110,8 @@ impl Fabric {
         Some((at as u32, self.nodes[at].1))
     }
 
-    /// The links from one node to another, in the order of their numbers: out, up, down, in. Whoever takes
-    /// links one after another in this order never waits in a circle. The client has no links.
+    /// The links from one node to another, in the order of their numbers: out, up, down, in. Flows that take
+    /// links one after another in this order never wait for each other in a circle. The client has no links.
     pub fn path(&self, from: NodeId, to: NodeId) -> Vec<LinkNumber> {
         self.links_between(from, to).collect()
     }

@@ -69,7 +69,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The setting of EAR's simulations (section V-B, experiment B.2), with so many stripes for each
+    /// The setting of EAR's simulations (section V-B, experiment B.2), with this number of stripes for each
     /// encoder; the paper has 50. What it leaves open is as a simulator of processes that reserve links
     /// would have it: encoders and writers wait for each transfer, and each transfer has its links to
     /// itself. Any node writes. There are as many encoders as racks, so each has one; parity takes them time.

@@ -266,7 +266,7 @@ fn uses(step: &Step) -> u64 {
     }
 }
 
-/// A step as a flow of so many bytes. What needs nothing that is waited for has no shares.
+/// A step as a flow of `bytes` bytes. A step that uses no link or disk has no shares.
 pub(super) fn flow(step: &Step, bytes: u64, fabric: &Fabric) -> Flow {
     let mut flow = Flow::new(bytes, links(step, fabric));
     for share in &mut flow.shares {

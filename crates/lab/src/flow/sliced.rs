@@ -80,10 +80,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Tokens from here on are of flows that are nobody's slices.
+    /// Tokens from here on are of flows without slices.
     const OTHERS: u64 = 1 << 40;
 
-    /// So many nodes, each in a rack of its own, with links of 1 MiB a second.
+    /// A fabric of nodes, each in a rack of its own, with links of 1 MiB a second.
     fn fabric(nodes: u32) -> Fabric {
         let rates = Rates {
             node_bytes_per_s: MIB as f64,

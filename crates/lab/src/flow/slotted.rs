@@ -2,7 +2,7 @@
 //! needs sends a slot.
 //!
 //! A flow holds the links that it has while it waits for the next, as reservations of simulators do. All
-//! take links in the order of their numbers, so nobody waits in a circle.
+//! take links in the order of their numbers, so no flows wait for each other in a circle.
 
 use super::agenda::{Agenda, Due, Token};
 use super::fabric::{Fabric, LinkNumber};

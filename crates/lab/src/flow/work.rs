@@ -1,9 +1,9 @@
-//! What a cluster does, as messages and transfers that wait for each other: conversions of which so many
-//! are under way at once, clients that put one file after another. With it a run on real links can be
-//! held against the model, plan by plan (EAR, experiment B.1).
+//! A cluster's work as messages and transfers that wait for each other: conversions, a limited number of them
+//! in flight at once, and clients that put one file after another. It compares a run on real links with the
+//! model, plan by plan (EAR, experiment B.1).
 //!
-//! Messages are small, but where a link is full they wait in its queue behind what fills it. That, and
-//! pauses that the caller names, is all that is known here of what nodes do beside moving bytes.
+//! Messages are small, but on a full link they wait in its queue. Apart from these waits and pauses that the
+//! caller gives, the model contains only the transfer of bytes.
 
 use super::agenda::Token;
 use super::engine::{Engine, Sharing};
@@ -15,9 +15,9 @@ use gabion_layout::NodeId;
 /// Something that takes time.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Work {
-    /// So many nanoseconds.
+    /// A pause in nanoseconds.
     Pause(u64),
-    /// Messages to these nodes from somebody whose own links are never full. All are under way at once.
+    /// Messages to these nodes from a sender whose own links are never full. All are in flight at once.
     Ask(Vec<NodeId>),
     /// The nodes' answers.
     Answer(Vec<NodeId>),
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         self.engine.set_timer(ns, token);
     }
 
-    /// How long it takes until the last of the nodes is reached: whoever has a full link waits.
+    /// The time until the last of the nodes is reached: a message waits for a full link.
     fn queues_ns(&mut self, nodes: &[NodeId], ends: impl Fn(NodeId) -> (NodeId, NodeId)) -> u64 {
         let waits_ns = nodes.iter().map(|&node| {
             let (from, to) = ends(node);

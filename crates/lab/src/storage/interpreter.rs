@@ -18,7 +18,7 @@ pub(super) type Value = Rc<Vec<u8>>;
 /// Parts of a chunk by offset.
 pub(super) type Parts = Vec<(u64, Value)>;
 
-/// What a plan leaves behind, for whoever runs it to make durable.
+/// The results of a plan, which the caller makes durable.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Pieces by participant, chunk, and whether they are deltas.

@@ -17,7 +17,7 @@ pub struct Recorded {
     pub access: Access,
 }
 
-/// What was recorded of a disk, shared by the disk and whoever looks.
+/// The record of a disk's operations, shared by the disk and its readers.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     shared: Arc<Mutex<Recording>>,

@@ -1,6 +1,6 @@
 //! fio's I/O logs: a first line `fio version 2 iolog` or `fio version 3 iolog`, then
 //! `file action [offset length]`, in version 3 after a time in microseconds. In version 2 a `wait`
-//! of so many microseconds lets time pass. Offset and length are in bytes, a file is a volume.
+//! line gives a pause in microseconds. Offset and length are in bytes, a file is a volume.
 //!
 //! Described in fio's documentation, "Trace file format", and read by `read_iolog` of its `iolog.c`.
 

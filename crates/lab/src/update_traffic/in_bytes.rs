@@ -154,7 +154,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// A stripe is committed after so long a wait.
+    /// A stripe is committed after this wait.
     pub(crate) fn add(&mut self, wait_ms: u64) {
         self.total_ms += u128::from(wait_ms);
         self.longest_ms = self.longest_ms.max(wait_ms);

@@ -159,7 +159,7 @@ impl Mix {
         }
     }
 
-    /// The share of written sectors that are in writes of at most so many sectors.
+    /// The share of written sectors that are in writes of at most `sectors` sectors.
     fn share_up_to(&self, target: &Target, sectors: u64) -> f64 {
         if sectors >= self.longest {
             return 1.0;
@@ -168,7 +168,7 @@ impl Mix {
     }
 }
 
-/// Sectors of a full deck's writes of at most so many sectors.
+/// Sectors of a full deck's writes of at most `sectors` sectors.
 fn sectors_up_to(target: &Target, sectors: u64) -> f64 {
     let short = target
         .sizes

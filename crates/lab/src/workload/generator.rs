@@ -43,7 +43,7 @@ pub struct Requests {
     cold_files: u64,
     /// The file of the request made last.
     file: u64,
-    /// Hot extents that have been updated: the first so many.
+    /// Number of hot extents that have been updated, in their order.
     updated_extents: u64,
     /// The largest hot extent that is complete, in sectors.
     largest_complete: u64,
@@ -123,7 +123,7 @@ impl Requests {
         self.request(RequestKind::Write, start, sectors)
     }
 
-    /// Whether a write of so many sectors has to be an update, and can be.
+    /// Whether a write of `sectors` sectors has to be an update, and can be.
     fn is_update_due(&mut self, sectors: u64) -> bool {
         if sectors > self.blueprint.extent {
             return false;

@@ -59,8 +59,8 @@ pub(super) const TYPICAL: &[SizeShare] = &[
     share(64 * KIB, 5),
 ];
 
-/// The same assumption for volumes whose working sets are too small for [`TYPICAL`]: so many writes
-/// that are no updates must be shorter.
+/// The same assumption for volumes whose working sets are too small for [`TYPICAL`]: their many
+/// first writes must be shorter.
 pub(super) const SMALL: &[SizeShare] = &[
     share(4 * KIB, 88),
     share(8 * KIB, 8),

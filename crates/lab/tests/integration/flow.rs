@@ -81,7 +81,7 @@ fn equal_seeds_give_equal_outcomes() {
     }
 }
 
-/// With nobody else, an encoding in a core rack takes the time of its transfers, and of its data nothing
+/// Without other traffic, an encoding in a core rack takes the time of its transfers, and none of its data
 /// crosses racks.
 #[test]
 fn a_lone_encoder_takes_the_time_of_its_transfers() {
@@ -110,7 +110,7 @@ fn a_lone_encoder_takes_the_time_of_its_transfers() {
     }
 }
 
-/// With nobody else, parity takes the time that was left out before: k products for each of its bytes.
+/// Without other traffic, the time of parity is added to that: k products for each of its bytes.
 #[test]
 fn a_lone_encoder_takes_the_time_of_its_products_too() {
     let without = Scenario {
@@ -243,7 +243,7 @@ fn streamed_chains_are_as_fast_as_their_busiest_link() {
     assert_eq!(times, [300_000_000, 300_000_000, 100_000_000]);
 }
 
-/// Whoever shares a link, it is never idle while something waits for it, and disks are waited for too.
+/// A shared link is never idle while a flow waits for it, and flows wait for disks too.
 #[test]
 fn a_shared_link_carries_all_in_the_time_of_the_sum() {
     let topology = Topology::uniform(4, 1);
@@ -306,7 +306,7 @@ fn streams_that_share_no_values_do_not_wait_for_each_other() {
 }
 
 /// Two conversions at a time, by hand: a second for each that has nothing to do with links, three chunks
-/// into one node, and messages, which wait where somebody else fills the link that they need.
+/// into one node, and messages, which wait while another flow fills the link that they need.
 #[test]
 fn conversions_take_the_time_of_their_links_and_messages() {
     let topology = Topology::uniform(4, 2);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_repair_that_is_free_begins_and_passes_nobody_on_its_way() {
+    fn the_most_urgent_repair_that_is_free_begins_and_passes_no_other_on_its_way() {
         let topology = Topology::uniform(1, 6);
         let limits = per_node(MIB);
         let mut budget = Budget::default();

@@ -26,8 +26,8 @@ struct Rate {
 }
 
 impl Guard {
-    /// Takes in what clients saw since the last time, and what repairs sent meanwhile. Call it at
-    /// regular times, about once a second. Without a target nothing is held back.
+    /// Takes the clients' latencies and the bytes that repairs sent since the last call. Call it at
+    /// regular intervals, about once a second. Without a target it throttles nothing.
     pub fn observe(
         &mut self,
         target_ms: Option<u64>,

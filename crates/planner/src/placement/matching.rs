@@ -237,7 +237,7 @@ impl<'a> Matching<'a> {
         self.any_with_room_in(rack, rng)
     }
 
-    /// A random node that could keep a further block of so many replicas, the first in `core`, if
+    /// A random node that could keep a further block with this number of replicas, the first in `core`, if
     /// others move; none when there is none, so that no draw would ever be accepted.
     pub(super) fn any_open(
         &mut self,

@@ -266,7 +266,7 @@ impl Threshold {
 
     /// Those of `left` from which links lead to `head` through others of them; none when a path of
     /// `needed` cannot be among them. On such a path every node but the first receives from another,
-    /// so at least `needed` of its ends, `head` included, must have somebody to receive from.
+    /// so at least `needed` of its ends, `head` included, must have a node to receive from.
     fn useful(&self, head: usize, left: u64, needed: usize) -> Option<u64> {
         let mut reached = self.into[head] & left;
         let mut fresh = reached;

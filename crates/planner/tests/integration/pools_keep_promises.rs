@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// A rack for each number, with so many nodes.
+/// A topology with one rack for each number of nodes.
 fn racks(sizes: &[u32]) -> Topology {
     let places = sizes.iter().enumerate().flat_map(|(rack, &size)| {
         (0..size).map(move |node| NodePlace {

@@ -3,7 +3,7 @@
 
 use gabion_sim::conversion::{Ended, Incident, NODE_COUNT, Task, Victim, Writes, convert};
 
-/// A crash that is over before anybody is declared failed.
+/// A crash that ends before the node is declared failed.
 const SHORT_MS: u64 = 300;
 /// One that is not: what the victim had is made elsewhere.
 const LONG_MS: u64 = 9_000;
@@ -109,8 +109,8 @@ fn new_chunks_that_are_not_whole_are_missed() {
     }
 }
 
-/// A segment that is written to all the time is made twice in vain. The third attempt keeps the leases: updates wait
-/// for that one, and go on in what it has made.
+/// If a segment is updated continually, two conversions of it fail. The third attempt keeps the leases: updates wait
+/// until it ends, and go on in the new stripes.
 #[test]
 fn updates_without_end_wait_once() {
     for task in [ENCODE, PROMOTE] {

@@ -119,7 +119,7 @@ proptest! {
         let sent = run(&table, &flows, || late.next().unwrap());
         check_rate(sent.iter().sum(), 50_000_000, 4 * frame_bytes);
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
-        // Who wakes up later than the others loses a turn now and then, but nobody starves.
+        // A sender that wakes up late sometimes loses a turn, but no sender starves.
         prop_assert!(2 * least + 2 * frame_bytes >= *most, "unfair: {:?}", sent);
     }
 }

@@ -57,7 +57,7 @@ async fn clients_cannot_take_the_places_of_nodes() {
     // Those who are there are served.
     let reply = first.call_node(&ask(3), far()).await.unwrap();
     assert_eq!(reply, answer(3));
-    // A place that a client leaves is taken by the next, whoever it is.
+    // The next peer takes the place that a client leaves, whether it is a client or a node.
     first.close("it has all that it wanted");
     server.next_closed().await;
     let node = Process::new(node_hello(2, 0));

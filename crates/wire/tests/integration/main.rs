@@ -496,7 +496,7 @@ async fn peers_fail_fast_for_a_while_after_a_refusal() {
     let peers = Peers::new(Arc::clone(&client.endpoint));
     let error = peers.get(&address).await.err().unwrap();
     assert!(matches!(error, WireError::Unreachable { .. }), "{error}");
-    // Somebody listens now, but it is too soon to ask again.
+    // A server listens now, but the retry interval has not passed.
     let _server = Process::listen_at(node_hello(1, 0), &address).await;
     assert!(matches!(
         peers.get(&address).await,

@@ -43,7 +43,7 @@ const SLOWER: u64 = 25;
 const VOLUMES: [&str; 4] = ["wdev_1", "wdev_3", "rsrch_1", "src2_1"];
 /// What volumes are cut into.
 const ADDRESSED_BYTES: u64 = 1 << 20;
-/// The chunk size on the cluster instead, so that an update takes a sixteenth of the time.
+/// The chunk size on the cluster, a sixteenth of that, so that updates take less time.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The goal on `wdev_1` when 100 stripes may wait.
 const GOAL: f64 = 1.4;

@@ -13,8 +13,8 @@
 //! slowing link, none of whose flows is filled again; and what is filled is nowhere on a link that slows it faster than
 //! what was left out, which is slower than an even share.
 //!
-//! A link that one flow has to itself matters to nobody else and takes no part: the flow knows how fast it would be
-//! alone. Of the links of many nodes, most are such.
+//! A link that one flow has to itself affects no other flow and is left out: the flow knows how fast it would be
+//! alone. In large clusters most links are such.
 
 use super::tournament::{NEVER, Tournament};
 use super::{Active, Link, LinkNumber};

@@ -140,7 +140,7 @@ proptest! {
             }
             check(&mut network);
             if rng.random_bool(0.3) {
-                // Somebody's timer comes before the next end.
+                // A timer comes before the next end.
                 let now_ns = network.now_ns();
                 let limit_ns = now_ns + 1;
                 if network.take_next(Some(limit_ns)).is_some() {

@@ -1,7 +1,7 @@
 //! Who comes first of many that often change: a tournament, in which of any two the one that comes before the other
 //! goes on.
 //!
-//! When somebody changes, only matches that it has won or now wins are played again, which are few unless it is the first
+//! When a key changes, only matches that it has won or now wins are played again, which are few unless it is the first
 //! of all. A heap with an entry for each change would be full of entries that no longer hold.
 
 /// What comes after all keys. It is the key of those that have none.

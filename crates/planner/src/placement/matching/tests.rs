@@ -17,7 +17,7 @@ fn table(rack_sizes: &[u32]) -> RackTable {
     RackTable::new(&Topology::new(racks).expect("distinct ids"))
 }
 
-/// Whether one node of each block can be chosen, all distinct, with at most so many in a rack.
+/// Whether one node of each block can be chosen, all distinct, within the room of each rack.
 fn fits(
     racks: &RackTable,
     room: &mut [usize],

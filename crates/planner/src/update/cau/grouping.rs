@@ -137,7 +137,7 @@ impl<'a> Racks<'a> {
     }
 
     /// The chunks `moved` for as many data chunks of rack `into` that were not updated, the first of
-    /// the stripe; none if it has not so many.
+    /// the stripe; none if it has fewer.
     fn exchange(&self, moved: impl Iterator<Item = ChunkIndex>, into: RackId) -> Option<Grouping> {
         let stripe = self.stripe;
         let is_free = |&chunk: &ChunkIndex| {

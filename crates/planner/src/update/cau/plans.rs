@@ -52,7 +52,7 @@ impl FromStr for Selection {
 ///
 /// # Errors
 /// [`PlanError::BadRanges`] for ranges that make no update, [`PlanError::NeedsChunk`] when a chunk is
-/// lost, [`PlanError::TooManyReplicas`] when there are not so many parity nodes.
+/// lost, [`PlanError::TooManyReplicas`] when there are fewer parity nodes.
 ///
 /// ```
 /// use gabion_codec::Code;
@@ -115,7 +115,7 @@ pub fn append(
 /// different parity chunks, so that a stripe's replicas are spread.
 ///
 /// # Errors
-/// [`PlanError::TooManyReplicas`] when there are not so many parity nodes.
+/// [`PlanError::TooManyReplicas`] when there are fewer parity nodes.
 ///
 /// # Panics
 /// When the stripe has no such chunk.
@@ -235,7 +235,7 @@ pub fn commit_without(
 }
 
 /// An update of data and parity at once by selective parity updates: CAU without append phase and
-/// replicas, whose parity follows before anybody is told.
+/// replicas, whose parity follows before the acknowledgement.
 ///
 /// # Errors
 /// As [`append`], but for replicas.

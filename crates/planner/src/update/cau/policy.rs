@@ -29,7 +29,7 @@ impl CommitPolicy {
 /// What ended an append phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Trigger {
-    /// Somebody asked.
+    /// A commit was requested.
     Demand,
     /// One more stripe would be too many.
     Stripes,
