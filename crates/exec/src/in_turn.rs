@@ -20,7 +20,7 @@ const CREDITS_A_SLICE: u64 = 2;
 
 /// A step's work on each slice. A value is identified by its step's position in the part.
 #[derive(Debug)]
-enum Deed {
+enum Operation {
     Fetch(Source),
     Receive(NodeId),
     Sum {
@@ -46,7 +46,7 @@ enum Deed {
 struct Stage {
     id: ValueId,
     slices: Slices,
-    deed: Deed,
+    operation: Operation,
     bytes: Bytes,
 }
 
@@ -89,8 +89,10 @@ impl InTurn {
 
     /// The node whose slice or credit is missing.
     pub(crate) fn awaited_peer(&self) -> Option<NodeId> {
-        match self.stages.get(self.at)?.deed {
-            Deed::Receive(peer) | Deed::Send { to: peer, .. } if !self.is_finished() => Some(peer),
+        match self.stages.get(self.at)?.operation {
+            Operation::Receive(peer) | Operation::Send { to: peer, .. } if !self.is_finished() => {
+                Some(peer)
+            }
             _ => None,
         }
     }
@@ -103,7 +105,7 @@ impl InTurn {
         let mut commands = Vec::new();
         match event {
             Event::Fetched { step, slice, bytes } => {
-                let is_fetch = |deed: &Deed| matches!(deed, Deed::Fetch(_));
+                let is_fetch = |operation: &Operation| matches!(operation, Operation::Fetch(_));
                 self.take(step, slice, bytes, is_fetch)?;
             }
             Event::Received {
@@ -111,9 +113,9 @@ impl InTurn {
                 slice,
                 bytes,
             } => {
-                let is_receipt = |deed: &Deed| matches!(deed, Deed::Receive(_));
+                let is_receipt = |operation: &Operation| matches!(operation, Operation::Receive(_));
                 self.take(value, slice, bytes, is_receipt)?;
-                if let Deed::Receive(from) = self.stages[self.at].deed {
+                if let Operation::Receive(from) = self.stages[self.at].operation {
                     commands.push(grant(from, value));
                 }
             }
@@ -123,7 +125,9 @@ impl InTurn {
                 }
             }
             Event::Stored { step } => {
-                self.expect(step, self.slice, |deed| matches!(deed, Deed::Store { .. }))?;
+                self.expect(step, self.slice, |operation| {
+                    matches!(operation, Operation::Store { .. })
+                })?;
             }
         }
         // The receiver has just become ready, so the send is still to be done.
@@ -139,10 +143,10 @@ impl InTurn {
         &self,
         step: ValueId,
         slice: u64,
-        is: impl Fn(&Deed) -> bool,
+        is: impl Fn(&Operation) -> bool,
     ) -> Result<(), ExecError> {
         let current = self.stages.get(self.at).filter(|_| !self.is_finished());
-        let is_its_turn = current.is_some_and(|stage| stage.id == step && is(&stage.deed));
+        let is_its_turn = current.is_some_and(|stage| stage.id == step && is(&stage.operation));
         if is_its_turn && slice == self.slice {
             return Ok(());
         }
@@ -156,7 +160,7 @@ impl InTurn {
         step: ValueId,
         slice: u64,
         bytes: Bytes,
-        is: impl Fn(&Deed) -> bool,
+        is: impl Fn(&Operation) -> bool,
     ) -> Result<(), ExecError> {
         self.expect(step, slice, is)?;
         let stage = &mut self.stages[self.at];
@@ -173,11 +177,11 @@ impl InTurn {
         let unexpected = |reason| ExecError::Unexpected { step, reason };
         let found = self.stages.binary_search_by_key(&step, |stage| stage.id);
         let number = found.map_err(|_| unexpected("is not a step of this part"))?;
-        let Deed::Send {
+        let Operation::Send {
             credit_count,
             sent_count,
             ..
-        } = &mut self.stages[number].deed
+        } = &mut self.stages[number].operation
         else {
             return Err(unexpected("sends nothing"));
         };
@@ -190,8 +194,8 @@ impl InTurn {
 
     /// Whether the current stage is a send whose receiver is ready.
     fn is_ready_to_send(&self) -> bool {
-        match self.stages.get(self.at).map(|stage| &stage.deed) {
-            Some(Deed::Send {
+        match self.stages.get(self.at).map(|stage| &stage.operation) {
+            Some(Operation::Send {
                 credit_count,
                 sent_count,
                 ..
@@ -215,27 +219,27 @@ impl InTurn {
                 continue;
             }
             let (id, range) = (stage.id, stage.slices.slice(slice));
-            match &stage.deed {
-                Deed::Sum { .. } => {
+            match &stage.operation {
+                Operation::Sum { .. } => {
                     let sum = self.sum(range.length as usize);
                     self.stages[self.at].bytes = sum;
                     self.at += 1;
                     continue;
                 }
-                Deed::Fetch(source) => commands.push(Command::Fetch {
+                Operation::Fetch(source) => commands.push(Command::Fetch {
                     step: id,
                     slice,
                     source: *source,
                     range,
                 }),
-                Deed::Receive(from) => commands.push(grant(*from, id)),
-                Deed::Store { sink, value } => commands.push(Command::Store {
+                Operation::Receive(from) => commands.push(grant(*from, id)),
+                Operation::Store { sink, value } => commands.push(Command::Store {
                     step: id,
                     sink: *sink,
                     range,
                     bytes: self.stages[*value].bytes.clone(),
                 }),
-                Deed::Send { .. } => self.send(commands),
+                Operation::Send { .. } => self.send(commands),
             }
             return;
         }
@@ -248,12 +252,12 @@ impl InTurn {
         }
         let stage = &mut self.stages[self.at];
         let id = stage.id;
-        if let Deed::Send {
+        if let Operation::Send {
             to,
             value,
             sent_count,
             ..
-        } = &mut stage.deed
+        } = &mut stage.operation
         {
             *sent_count += 1;
             let (to, value) = (*to, *value);
@@ -269,10 +273,10 @@ impl InTurn {
     /// The current stage's sum.
     fn sum(&self, length: usize) -> Bytes {
         let mut sum = BytesMut::zeroed(length);
-        if let Deed::Sum {
+        if let Operation::Sum {
             coefficients,
             values,
-        } = &self.stages[self.at].deed
+        } = &self.stages[self.at].operation
         {
             let sources = values
                 .iter()
@@ -298,22 +302,22 @@ fn stage(part: &Part, step: &PartStep) -> Stage {
         let found = part.steps.binary_search_by_key(&value, |step| step.id);
         found.expect("a valid part uses only values that it makes")
     };
-    let store = |sink, value| Deed::Store {
+    let store = |sink, value| Operation::Store {
         sink,
         value: position(value),
     };
-    let deed = match &step.step {
-        Step::Read { chunk, .. } => Deed::Fetch(Source::Chunk(*chunk)),
-        Step::Input { chunk, .. } => Deed::Fetch(Source::Input(*chunk)),
-        Step::Recall { log, chunk, .. } => Deed::Fetch(Source::Log(*log, *chunk)),
-        Step::Send { from, .. } if *from != part.node => Deed::Receive(*from),
-        Step::Send { to, value, .. } => Deed::Send {
+    let operation = match &step.step {
+        Step::Read { chunk, .. } => Operation::Fetch(Source::Chunk(*chunk)),
+        Step::Input { chunk, .. } => Operation::Fetch(Source::Input(*chunk)),
+        Step::Recall { log, chunk, .. } => Operation::Fetch(Source::Log(*log, *chunk)),
+        Step::Send { from, .. } if *from != part.node => Operation::Receive(*from),
+        Step::Send { to, value, .. } => Operation::Send {
             to: *to,
             value: position(*value),
             credit_count: 0,
             sent_count: 0,
         },
-        Step::Combine { terms, .. } => Deed::Sum {
+        Step::Combine { terms, .. } => Operation::Sum {
             coefficients: row(terms),
             values: terms.iter().map(|term| position(term.value)).collect(),
         },
@@ -326,7 +330,7 @@ fn stage(part: &Part, step: &PartStep) -> Stage {
     Stage {
         id: step.id,
         slices: step.slices,
-        deed,
+        operation,
         bytes: Bytes::new(),
     }
 }

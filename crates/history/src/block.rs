@@ -41,7 +41,7 @@ struct Write {
 
 /// The effect of an operation.
 #[derive(Clone, Debug)]
-enum Deed<W> {
+enum Effect<W> {
     /// It writes these cells.
     Write(W, Vec<Range<u64>>),
     /// It shows writes in ranges of cells.
@@ -53,7 +53,7 @@ enum Deed<W> {
 pub struct Block<W: Debug> {
     writes: BTreeMap<W, Write>,
     /// Reads, and the writes that took effect, by number.
-    deeds: Vec<Deed<W>>,
+    effects: Vec<Effect<W>>,
     /// The numbers of the reads.
     reads: Vec<Op>,
     /// The numbers of the writes.
@@ -66,7 +66,7 @@ impl<W: Debug> Default for Block<W> {
     fn default() -> Self {
         Self {
             writes: BTreeMap::new(),
-            deeds: Vec::new(),
+            effects: Vec::new(),
             reads: Vec::new(),
             made: Vec::new(),
             choices: Choices::default(),
@@ -151,12 +151,12 @@ impl<W: Copy + Ord + Debug> Block<W> {
         }
         known.outcome = Outcome::Denied;
         if let Some(op) = known.op {
-            let shows = |deed: &Deed<W>| match deed {
-                Deed::Read(seen) => seen.iter().any(|&(_, shown)| shown == op),
-                Deed::Write(..) => false,
+            let shows = |deed: &Effect<W>| match deed {
+                Effect::Read(seen) => seen.iter().any(|&(_, shown)| shown == op),
+                Effect::Write(..) => false,
             };
             // It has a number only if a read has shown it.
-            let read = self.deeds.iter().position(shows).unwrap_or(op);
+            let read = self.effects.iter().position(shows).unwrap_or(op);
             let read = self.operation(read);
             let denied = Contradiction::Denied { read, write };
             self.broken.get_or_insert(denied);
@@ -239,7 +239,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         let other = self.choices.add(called, answered);
         self.known(write).op = Some(other);
         for &read in &self.reads {
-            let Deed::Read(seen) = &self.deeds[read] else {
+            let Effect::Read(seen) = &self.effects[read] else {
                 continue;
             };
             if self.choices.order.last(read) < called {
@@ -255,7 +255,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
             }
         }
         self.made.push(other);
-        self.deeds.push(Deed::Write(write, cells));
+        self.effects.push(Effect::Write(write, cells));
         Ok(other)
     }
 
@@ -280,7 +280,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         }
         let oldest = shown.iter().map(|&write| order.first(write)).min();
         for &other in &self.made {
-            let Deed::Write(_, cells) = &self.deeds[other] else {
+            let Effect::Write(_, cells) = &self.effects[other] else {
                 continue;
             };
             let order = &self.choices.order;
@@ -299,7 +299,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
             }
         }
         self.reads.push(read);
-        self.deeds.push(Deed::Read(pieces));
+        self.effects.push(Effect::Read(pieces));
         Ok(())
     }
 
@@ -315,7 +315,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
     }
 
     fn operation(&self, op: Op) -> Operation<W> {
-        if let Some(&Deed::Write(write, _)) = self.deeds.get(op) {
+        if let Some(&Effect::Write(write, _)) = self.effects.get(op) {
             return Operation::Write(write);
         }
         // The operation being added is a write with a number, or else a read.

@@ -150,10 +150,10 @@ impl Episode<'_> {
         }
         let load = self.store()?;
         let working = Working::start(load.clone()).context("start clients")?;
-        let tormented = self.torment();
+        let faults_done = self.run_faults();
         // Read nothing back while a client may still write.
         let kept = working.stop();
-        tormented?;
+        faults_done?;
         self.verify(&load, &kept)
     }
 
@@ -208,8 +208,8 @@ impl Episode<'_> {
         })
     }
 
-    /// Begins and ends faults until the time is over; then the cluster heals.
-    fn torment(&mut self) -> Result<(), Stop> {
+    /// Injects and ends faults until the time is over, and then waits until the cluster has recovered.
+    fn run_faults(&mut self) -> Result<(), Stop> {
         self.begun = Instant::now();
         let mut next_fault = self.begun + Duration::from_secs(1);
         let mut next_check = self.begun;
