@@ -16,7 +16,7 @@ use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
-    NodeStatus, PoolWish, Purpose, RepairOrder, RunId,
+    NodeStatus, PoolRequest, Purpose, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -196,8 +196,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when the cluster cannot give the guarantee;
     /// [`ClientError::NoCoordinator`].
-    pub async fn create_pool(&self, wish: PoolWish) -> Result<PoolRecord, ClientError> {
-        match self.ask(CoordinatorRequest::CreatePool(wish)).await? {
+    pub async fn create_pool(&self, request: PoolRequest) -> Result<PoolRecord, ClientError> {
+        match self.ask(CoordinatorRequest::CreatePool(request)).await? {
             CoordinatorReply::Pool(pool) => Ok(pool),
             _ => Err(ClientError::unexpected("the coordinator")),
         }

@@ -5,7 +5,7 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::records::{FileRecord, PutId};
-use crate::schema::{Counter, FILES, GARBAGE, WISHES, WITHDRAWN};
+use crate::schema::{Counter, FILES, GARBAGE, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
 
@@ -62,7 +62,7 @@ impl<K: KeyValue> Meta<K> {
             }
             Counter::StripeCount.lower(txn, file.segments.len() as u64)?;
             FILES.delete(txn, &file.name)?;
-            WISHES.delete(txn, &file.name)?;
+            REQUESTED_FORMS.delete(txn, &file.name)?;
             Ok(file)
         })
     }

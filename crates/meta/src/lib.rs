@@ -35,6 +35,7 @@ mod puts;
 mod records;
 mod redb_store;
 mod replacements;
+mod requested_forms;
 mod schema;
 mod standings;
 mod starts;
@@ -42,7 +43,6 @@ mod stripe_rows;
 mod stripes;
 mod table;
 mod verdicts;
-mod wishes;
 
 pub use error::MetaError;
 pub use gabion_layout::ClusterId;
@@ -54,8 +54,8 @@ pub use meta::Meta;
 pub use puts::Put;
 pub use records::{
     Departure, Displaced, FILE_NAME_BYTES, FileRecord, Holder, Lease, NodeRecord, Placement,
-    PoolRecord, PoolSpec, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing,
-    StripeStatus, Wish, WishRecord,
+    PoolRecord, PoolSpec, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
+    RequestedForm, RequestedFormRecord, Standing, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

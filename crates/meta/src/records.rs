@@ -131,7 +131,7 @@ pub struct PoolRecord {
 /// A user's request for a file whose blocks are replicated at first, which overrides its pool's
 /// lifecycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Wish {
+pub enum RequestedForm {
     /// Replicate its blocks again, as if the file had been stored at `since_ms`.
     Replicated {
         /// Time of the request, in milliseconds that coordinators had run by then.
@@ -143,11 +143,11 @@ pub enum Wish {
 
 /// A request for a file. It ends with the put that made the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct WishRecord {
+pub struct RequestedFormRecord {
     /// The put.
     pub file: PutId,
     /// The request.
-    pub wish: Wish,
+    pub form: RequestedForm,
 }
 
 /// A file that a put has made visible.

@@ -6,7 +6,7 @@ use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::records::{
     FileRecord, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
-    ReplacementRecord, Standing, WishRecord,
+    ReplacementRecord, RequestedFormRecord, Standing,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -62,7 +62,8 @@ pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
 pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
     Table::new("remade chunks", 25, 1);
 /// Users' requests for files that are replicated at first.
-pub(crate) const WISHES: Table<String, WishRecord> = Table::new("wishes", 19, 1);
+pub(crate) const REQUESTED_FORMS: Table<String, RequestedFormRecord> =
+    Table::new("requested forms", 19, 1);
 /// Open puts whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 /// Puts and replacements that were committed recently.

@@ -241,7 +241,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn condemn(
+    pub fn mark_damaged(
         &self,
         chunk: ChunkId,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! The planners: pure functions from a stripe, a topology and a wish to a checked plan.
+//! The planners: pure functions from a stripe, a topology and a goal to a checked plan.
 //!
 //! One file is one scheme, named as in its paper. Planners do no I/O and hold no state; those that
 //! choose at random take a seeded generator, so equal inputs give equal plans. What they make

@@ -21,7 +21,7 @@ use gabion_layout::{
     UpdateScheme,
 };
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{FormOrder, LifecycleWish, Purpose};
+use gabion_protocol::message::{FormOrder, LifecycleRequest, Purpose};
 use gabion_store::chunk_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -145,7 +145,7 @@ fn shape(writes: Writes) -> Shape {
         chunk_bytes,
         update: UpdateScheme::default(),
         append: None,
-        lifecycle: Some(LifecycleWish {
+        lifecycle: Some(LifecycleRequest {
             replica_count: survived_count + 1,
             after: EncodeAfter::Asked,
             placement: ReplicaPlacement::Ear,

@@ -7,7 +7,7 @@ use gabion_layout::{
 };
 use gabion_planner::update::{SCHEMES, descriptor, phase_survives};
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::LifecycleWish;
+use gabion_protocol::message::LifecycleRequest;
 
 /// The cluster of a seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Shape {
     pub(crate) update: UpdateScheme,
     pub(crate) append: Option<AppendSpec>,
     /// How blocks are replicated at first, if they are.
-    pub(crate) lifecycle: Option<LifecycleWish>,
+    pub(crate) lifecycle: Option<LifecycleRequest>,
     pub(crate) stripe_bytes: u64,
     /// In a fault period, one message in this many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
@@ -119,7 +119,7 @@ impl Shape {
 
 /// How a seed's blocks are replicated at first, if they are: one seed in four, under every update scheme. No
 /// dice are thrown for it, so that the other seeds are what they were without it.
-fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
+fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleRequest> {
     let placements = [ReplicaPlacement::Ear, ReplicaPlacement::Rr];
     let times = [
         EncodeAfter::Asked,
@@ -128,7 +128,7 @@ fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
         EncodeAfter::Idle(2),
     ];
     let turn = seed / SCHEMES.len() as u64;
-    turn.is_multiple_of(4).then(|| LifecycleWish {
+    turn.is_multiple_of(4).then(|| LifecycleRequest {
         replica_count: survived_count + 1,
         after: times[(turn / 4 % 4) as usize],
         placement: placements[(turn / 16 % 2) as usize],

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use gabion_client::{ClientError, ClientOptions, File};
 use gabion_layout::{ReserveSpec, Smoothing};
 use gabion_planner::update::descriptor;
-use gabion_protocol::message::{FormOrder, PoolWish};
+use gabion_protocol::message::{FormOrder, PoolRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -245,7 +245,7 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
     let shape = &cluster.shape;
     loop {
         cluster.world.sleep(100_000).await;
-        let wish = PoolWish {
+        let request = PoolRequest {
             name: "pool".to_owned(),
             survive: shape.survive,
             code: Some(shape.code.clone()),
@@ -256,7 +256,7 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
             lifecycle: shape.lifecycle,
         };
         // Refused until all nodes have joined.
-        if client.client.create_pool(wish).await.is_ok() {
+        if client.client.create_pool(request).await.is_ok() {
             return;
         }
     }

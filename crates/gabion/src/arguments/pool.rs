@@ -7,7 +7,7 @@ use gabion_layout::{
     UpdateScheme,
 };
 use gabion_planner::update::{self, Descriptor};
-use gabion_protocol::message::LifecycleWish;
+use gabion_protocol::message::LifecycleRequest;
 
 /// Parameters of a pool.
 #[derive(Args, Debug)]
@@ -205,7 +205,7 @@ impl PoolOptions {
     ///
     /// # Errors
     /// One plain sentence.
-    pub(crate) fn lifecycle(&self) -> Result<Option<LifecycleWish>, String> {
+    pub(crate) fn lifecycle(&self) -> Result<Option<LifecycleRequest>, String> {
         let told = &self.lifecycle;
         let Some(replica_count) = told.replica_count else {
             return if told.after.is_none() && told.placement.is_none() {
@@ -218,7 +218,7 @@ impl PoolOptions {
                 )
             };
         };
-        Ok(Some(LifecycleWish {
+        Ok(Some(LifecycleRequest {
             replica_count,
             after: told.after.unwrap_or(EncodeAfter::Age(3600)),
             placement: told.placement.unwrap_or_default(),

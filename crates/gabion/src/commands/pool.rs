@@ -10,7 +10,7 @@ use gabion_codec::Code;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
-use gabion_protocol::message::{ClusterStatus, FormOrder, LifecycleStatus, PoolWish};
+use gabion_protocol::message::{ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     match command {
         PoolCommand::Create(options) => {
-            let wish = wish(options)?;
+            let request = request(options)?;
             let client = connect(place).await?;
-            show(&[client.create_pool(wish).await?], format)
+            show(&[client.create_pool(request).await?], format)
         }
         PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
         PoolCommand::Encode(options) => order(options, true, place, format).await,
@@ -215,14 +215,14 @@ fn show_converted(
 }
 
 /// The requested pool, checked as far as possible without a cluster.
-fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
+fn request(options: PoolOptions) -> Result<PoolRequest, Failure> {
     if let Some(code) = &options.code {
         code.parse::<Code>().map_err(Failure::usage)?;
     }
     let reserve = options.reserve().map_err(Failure::usage)?;
     let append = options.append().map_err(Failure::usage)?;
     let lifecycle = options.lifecycle().map_err(Failure::usage)?;
-    Ok(PoolWish {
+    Ok(PoolRequest {
         name: options.name,
         survive: options.survive,
         code: options.code,

@@ -93,7 +93,7 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
 }
 
 #[test]
-fn impossible_wishes_are_refused_in_plain_words() {
+fn impossible_requests_are_refused_in_plain_words() {
     let cluster = TestCluster::start(2, 2);
     let refused = |arguments: &[&str]| {
         let output = cluster.output(arguments);

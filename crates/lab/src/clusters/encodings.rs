@@ -11,7 +11,7 @@ use gabion_codec::Code;
 use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, StripeRecord, Survive, UpdateScheme};
 use gabion_planner::PlanError;
 use gabion_protocol::coordinator::CoordinatorOptions;
-use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use gabion_protocol::message::{FormOrder, LifecycleRequest, PoolRequest, Purpose};
 use gabion_testbed::namespaces::{Seats, Testbed, Uplink, put_in_memory, read_job};
 use gabion_testbed::{LocalCluster, processor_time};
 use std::path::Path;
@@ -199,7 +199,7 @@ impl Hands<'_> {
         placement: ReplicaPlacement,
         chunk_bytes: u64,
     ) -> Result<(), LabError> {
-        let wish = PoolWish {
+        let request = PoolRequest {
             name: name.to_owned(),
             survive: Survive::Racks(1),
             code: Some(self.bench.code.clone()),
@@ -207,13 +207,13 @@ impl Hands<'_> {
             update: UpdateScheme::Fo,
             reserve: None,
             append: None,
-            lifecycle: Some(LifecycleWish {
+            lifecycle: Some(LifecycleRequest {
                 replica_count: self.bench.replica_count,
                 after: EncodeAfter::Asked,
                 placement,
             }),
         };
-        self.client.create_pool(wish).await?;
+        self.client.create_pool(request).await?;
         Ok(())
     }
 

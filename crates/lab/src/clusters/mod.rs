@@ -126,13 +126,13 @@ async fn measure(
         clients.push(gabion_wire::connect_with(coordinator, wire.clone(), options).await?);
     }
     let first = clients.first().expect("experiments have a client");
-    let wish = pool(
+    let request = pool(
         "lab".to_owned(),
         &setting.code,
         setting.chunk_bytes,
         UpdateScheme::Fo,
     );
-    first.create_pool(wish).await?;
+    first.create_pool(request).await?;
     let data: Vec<u8> = (0..setting.file_bytes)
         .map(|at| (at ^ (at >> 11)) as u8)
         .collect();

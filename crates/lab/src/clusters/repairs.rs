@@ -70,8 +70,8 @@ pub async fn inside(file: &Path) -> Result<Vec<TrialTime>, LabError> {
 
 async fn store(client: &Client, bench: &RepairBench) -> Result<(), LabError> {
     let code: Code = bench.code.parse().map_err(PlanError::from)?;
-    let wish = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo);
-    client.create_pool(wish).await?;
+    let request = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo);
+    client.create_pool(request).await?;
     let size_bytes = bench.stripe_count * code.k() as u64 * bench.chunk_bytes;
     let data = AllowStdIo::new(Pattern {
         left_bytes: size_bytes,

@@ -8,7 +8,7 @@ use futures::stream::{self, TryStreamExt as _};
 use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
 use gabion_layout::{Survive, UpdateScheme};
-use gabion_protocol::message::{PoolWish, Purpose};
+use gabion_protocol::message::{PoolRequest, Purpose};
 use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, TestbedError};
 use std::fs;
 use std::path::Path;
@@ -73,8 +73,13 @@ pub(super) async fn use_and_stop<T>(
 }
 
 /// The parameters of an experiment's pool.
-pub(super) fn pool(name: String, code: &Code, chunk_bytes: u64, update: UpdateScheme) -> PoolWish {
-    PoolWish {
+pub(super) fn pool(
+    name: String,
+    code: &Code,
+    chunk_bytes: u64,
+    update: UpdateScheme,
+) -> PoolRequest {
+    PoolRequest {
         name,
         survive: Survive::Nodes(2),
         code: Some(code.to_string()),

@@ -111,9 +111,9 @@ async fn measure(
 ) -> Result<Throughput, LabError> {
     let code: Code = setting.code.parse().map_err(PlanError::from)?;
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-    let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme);
-    wish.append = overwrite.append;
-    client.create_pool(wish).await?;
+    let mut request = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme);
+    request.append = overwrite.append;
+    client.create_pool(request).await?;
     put(&client, &name, &name, overwrite.file_bytes).await?;
     // The testbed has a process namespace of its own, so there are no others.
     let (before, worked_before_s) = (

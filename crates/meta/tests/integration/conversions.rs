@@ -5,7 +5,7 @@ use crate::fixture::{cluster, membership, spec};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
     Displaced, FileRecord, Holder, MemoryStore, Meta, MetaError, Placement, PoolRecord, PoolSpec,
-    Put, StripeStatus, Wish,
+    Put, RequestedForm, StripeStatus,
 };
 
 /// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
@@ -187,20 +187,24 @@ fn encoded_of(meta: &Meta<MemoryStore>) -> PoolId {
 }
 
 #[test]
-fn wishes_die_with_their_file() {
+fn requested_forms_end_with_their_file() {
     let (meta, pool) = pools();
     assert!(matches!(
-        meta.wish("f", Wish::Encoded),
+        meta.request_form("f", RequestedForm::Encoded),
         Err(MetaError::UnknownFile(_))
     ));
     file(&meta, &pool);
-    assert_eq!(meta.wish_of("f"), Ok(None));
-    meta.wish("f", Wish::Encoded).unwrap();
+    assert_eq!(meta.requested_form("f"), Ok(None));
+    meta.request_form("f", RequestedForm::Encoded).unwrap();
     let since_ms = 77;
-    meta.wish("f", Wish::Replicated { since_ms }).unwrap();
-    assert_eq!(meta.wish_of("f"), Ok(Some(Wish::Replicated { since_ms })));
+    meta.request_form("f", RequestedForm::Replicated { since_ms })
+        .unwrap();
+    assert_eq!(
+        meta.requested_form("f"),
+        Ok(Some(RequestedForm::Replicated { since_ms }))
+    );
     let put = meta.file("f").unwrap().put;
     meta.remove_file("f", put).unwrap();
     file(&meta, &pool);
-    assert_eq!(meta.wish_of("f"), Ok(None));
+    assert_eq!(meta.requested_form("f"), Ok(None));
 }

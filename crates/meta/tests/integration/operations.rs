@@ -278,14 +278,16 @@ fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
 }
 
 #[test]
-fn a_report_condemns_the_chunk_that_it_is_about_and_no_later_one() {
+fn a_report_marks_the_chunk_that_it_is_about_and_no_later_one() {
     let (meta, pool) = cluster();
     let id = one_file(&meta, &pool, "a").segments[0];
     let index = ChunkIndex(2);
     let chunk = gabion_layout::ChunkId { stripe: id, index };
     let (old, new) = (meta.stripe(id).unwrap().nodes[2], NodeId(5));
-    let condemns = |node, generation| {
-        let record = meta.condemn(chunk, node, Generation(generation)).unwrap();
+    let marks = |node, generation| {
+        let record = meta
+            .mark_damaged(chunk, node, Generation(generation))
+            .unwrap();
         record.is_some_and(|stripe| stripe.is_stale(index))
     };
     let make = |node| {
@@ -294,15 +296,15 @@ fn a_report_condemns_the_chunk_that_it_is_about_and_no_later_one() {
         meta.relocate(id, generation, index, place).unwrap();
         generation.0
     };
-    assert!(!condemns(new, 1), "another node holds it");
-    assert!(condemns(old, 1));
+    assert!(!marks(new, 1), "another node holds it");
+    assert!(marks(old, 1));
     let made_in = make(old);
-    assert!(!condemns(old, made_in - 1), "it was rebuilt since");
-    assert!(condemns(old, made_in));
+    assert!(!marks(old, made_in - 1), "it was rebuilt since");
+    assert!(marks(old, made_in));
     let made_in = make(new);
-    assert!(!condemns(old, made_in), "it has moved");
+    assert!(!marks(old, made_in), "it has moved");
     assert_eq!(meta.stripe(id).unwrap().stale, []);
-    assert!(condemns(new, made_in));
+    assert!(marks(new, made_in));
     assert_eq!(meta.check(), Ok(vec![]));
 }
 

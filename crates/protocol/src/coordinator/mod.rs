@@ -129,7 +129,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         match request {
             Ask::CommitPool { name } => self.files.commit_pool(name).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.ground.nodes.statuses())),
-            Ask::CreatePool(wish) => self.files.create_pool(wish).await,
+            Ask::CreatePool(request) => self.files.create_pool(request).await,
             Ask::Reserves(stripes) => self.files.reserves(stripes).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(
                 self.ground.core.with_meta(Meta::pools).await?,

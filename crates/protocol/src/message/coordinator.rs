@@ -180,7 +180,7 @@ pub enum CoordinatorRequest {
     /// The cluster's nodes.
     Nodes,
     /// Make a pool.
-    CreatePool(PoolWish),
+    CreatePool(PoolRequest),
     /// All pools.
     Pools,
     /// What the pools of these stripes promise of reserved space; stripes without any are left out.
@@ -247,7 +247,7 @@ pub enum CoordinatorRequest {
     /// Verify every stored byte of the cluster.
     ScrubAll,
     /// Encode the blocks of files that are replicated, or have them replicated again, from now on. Answered
-    /// when the wish is durable; the layouts of the files tell when it is done.
+    /// when the request is durable; the layouts of the files tell when it is done.
     OrderForm(FormOrder),
     /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
     /// until the replacement is committed with [`CoordinatorRequest::CommitReplace`] or given up
@@ -334,7 +334,7 @@ pub struct FormOrder {
 
 /// What a pool is to be whose blocks are replicated at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct LifecycleWish {
+pub struct LifecycleRequest {
     /// Replicas of each block.
     pub replica_count: usize,
     /// When blocks are encoded.
@@ -345,7 +345,7 @@ pub struct LifecycleWish {
 
 /// What a pool is to be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PoolWish {
+pub struct PoolRequest {
     /// Its name.
     pub name: String,
     /// What it must survive.
@@ -361,7 +361,7 @@ pub struct PoolWish {
     /// The append phases; what is usual for the update scheme when absent.
     pub append: Option<AppendSpec>,
     /// How blocks are replicated at first, if they are; all the rest is about the stripes that they become.
-    pub lifecycle: Option<LifecycleWish>,
+    pub lifecycle: Option<LifecycleRequest>,
 }
 
 /// The coordinator's reply.

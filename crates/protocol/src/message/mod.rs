@@ -16,7 +16,7 @@ mod status;
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
     Applicant, CoordinatorReply, CoordinatorRequest, EndCause, FileLayout, FormOrder,
-    LifecycleWish, Origin, PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
+    LifecycleRequest, Origin, PoolRequest, RepairOrder, SettledStripe, StoreFailure, StripeLease,
 };
 pub use flow::Flow;
 pub use join::{

@@ -5,7 +5,7 @@ use super::steps::{CHUNK_BYTES, Demo};
 use crate::failure::Failure;
 use crate::output::Shown;
 use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, UpdateScheme};
-use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use gabion_protocol::message::{FormOrder, LifecycleRequest, PoolRequest, Purpose};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Demo<'_> {
     pub(super) async fn change_forms(&mut self) -> Result<(), Failure> {
         let code: gabion_codec::Code = self.report.code.parse().map_err(Failure::failed)?;
         let size = SEGMENT_COUNT * code.k() as u64 * CHUNK_BYTES;
-        let wish = PoolWish {
+        let request = PoolRequest {
             name: POOL.to_owned(),
             survive: "1-rack".parse().map_err(Failure::failed)?,
             code: Some(self.report.code.clone()),
@@ -34,13 +34,13 @@ impl Demo<'_> {
             update: UpdateScheme::default(),
             reserve: None,
             append: None,
-            lifecycle: Some(LifecycleWish {
+            lifecycle: Some(LifecycleRequest {
                 replica_count: REPLICA_COUNT,
                 after: EncodeAfter::Asked,
                 placement: ReplicaPlacement::Ear,
             }),
         };
-        self.client.create_pool(wish).await?;
+        self.client.create_pool(request).await?;
         let mut random = ChaCha8Rng::seed_from_u64(SEED);
         let mut expected = vec![0; size as usize];
         random.fill_bytes(&mut expected);

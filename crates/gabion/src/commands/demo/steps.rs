@@ -7,7 +7,7 @@ use crate::output::{Shown, bytes};
 use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId, RackId, UpdateScheme};
-use gabion_protocol::message::{Liveness, NodeStatus, PoolWish, Purpose};
+use gabion_protocol::message::{Liveness, NodeStatus, PoolRequest, Purpose};
 use gabion_testbed::LocalCluster;
 use std::cmp::Reverse;
 use std::num::NonZeroU64;
@@ -42,7 +42,7 @@ impl<'a> Demo<'a> {
         drop(progress);
         let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         let survive = "1-rack".parse().map_err(Failure::failed)?;
-        let wish = PoolWish {
+        let request = PoolRequest {
             name: POOL.to_owned(),
             survive,
             code: None,
@@ -52,7 +52,7 @@ impl<'a> Demo<'a> {
             append: None,
             lifecycle: None,
         };
-        let pool = client.create_pool(wish).await?;
+        let pool = client.create_pool(request).await?;
         let report = Report {
             code: pool.spec.code,
             chunk_bytes: CHUNK_BYTES,

@@ -1,9 +1,9 @@
-//! Pools: how a user's wish becomes a pool that can keep its promise, and what follows from one.
+//! Pools: how a user's request becomes a pool that can keep its promise, and what follows from one.
 
 use super::Files;
 use crate::coordinator::core::{Answer, Denied};
 use crate::message::{
-    CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
+    CoordinatorReply, LifecycleRequest, Liveness, NodeReply, NodeRequest, PoolRequest, Refusal,
 };
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
@@ -41,25 +41,25 @@ enum Committed {
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
     /// none is given.
-    pub(in crate::coordinator) async fn create_pool(&self, wish: PoolWish) -> Answer {
-        let PoolWish {
+    pub(in crate::coordinator) async fn create_pool(&self, request: PoolRequest) -> Answer {
+        let PoolRequest {
             survive,
             chunk_bytes,
             update: name,
             ..
-        } = wish;
+        } = request;
         let scheme = update::descriptor(name);
         let topology = self.nodes.fleet().topology(|status| {
             status.liveness != Liveness::Failed && status.departure == Departure::None
         });
-        let code: Code = match wish.code {
+        let code: Code = match request.code {
             Some(text) => text.parse()?,
             None => pool::choose_code(survive, &topology)?,
         };
         let chunks_per_rack = pool::fit(&code, survive, &topology)?;
         check_chunk_bytes(&code, chunk_bytes)?;
         let spec = PoolSpec {
-            name: wish.name,
+            name: request.name,
             code: code.to_string(),
             k: code.k(),
             m: code.m(),
@@ -68,16 +68,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             survive,
             chunks_per_rack,
             update: name,
-            reserve: wish.reserve.or_else(|| {
+            reserve: request.reserve.or_else(|| {
                 let usual = || ReserveSpec::usual(chunk_bytes);
                 scheme.reserves_space().then(usual)
             }),
-            append: wish
+            append: request
                 .append
                 .or_else(|| scheme.appends().then(AppendSpec::default)),
         };
         update::check_pool(spec.update, spec.reserve, spec.append)?;
-        let create: Create<K> = match wish.lifecycle {
+        let create: Create<K> = match request.lifecycle {
             None => Box::new(move |meta| meta.create_pool(&spec)),
             Some(lifecycle) => {
                 let blocks = block_spec(&spec, lifecycle.replica_count, &topology)?;
@@ -85,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                     name: format!("{}-encoded", spec.name),
                     ..spec
                 };
-                let LifecycleWish {
+                let LifecycleRequest {
                     after, placement, ..
                 } = lifecycle;
                 Box::new(move |meta| {

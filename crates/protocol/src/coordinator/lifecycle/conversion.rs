@@ -410,7 +410,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         if let Err(failed) = try_join_all(runs).await {
             if let Refusal::Damaged(damage) = &failed.refusal {
                 self.repair
-                    .condemn(failed.node, vec![damage.clone()])
+                    .mark_damaged(failed.node, vec![damage.clone()])
                     .await?;
             }
             return Err(failed.into());

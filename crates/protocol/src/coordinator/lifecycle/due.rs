@@ -17,7 +17,7 @@ use crate::message::{CoordinatorReply, FormOrder, NodeReply, NodeRequest};
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, StripeId, StripeRecord};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Wish};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, RequestedForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Segment {
 /// A file whose blocks are replicated at first.
 struct Candidate {
     file: FileRecord,
-    wish: Option<Wish>,
+    requested: Option<RequestedForm>,
     blocks: Arc<PoolFacts>,
     encoded: Arc<PoolFacts>,
     lifecycle: Lifecycle,
@@ -86,13 +86,13 @@ impl Candidate {
                 self.lifecycle.after,
                 self.condition(&segment, now_ms, quiet),
             );
-            let form = wanted(after, self.wish, condition).unwrap_or(segment.form);
+            let form = wanted(after, self.requested, condition).unwrap_or(segment.form);
             let look_ms = if form != segment.form {
                 due.push(self.conversion(&segment));
                 // It may come to nothing.
                 Some(now_ms)
             } else if form == Form::Replicated {
-                next_look_ms(after, self.wish, condition)
+                next_look_ms(after, self.requested, condition)
             } else {
                 None
             };
@@ -187,10 +187,10 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Notes what users want of files.
     pub(in crate::coordinator) async fn order(self: &Arc<Self>, order: FormOrder) -> Answer {
         let since_ms = self.core.lifetime_ms();
-        let wish = if order.is_encoded {
-            Wish::Encoded
+        let requested = if order.is_encoded {
+            RequestedForm::Encoded
         } else {
-            Wish::Replicated { since_ms }
+            RequestedForm::Replicated { since_ms }
         };
         let this = Arc::clone(self);
         let note = move |meta: &Meta<K>| {
@@ -207,7 +207,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 if file.pool != pool.id {
                     return Err(MetaError::UnknownFile(name));
                 }
-                meta.wish(&name, wish)?;
+                meta.request_form(&name, requested)?;
                 return this.timetable.enter(meta, &file);
             }
             let mut after: Option<String> = None;
@@ -218,7 +218,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 };
                 after = Some(last.name.clone());
                 for file in page.iter().filter(|file| file.pool == pool.id) {
-                    match meta.wish(&file.name, wish) {
+                    match meta.request_form(&file.name, requested) {
                         Ok(()) => this.timetable.enter(meta, file)?,
                         Err(MetaError::UnknownFile(_)) => {}
                         Err(error) => return Err(error),
@@ -322,14 +322,14 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
                 return Ok(Found::Nothing);
             };
-            let (stripes, wish) = (meta.stripes_of(name)?, meta.wish_of(name)?);
+            let (stripes, requested) = (meta.stripes_of(name)?, meta.requested_form(name)?);
             let ids = stripes.iter().map(|stripe| stripe.id);
             if !ids.eq(file.segments.iter().copied()) {
                 return Ok(Found::Changing);
             }
             Ok(Found::File(Box::new(Candidate {
                 file,
-                wish,
+                requested,
                 blocks,
                 encoded,
                 lifecycle,

@@ -2,7 +2,7 @@
 //! of a file. Pure functions of times, which are milliseconds for which coordinators have run.
 
 use gabion_layout::EncodeAfter;
-use gabion_meta::Wish;
+use gabion_meta::RequestedForm;
 
 /// A segment that is encoded when it is idle is looked at so often while it would have to be idle: updates are
 /// noticed that much later than they come.
@@ -27,10 +27,14 @@ pub(super) struct Condition {
 }
 
 /// The form that a segment is to have; none if it may stay as it is.
-pub(super) fn wanted(after: EncodeAfter, wish: Option<Wish>, condition: Condition) -> Option<Form> {
-    let since_ms = match wish {
-        Some(Wish::Encoded) => return Some(Form::Encoded),
-        Some(Wish::Replicated { since_ms }) => since_ms,
+pub(super) fn wanted(
+    after: EncodeAfter,
+    requested: Option<RequestedForm>,
+    condition: Condition,
+) -> Option<Form> {
+    let since_ms = match requested {
+        Some(RequestedForm::Encoded) => return Some(Form::Encoded),
+        Some(RequestedForm::Replicated { since_ms }) => since_ms,
         None => condition.created_ms,
     };
     let is_old = |since_ms: u64, seconds: u64| {
@@ -44,10 +48,10 @@ pub(super) fn wanted(after: EncodeAfter, wish: Option<Wish>, condition: Conditio
                 .is_some_and(|since_ms| is_old(since_ms, seconds));
             is_quiet && is_old(since_ms, seconds)
         }
-        EncodeAfter::Full => wish.is_none() && condition.is_full,
+        EncodeAfter::Full => requested.is_none() && condition.is_full,
         EncodeAfter::Asked => false,
     };
-    match wish {
+    match requested {
         _ if is_due => Some(Form::Encoded),
         Some(_) => Some(Form::Replicated),
         None => None,
@@ -55,15 +59,15 @@ pub(super) fn wanted(after: EncodeAfter, wish: Option<Wish>, condition: Conditio
 }
 
 /// When to look at replicated blocks again that are not to be encoded yet. None if they never will be unless
-/// somebody wishes it: nothing else changes without being noted.
+/// a user requests another form: nothing else changes without being noted.
 pub(super) fn next_look_ms(
     after: EncodeAfter,
-    wish: Option<Wish>,
+    requested: Option<RequestedForm>,
     condition: Condition,
 ) -> Option<u64> {
-    let since_ms = match wish {
-        Some(Wish::Replicated { since_ms }) => since_ms,
-        Some(Wish::Encoded) | None => condition.created_ms,
+    let since_ms = match requested {
+        Some(RequestedForm::Replicated { since_ms }) => since_ms,
+        Some(RequestedForm::Encoded) | None => condition.created_ms,
     };
     match after {
         EncodeAfter::Age(seconds) => Some(since_ms.saturating_add(seconds.saturating_mul(1000))),
@@ -95,8 +99,8 @@ mod tests {
     fn pools_say_when_and_users_overrule_them() {
         use EncodeAfter::{Age, Asked, Full, Idle};
         use Form::{Encoded, Replicated};
-        let hot = |since_ms| Some(Wish::Replicated { since_ms });
-        for (after, wish, is_full, expected) in [
+        let hot = |since_ms| Some(RequestedForm::Replicated { since_ms });
+        for (after, requested, is_full, expected) in [
             (Age(100), None, true, Some(Encoded)),
             (Age(101), None, true, None),
             (Age(60), hot(39_000), true, Some(Encoded)),
@@ -108,10 +112,10 @@ mod tests {
             (Full, None, false, None),
             (Full, hot(0), true, Some(Replicated)),
             (Asked, None, true, None),
-            (Asked, Some(Wish::Encoded), false, Some(Encoded)),
+            (Asked, Some(RequestedForm::Encoded), false, Some(Encoded)),
         ] {
-            let found = wanted(after, wish, at_100(is_full));
-            assert_eq!(found, expected, "{after}, {wish:?}, full: {is_full}");
+            let found = wanted(after, requested, at_100(is_full));
+            assert_eq!(found, expected, "{after}, {requested:?}, full: {is_full}");
         }
     }
 
@@ -127,8 +131,8 @@ mod tests {
     #[test]
     fn blocks_are_looked_at_again_when_they_may_be_due_and_not_before() {
         use EncodeAfter::{Age, Asked, Full, Idle};
-        let hot = |since_ms| Some(Wish::Replicated { since_ms });
-        for (after, wish, expected) in [
+        let hot = |since_ms| Some(RequestedForm::Replicated { since_ms });
+        for (after, requested, expected) in [
             (Age(101), None, Some(101_000)),
             (Age(60), hot(41_000), Some(101_000)),
             // Soon due if it stays as it is; otherwise often enough to notice that it does not.
@@ -138,8 +142,8 @@ mod tests {
             (Full, None, None),
             (Asked, None, None),
         ] {
-            let found = next_look_ms(after, wish, at_100(false));
-            assert_eq!(found, expected, "{after}, {wish:?}");
+            let found = next_look_ms(after, requested, at_100(false));
+            assert_eq!(found, expected, "{after}, {requested:?}");
         }
     }
 

@@ -80,7 +80,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         for chunk in self.core.with_meta(not_its_own).await? {
             self.leftovers.add(node, chunk);
         }
-        Ok(self.condemn(node, found.to_vec()).await?)
+        Ok(self.mark_damaged(node, found.to_vec()).await?)
     }
 
     /// Notes damage that a node has found.
@@ -89,24 +89,24 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Answer {
-        self.condemn(node, damage).await?;
+        self.mark_damaged(node, damage).await?;
         Ok(CoordinatorReply::Done)
     }
 
     /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
     /// that has moved or was made anew since is passed over.
-    pub(in crate::coordinator) async fn condemn(
+    pub(in crate::coordinator) async fn mark_damaged(
         self: &Arc<Self>,
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
-        let condemn = move |meta: &Meta<K>| {
-            let condemned = damage
+        let mark = move |meta: &Meta<K>| {
+            let marked = damage
                 .into_iter()
-                .map(|found| meta.condemn(found.chunk, node, found.generation));
-            condemned.filter_map(Result::transpose).collect()
+                .map(|found| meta.mark_damaged(found.chunk, node, found.generation));
+            marked.filter_map(Result::transpose).collect()
         };
-        let records: Vec<StripeRecord> = self.core.with_meta(condemn).await?;
+        let records: Vec<StripeRecord> = self.core.with_meta(mark).await?;
         self.backlog.add(records).await
     }
 }

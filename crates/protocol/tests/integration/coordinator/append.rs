@@ -14,7 +14,7 @@ use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, Effect, HeldChunk, Holding, NodeReply,
-    NodeRequest, PoolWish, RepairOrder,
+    NodeRequest, PoolRequest, RepairOrder,
 };
 use gabion_store::{AppendedPiece, AppendedState, AppendedSummary, UpdateStamp};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
 /// A cluster with a file of one stripe to whose first chunk something was appended: the stripe, the node
 /// that keeps the copy, and the term of its primary.
 fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
-    let reply = bed.ask(CoordinatorRequest::CreatePool(PoolWish {
+    let reply = bed.ask(CoordinatorRequest::CreatePool(PoolRequest {
         name: "p".to_owned(),
         survive: "1-rack".parse().unwrap(),
         code: Some("rs(4,2)".to_owned()),

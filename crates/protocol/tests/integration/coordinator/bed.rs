@@ -17,7 +17,8 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
-    Holding, JoinCount, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
+    Holding, JoinCount, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolRequest, Refusal,
+    Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -265,7 +266,7 @@ impl Bed {
         code: Option<&str>,
         chunk_bytes: u64,
     ) -> CoordinatorReply {
-        self.ask(CoordinatorRequest::CreatePool(PoolWish {
+        self.ask(CoordinatorRequest::CreatePool(PoolRequest {
             name: name.to_owned(),
             survive: survive.parse().unwrap(),
             code: code.map(str::to_owned),

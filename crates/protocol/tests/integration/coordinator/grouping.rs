@@ -12,7 +12,7 @@ use gabion_layout::{
 use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PoolWish, Purpose, Refusal,
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PoolRequest, Purpose, Refusal,
 };
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ impl Setting {
     fn new() -> Self {
         let mut bed = Bed::new(3, 3);
         let rule = GroupingRule::Authors;
-        let reply = bed.ask(CoordinatorRequest::CreatePool(PoolWish {
+        let reply = bed.ask(CoordinatorRequest::CreatePool(PoolRequest {
             name: "p".to_owned(),
             survive: "1-rack".parse().unwrap(),
             code: Some("rs(6,3)".to_owned()),

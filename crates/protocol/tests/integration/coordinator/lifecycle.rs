@@ -6,8 +6,8 @@ use futures::future::ready;
 use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, Sequence, StripeRecord, UpdateScheme};
 use gabion_planner::placement::Space;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish, NodeReply, NodeRequest,
-    PoolWish, Vitals,
+    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleRequest, NodeReply, NodeRequest,
+    PoolRequest, Vitals,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const IDLE_OPERATION_COUNT: u64 = 100;
 /// Four racks of three nodes with one pool, of blocks of 1 MiB that become stripes of `rs(4,2)`.
 fn bed(after: EncodeAfter) -> Bed {
     let mut bed = Bed::new(4, 3);
-    let reply = bed.ask(CoordinatorRequest::CreatePool(PoolWish {
+    let reply = bed.ask(CoordinatorRequest::CreatePool(PoolRequest {
         name: "p".to_owned(),
         survive: "1-rack".parse().unwrap(),
         code: Some("rs(4,2)".to_owned()),
@@ -29,7 +29,7 @@ fn bed(after: EncodeAfter) -> Bed {
         update: UpdateScheme::default(),
         reserve: None,
         append: None,
-        lifecycle: Some(LifecycleWish {
+        lifecycle: Some(LifecycleRequest {
             replica_count: 3,
             after,
             placement: ReplicaPlacement::Ear,

@@ -6,18 +6,18 @@ use crate::error::MetaError;
 use crate::files::file;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
-use crate::records::{Wish, WishRecord};
-use crate::schema::{Counter, WISHES};
+use crate::records::{RequestedForm, RequestedFormRecord};
+use crate::schema::{Counter, REQUESTED_FORMS};
 
 impl<K: KeyValue> Meta<K> {
     /// Records a request for a file; a new one replaces an older one.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
-    pub fn wish(&self, name: &str, wish: Wish) -> Result<(), MetaError> {
+    pub fn request_form(&self, name: &str, form: RequestedForm) -> Result<(), MetaError> {
         self.change(|txn| {
             let file = file(txn, name)?.put;
-            WISHES.put(txn, &name.to_owned(), &WishRecord { file, wish })
+            REQUESTED_FORMS.put(txn, &name.to_owned(), &RequestedFormRecord { file, form })
         })
     }
 
@@ -42,13 +42,13 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
-    pub fn wish_of(&self, name: &str) -> Result<Option<Wish>, MetaError> {
+    pub fn requested_form(&self, name: &str) -> Result<Option<RequestedForm>, MetaError> {
         self.store.read(|txn| {
             let put = file(txn, name)?.put;
-            let record = WISHES.get(txn, &name.to_owned())?;
+            let record = REQUESTED_FORMS.get(txn, &name.to_owned())?;
             Ok(record
                 .filter(|record| record.file == put)
-                .map(|record| record.wish))
+                .map(|record| record.form))
         })
     }
 }
