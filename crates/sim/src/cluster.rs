@@ -1,28 +1,27 @@
 //! The cluster's machines: a coordinator, nodes and clients, each a disk and at most one process.
 //! Processes are killed, lose power and start again here; what survives is what their disks kept.
 
-use crate::cells::CELL_BYTES;
-use crate::cells::cell_count;
+use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::{ClientService, SimClient};
 use crate::deeds::{Deeds, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
-use crate::network::{Network, Party, Reply, Request, Service, Slot};
+use crate::network::{Network, Party, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
+use crate::services::{CoordinatorService, NodeService};
 use crate::shape::Shape;
 use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use gabion_client::ClientOptions;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, RackId, Start, StripeId, StripeRecord};
 use gabion_meta::{ClusterId, Meta, PutId, Timing};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::{Flow, Purpose};
+use gabion_protocol::message::Purpose;
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
-use gabion_protocol::ports::{Address, Ports};
+use gabion_protocol::ports::Ports;
 use gabion_store::{Disk, SimDisk, Store};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -87,48 +86,6 @@ pub(crate) struct Cluster {
     clients: Mutex<BTreeMap<usize, Party>>,
     coordinator: Mutex<Option<Party>>,
     pub(crate) nodes: Mutex<Vec<NodeMachine>>,
-}
-
-struct NodeService(Arc<Node>);
-
-impl Service for NodeService {
-    fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
-        match request {
-            Request::Node(_, request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
-            Request::Coordinator(_) => {
-                unreachable!("a node receives no requests for the coordinator")
-            }
-        }
-    }
-
-    fn flow(&self, flow: Flow) {
-        self.0.flow(flow);
-    }
-
-    fn node(&self) -> Option<NodeId> {
-        Some(self.0.id())
-    }
-}
-
-struct CoordinatorService(Arc<Coordinator<MetaDisk>>);
-
-impl Service for CoordinatorService {
-    fn request(&self, request: Request, _: Address) -> BoxFuture<'static, Reply> {
-        let coordinator = Arc::clone(&self.0);
-        match request {
-            Request::Coordinator(request) => {
-                async move { Reply::Coordinator(Box::new(coordinator.handle(request).await)) }
-                    .boxed()
-            }
-            Request::Node(..) => unreachable!("the coordinator receives no requests for a node"),
-        }
-    }
-
-    fn flow(&self, _: Flow) {}
-
-    fn node(&self) -> Option<NodeId> {
-        None
-    }
 }
 
 impl Cluster {

@@ -31,6 +31,7 @@ mod network;
 mod ports;
 pub mod registers;
 mod run;
+mod services;
 mod shape;
 mod steps;
 mod trace;

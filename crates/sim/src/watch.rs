@@ -10,8 +10,7 @@
 //!
 //! What is read back are copies of disks, so the run is the same with it as without.
 
-use crate::cells::CELL_BYTES;
-use crate::cells::cell_count;
+use crate::cells::{CELL_BYTES, cell_count};
 use crate::cluster::{Cluster, Place, store_options};
 use crate::world::lock;
 use gabion_layout::{
