@@ -151,7 +151,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         }
         known.outcome = Outcome::Denied;
         if let Some(op) = known.op {
-            let shows = |deed: &Effect<W>| match deed {
+            let shows = |effect: &Effect<W>| match effect {
                 Effect::Read(seen) => seen.iter().any(|&(_, shown)| shown == op),
                 Effect::Write(..) => false,
             };

@@ -3,7 +3,7 @@
 
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::{ClientService, SimClient};
-use crate::deeds::{Deeds, Tally};
+use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::{Network, Party, Slot};
@@ -440,15 +440,15 @@ impl Cluster {
         let counts = running.store.as_ref().map(|store| store.counts());
         let stalled_count = counts.map_or(0, |counts| counts.stalled_append_count);
         self.tally
-            .add(|deeds| deeds.stalled_append_count += stalled_count);
+            .add(|coverage| coverage.stalled_append_count += stalled_count);
     }
 
     /// What the run has done. To be asked once, at its end: it counts what runs as over.
-    pub(crate) fn deeds(&self) -> Deeds {
+    pub(crate) fn coverage(&self) -> Coverage {
         for running in lock(&self.nodes).iter().filter_map(|m| m.running.as_ref()) {
             self.tally_store(running);
         }
-        self.tally.deeds()
+        self.tally.coverage()
     }
 
     /// Gives a machine that does not run an empty disk: its node is gone for good.

@@ -228,7 +228,7 @@ impl Writer {
             notes: Arc::clone(notes),
             task,
             old,
-            begun_count: cluster.tally.deeds().conversion_count,
+            begun_count: cluster.tally.coverage().conversion_count,
             is_over: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
         }
@@ -243,7 +243,7 @@ impl Writer {
             // It was an update of an old stripe if that still counts.
             let stripes = self.cluster.stripes();
             if stripes.iter().any(|stripe| self.old.contains(&stripe.id)) {
-                let begun = self.cluster.tally.deeds().conversion_count - self.begun_count;
+                let begun = self.cluster.tally.coverage().conversion_count - self.begun_count;
                 let of_attempt = if self.task.encodes { 1 } else { BLOCK_COUNT };
                 let attempt_count = begun.div_ceil(of_attempt) as usize;
                 let counts = &mut lock(&self.notes).acknowledged_counts;

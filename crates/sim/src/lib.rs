@@ -18,7 +18,7 @@ pub mod cells;
 mod client;
 mod cluster;
 pub mod conversion;
-mod deeds;
+mod coverage;
 mod dice;
 mod fault_injector;
 mod faults;
@@ -40,7 +40,7 @@ mod watch;
 mod workload;
 mod world;
 
-pub use deeds::Deeds;
+pub use coverage::Coverage;
 pub use faults::{Fault, FaultCounts};
 pub use run::{Options, Report, simulate};
 pub use shape::scheme_of;

@@ -4,7 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 use gabion_layout::UpdateScheme;
-use gabion_sim::{Deeds, FaultCounts, Options, scheme_of, simulate};
+use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
 /// A run allocates as a server does, and mostly by its copies of disks.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         kept_line_count: arguments.lines.unwrap_or(2_000) as usize,
         ..Options::default()
     };
-    let (mut deeds, mut faults) = (Deeds::default(), FaultCounts::new());
+    let (mut coverage, mut faults) = (Coverage::default(), FaultCounts::new());
     let last = arguments.seeds().last();
     for seed in arguments.seeds() {
         let report = simulate(seed, &options);
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             report.faults.values().sum::<u64>(),
             report.elapsed_ms / 1000,
         );
-        deeds += report.deeds;
+        coverage += report.coverage;
         for (fault, count) in report.faults {
             *faults.entry(fault).or_default() += count;
         }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let rows = deeds.rows();
+    let rows = coverage.rows();
     let rows: Vec<String> = rows.map(|(what, count)| format!("{count} {what}")).into();
     println!("{} seeds: {}", arguments.count, rows.join(", "));
     let rows = faults

@@ -8,7 +8,7 @@
 //!
 //! Not modelled: bandwidth.
 
-use crate::deeds::{Intent, Tally};
+use crate::coverage::{Intent, Tally};
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
@@ -423,7 +423,7 @@ impl Network {
         let one_in = lock(&self.state).repeat_one_in;
         let repeats = one_in > 0 && self.world.roll(|dice| dice.one_in(one_in));
         self.tally
-            .add(|deeds| deeds.repeated_count += u64::from(repeats));
+            .add(|coverage| coverage.repeated_count += u64::from(repeats));
         repeats
     }
 

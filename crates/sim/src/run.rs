@@ -2,7 +2,7 @@
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
-use crate::deeds::Deeds;
+use crate::coverage::Coverage;
 use crate::fault_injector::FaultInjector;
 use crate::faults::FaultCounts;
 use crate::shape::Shape;
@@ -55,8 +55,8 @@ pub struct Report {
     pub read_count: u64,
     /// Faults that were injected.
     pub faults: FaultCounts,
-    /// What was done beside plain updates and reads.
-    pub deeds: Deeds,
+    /// Counts of the states and events that the run reached.
+    pub coverage: Coverage,
     /// Virtual time.
     pub elapsed_ms: u64,
 }
@@ -86,7 +86,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
     let failure = world.failure();
     let elapsed_ms = world.now_us() / 1000;
-    let deeds = cluster.deeds();
+    let coverage = cluster.coverage();
     world.end();
     cluster.network.clear();
     let (acknowledged_count, read_count) = cluster.ledger.counts();
@@ -101,7 +101,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         acknowledged_count,
         read_count,
         faults,
-        deeds,
+        coverage,
         elapsed_ms,
     }
 }

@@ -1,14 +1,14 @@
 //! A fixed number of seeds keep every promise, and a seed is the whole story.
 
 use gabion_layout::UpdateScheme;
-use gabion_sim::{Deeds, Fault, FaultCounts, Options, Report, scheme_of, simulate};
+use gabion_sim::{Coverage, Fault, FaultCounts, Options, Report, scheme_of, simulate};
 
 /// Seeds of each test run: half a minute, unoptimised.
 const SEEDS: std::ops::Range<u64> = 360..420;
 
-/// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
-/// they did when this was written. Chunks are grouped too seldom to count on here.
-const DEEDS_AT_LEAST: [u64; 16] = [
+/// Least coverage of all seeds of a run together, in the order of [`Coverage::rows`]: a fraction of the usual
+/// counts. Chunks are grouped too rarely to require it here.
+const COVERAGE_AT_LEAST: [u64; 16] = [
     80, 450, 220, 75, 0, 110, 5, 30, 80, 1000, 90, 180, 0, 700, 45, 15,
 ];
 
@@ -29,13 +29,13 @@ fn describe(report: &Report) -> String {
 fn seeds_keep_every_promise() {
     let options = Options::default();
     let (mut acknowledged, mut reads) = (0, 0);
-    let (mut deeds, mut faults) = (Deeds::default(), FaultCounts::new());
+    let (mut coverage, mut faults) = (Coverage::default(), FaultCounts::new());
     for seed in SEEDS {
         let report = simulate(seed, &options);
         assert_eq!(report.failure, None, "{}", describe(&report));
         acknowledged += report.acknowledged_count;
         reads += report.read_count;
-        deeds += report.deeds;
+        coverage += report.coverage;
         for (fault, count) in report.faults {
             *faults.entry(fault).or_default() += count;
         }
@@ -50,7 +50,7 @@ fn seeds_keep_every_promise() {
         acknowledged > 10 * seed_count && reads > 10 * seed_count,
         "{seed_count} seeds have seen only {acknowledged} updates and {reads} reads"
     );
-    for ((what, count), at_least) in deeds.rows().into_iter().zip(DEEDS_AT_LEAST) {
+    for ((what, count), at_least) in coverage.rows().into_iter().zip(COVERAGE_AT_LEAST) {
         assert!(
             count >= at_least,
             "{seed_count} seeds have seen only {count} {what}"
@@ -94,8 +94,8 @@ fn chunks_are_grouped_under_faults() {
         .take(GROUPING_SEED_COUNT_MAX);
     let has_grouped = reports.any(|report| {
         assert_eq!(report.failure, None, "{}", describe(&report));
-        let mut deeds = report.deeds.rows().into_iter();
-        deeds.any(|(what, count)| what == "chunks grouped" && count > 0)
+        let mut coverage = report.coverage.rows().into_iter();
+        coverage.any(|(what, count)| what == "chunks grouped" && count > 0)
     });
     assert!(has_grouped, "no chunk was grouped");
 }

@@ -1,5 +1,5 @@
-//! What a run has really done of what it is there to try: a simulator that never writes without
-//! some chunk, catches up, or repairs while updates go on, proves nothing about these.
+//! Coverage of a run: how often it reached the states and events that the simulator tests. A run without
+//! degraded updates, catching up, or updates during repairs proves nothing about these.
 
 use crate::network::{Reply, Request, Slot};
 use crate::world::lock;
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 
-/// How often each happened.
+/// Counts of the states and events that a run reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Deeds {
+pub struct Coverage {
     /// Updates that were acknowledged although a chunk that they write is lost.
     pub degraded_update_count: u64,
     /// Updates that were begun for which parity follows later.
@@ -27,7 +27,7 @@ pub struct Deeds {
     pub grouped_chunk_count: u64,
     /// Chunks that were made anew.
     pub repair_count: u64,
-    /// Records of what a chunk had missed while it was made anew: updates went on meanwhile.
+    /// Records of updates of a chunk during its rebuild.
     pub overtaken_repair_count: u64,
     /// Records of what the chunk of a returned node had missed.
     pub catch_up_count: u64,
@@ -49,7 +49,7 @@ pub struct Deeds {
     pub replacement_count: u64,
 }
 
-impl Deeds {
+impl Coverage {
     /// Each count and what it is of.
     pub fn rows(&self) -> [(&'static str, u64); 16] {
         [
@@ -73,7 +73,7 @@ impl Deeds {
     }
 }
 
-impl AddAssign for Deeds {
+impl AddAssign for Coverage {
     fn add_assign(&mut self, other: Self) {
         self.degraded_update_count += other.degraded_update_count;
         self.appended_update_count += other.appended_update_count;
@@ -100,7 +100,7 @@ pub(crate) struct Tally(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    deeds: Deeds,
+    coverage: Coverage,
     /// Chunks made anew on machines whose nodes have not joined since: these have missed nothing but
     /// what came in between.
     rebuilt: BTreeSet<(StripeId, Slot)>,
@@ -177,16 +177,16 @@ impl Tally {
         match &part.effect {
             Effect::Convert { .. } => {
                 let is_first = state.converted.insert(stripe);
-                state.deeds.conversion_count += u64::from(is_first);
+                state.coverage.conversion_count += u64::from(is_first);
             }
             // A commit is no client's update: it changes nothing that a client reads.
             Effect::Record { sequence, .. } if part.purpose == Purpose::Commit => {
                 let is_first = state.commits.insert((stripe, *sequence));
-                state.deeds.commit_count += u64::from(is_first);
+                state.coverage.commit_count += u64::from(is_first);
             }
             Effect::Append { sequence, .. } => {
                 let is_first = state.appended.insert((stripe, *sequence));
-                state.deeds.appended_update_count += u64::from(is_first);
+                state.coverage.appended_update_count += u64::from(is_first);
             }
             _ => {}
         }
@@ -199,33 +199,33 @@ impl Tally {
         match (intent, reply) {
             (Intent::NoteDegraded, Reply::Coordinator(reply)) => {
                 let is_noted = **reply == CoordinatorReply::Done;
-                state.deeds.degraded_note_count += u64::from(is_noted);
+                state.coverage.degraded_note_count += u64::from(is_noted);
             }
             (Intent::Replace, Reply::Coordinator(reply)) => {
                 let is_done = **reply == CoordinatorReply::Done;
-                state.deeds.replacement_count += u64::from(is_done);
+                state.coverage.replacement_count += u64::from(is_done);
             }
             (Intent::UpdateDegraded, Reply::Node(NodeReply::Updated { .. })) => {
-                state.deeds.degraded_update_count += 1;
+                state.coverage.degraded_update_count += 1;
             }
             (Intent::Close, Reply::Node(NodeReply::Unstaged { was_waiting: true })) => {
-                state.deeds.withdrawn_count += 1;
+                state.coverage.withdrawn_count += 1;
             }
             (Intent::Close, Reply::Node(NodeReply::Fate(fate))) => match fate {
-                RunFate::Stood(_) => state.deeds.stood_count += 1,
-                RunFate::Never => state.deeds.settled_count += 1,
-                RunFate::Forgotten => state.deeds.forgotten_count += 1,
+                RunFate::Stood(_) => state.coverage.stood_count += 1,
+                RunFate::Never => state.coverage.settled_count += 1,
+                RunFate::Forgotten => state.coverage.forgotten_count += 1,
             },
-            (Intent::Group, _) if part_is_done => state.deeds.grouped_chunk_count += 1,
+            (Intent::Group, _) if part_is_done => state.coverage.grouped_chunk_count += 1,
             (Intent::Rebuild(stripe), _) if part_is_done => {
-                state.deeds.repair_count += 1;
+                state.coverage.repair_count += 1;
                 state.rebuilt.insert((stripe, slot));
             }
             (Intent::CatchUp(stripe), _) if part_is_done => {
                 if state.rebuilt.contains(&(stripe, slot)) {
-                    state.deeds.overtaken_repair_count += 1;
+                    state.coverage.overtaken_repair_count += 1;
                 } else {
-                    state.deeds.catch_up_count += 1;
+                    state.coverage.catch_up_count += 1;
                 }
             }
             _ => {}
@@ -238,12 +238,12 @@ impl Tally {
     }
 
     /// Adds what was counted elsewhere.
-    pub(crate) fn add(&self, change: impl FnOnce(&mut Deeds)) {
-        change(&mut lock(&self.0).deeds);
+    pub(crate) fn add(&self, change: impl FnOnce(&mut Coverage)) {
+        change(&mut lock(&self.0).coverage);
     }
 
     /// What has been done so far.
-    pub(crate) fn deeds(&self) -> Deeds {
-        lock(&self.0).deeds
+    pub(crate) fn coverage(&self) -> Coverage {
+        lock(&self.0).coverage
     }
 }
