@@ -15,10 +15,10 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
-    NodeStatus, PoolRequest, Purpose, RepairOrder, RunId,
+    ClusterStatus, CoordinatorCall, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
+    NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
 };
-use gabion_protocol::ports::{Address, CallError};
+use gabion_protocol::ports::{Address, Ask as _, CoordinatorError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,8 +113,8 @@ impl Client {
             }),
         };
         let limit = client.shared.options.deadline.min(CONNECT_LIMIT);
-        let found = client.ask_within(CoordinatorRequest::Nodes, COORDINATOR_DEADLINE_MS, limit);
-        client.learn_nodes(found.await?)?;
+        let found = client.ask_within(ask::Nodes, COORDINATOR_DEADLINE_MS, limit);
+        client.shared.ports.learn_nodes(&found.await?);
         Ok(client)
     }
 
@@ -123,17 +123,9 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ClientError> {
-        self.learn_nodes(self.ask(CoordinatorRequest::Nodes).await?)
-    }
-
-    fn learn_nodes(&self, reply: CoordinatorReply) -> Result<Vec<NodeStatus>, ClientError> {
-        match reply {
-            CoordinatorReply::Nodes(nodes) => {
-                self.shared.ports.learn_nodes(&nodes);
-                Ok(nodes)
-            }
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        let nodes = self.ask(ask::Nodes).await?;
+        self.shared.ports.learn_nodes(&nodes);
+        Ok(nodes)
     }
 
     /// The cluster's redundancy and the state of its repair.
@@ -141,10 +133,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn status(&self) -> Result<ClusterStatus, ClientError> {
-        match self.ask(CoordinatorRequest::Status).await? {
-            CoordinatorReply::Status(status) => Ok(status),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        self.ask(ask::Status).await
     }
 
     /// All pools.
@@ -152,10 +141,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn pools(&self) -> Result<Vec<PoolRecord>, ClientError> {
-        match self.ask(CoordinatorRequest::Pools).await? {
-            CoordinatorReply::Pools(pools) => Ok(pools),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        self.ask(ask::Pools).await
     }
 
     /// Commits everything that was appended in a pool, so that parity includes it. Does nothing if
@@ -165,27 +151,26 @@ impl Client {
     /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe
     /// has been committed for the time limit of an operation; [`ClientError::NoCoordinator`].
     pub async fn commit_pool(&self, name: &str) -> Result<(), ClientError> {
-        let request = CoordinatorRequest::CommitPool {
+        let request = ask::CommitPool {
             name: name.to_owned(),
         };
         let start = || self.attempts(format!("committing {name}"), 0);
         let (mut attempts, mut least_count) = (start(), u64::MAX);
         loop {
-            let asked = self.ask_once(request.clone(), COMMIT_DEADLINE_MS).await;
-            let why = match asked {
-                Ok(CoordinatorReply::Done) => return Ok(()),
-                Ok(CoordinatorReply::Committing { left_count }) if left_count < least_count => {
+            let ports = &self.shared.ports;
+            let why = match ports
+                .ask_coordinator(request.clone(), COMMIT_DEADLINE_MS)
+                .await
+            {
+                Ok(0) => return Ok(()),
+                Ok(left_count) if left_count < least_count => {
                     // There is progress, however slow.
                     (attempts, least_count) = (start(), left_count);
                     continue;
                 }
-                Ok(CoordinatorReply::Committing { left_count }) => {
-                    format!("{left_count} stripes are not committed yet")
-                }
-                Ok(CoordinatorReply::Busy(why)) => why,
-                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
-                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
-                Err(error) => return Err(ClientError::NoCoordinator(error.to_string())),
+                Ok(left_count) => format!("{left_count} stripes are not committed yet"),
+                Err(CoordinatorError::Busy(why)) => why,
+                Err(error) => return Err(error.into()),
             };
             attempts.pause(&why).await?;
         }
@@ -196,11 +181,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when the cluster cannot give the guarantee;
     /// [`ClientError::NoCoordinator`].
-    pub async fn create_pool(&self, request: PoolRequest) -> Result<PoolRecord, ClientError> {
-        match self.ask(CoordinatorRequest::CreatePool(request)).await? {
-            CoordinatorReply::Pool(pool) => Ok(pool),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+    pub async fn create_pool(&self, wish: PoolRequest) -> Result<PoolRecord, ClientError> {
+        self.ask(wish).await
     }
 
     /// Files with this prefix, in the order of their names.
@@ -208,15 +190,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn ls(&self, prefix: &str) -> Result<Vec<FileRecord>, ClientError> {
-        match self
-            .ask(CoordinatorRequest::List {
-                prefix: prefix.to_owned(),
-            })
-            .await?
-        {
-            CoordinatorReply::Files(files) => Ok(files),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        let prefix = prefix.to_owned();
+        self.ask(ask::List { prefix }).await
     }
 
     /// Deletes a file; its chunks are reclaimed in the background.
@@ -228,8 +203,7 @@ impl Client {
         // the name in between.
         let file = self.lookup(name).await?.file.put;
         let name = name.to_owned();
-        self.ask_done(CoordinatorRequest::RemoveFile { name, file })
-            .await
+        self.ask(ask::RemoveFile { name, file }).await
     }
 
     /// Repairs all lost chunks now, without waiting for the grace period, and from now on by
@@ -238,10 +212,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] for an unknown scheme; [`ClientError::NoCoordinator`].
     pub async fn repair_now(&self, scheme: Option<&str>) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::RepairNow {
-            scheme: scheme.map(str::to_owned),
-        })
-        .await
+        let scheme = scheme.map(str::to_owned);
+        self.ask(ask::RepairNow { scheme }).await
     }
 
     /// Changes the settings of repairs, durably.
@@ -249,7 +221,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] for an invalid limit; [`ClientError::NoCoordinator`].
     pub async fn order_repair(&self, order: RepairOrder) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::OrderRepair(order)).await
+        self.ask(order).await
     }
 
     /// Accepts a joining node that waits because it has many unknown chunks: it sets them aside.
@@ -258,7 +230,7 @@ impl Client {
     /// [`ClientError::Refused`] when the node does not wait for that;
     /// [`ClientError::NoCoordinator`].
     pub async fn accept(&self, node: NodeId) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::Accept(node)).await
+        self.ask(ask::Accept(node)).await
     }
 
     /// Moves all chunks of a node to others, so that it can leave. Returns at once;
@@ -267,7 +239,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when there is no such node; [`ClientError::NoCoordinator`].
     pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::Drain(node)).await
+        self.ask(ask::Drain(node)).await
     }
 
     /// Cancels a node's departure.
@@ -275,7 +247,7 @@ impl Client {
     /// # Errors
     /// Those of [`Client::drain`].
     pub async fn keep(&self, node: NodeId) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::Keep(node)).await
+        self.ask(ask::Keep(node)).await
     }
 
     /// Measured rates of links between nodes, by sender and receiver.
@@ -283,10 +255,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`].
     pub async fn links(&self) -> Result<Vec<LinkRate>, ClientError> {
-        match self.ask(CoordinatorRequest::Links).await? {
-            CoordinatorReply::Links(links) => Ok(links),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        self.ask(ask::Links).await
     }
 
     /// Orders that the blocks of a file, or of all files of a pool, be encoded or replicated again.
@@ -297,7 +266,7 @@ impl Client {
     /// [`ClientError::Refused`] when there is no such pool or file, or the pool's blocks are never
     /// replicated; [`ClientError::NoCoordinator`].
     pub async fn order_form(&self, order: FormOrder) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::OrderForm(order)).await
+        self.ask(order).await
     }
 
     /// Opens a file for reading and writing.
@@ -360,84 +329,58 @@ impl Client {
     }
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<FileLayout, ClientError> {
-        match self
-            .ask(CoordinatorRequest::Lookup {
-                name: name.to_owned(),
-            })
-            .await?
-        {
-            CoordinatorReply::File(layout) => {
-                self.shared.ports.learn_nodes(&layout.nodes);
-                Ok(layout)
-            }
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        let name = name.to_owned();
+        let layout = self.ask(ask::Lookup { name }).await?;
+        self.shared.ports.learn_nodes(&layout.nodes);
+        Ok(layout)
     }
 
     /// Asks the coordinator, and retries while it is busy or away.
-    pub(crate) async fn ask(
-        &self,
-        request: CoordinatorRequest,
-    ) -> Result<CoordinatorReply, ClientError> {
-        self.ask_for(request, COORDINATOR_DEADLINE_MS).await
+    pub(crate) async fn ask<C: CoordinatorCall>(&self, call: C) -> Result<C::Reply, ClientError> {
+        self.ask_for(call, COORDINATOR_DEADLINE_MS).await
     }
 
-    pub(crate) async fn ask_for(
+    pub(crate) async fn ask_for<C: CoordinatorCall>(
         &self,
-        request: CoordinatorRequest,
+        call: C,
         deadline_ms: u64,
-    ) -> Result<CoordinatorReply, ClientError> {
-        self.ask_within(request, deadline_ms, self.shared.options.deadline)
+    ) -> Result<C::Reply, ClientError> {
+        self.ask_within(call, deadline_ms, self.shared.options.deadline)
             .await
     }
 
     /// Asks until the limit. A request that was not received is always retried; one that may have
     /// been carried out, only if that is harmless.
-    async fn ask_within(
+    async fn ask_within<C: CoordinatorCall>(
         &self,
-        request: CoordinatorRequest,
+        call: C,
         deadline_ms: u64,
         limit: Duration,
-    ) -> Result<CoordinatorReply, ClientError> {
+    ) -> Result<C::Reply, ClientError> {
         let what = "asking the coordinator".to_owned();
         let moving = (0, READ_BYTES_PER_MS);
-        let mut attempts = Attempts::start(&self.shared.ports, what, limit, moving);
+        let ports = &self.shared.ports;
+        let mut attempts = Attempts::start(ports, what, limit, moving);
         loop {
             let patience_ms = deadline_ms.min(attempts.left_ms());
-            let (error, may_repeat) = match self.shared.ports.reach_coordinator(patience_ms).await {
+            let (error, may_repeat) = match ports.reach_coordinator(patience_ms).await {
                 Err(error) => (error, true),
-                Ok(()) => match self.ask_once(request.clone(), patience_ms).await {
-                    Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
-                    Ok(CoordinatorReply::Busy(why)) => {
+                Ok(()) => match ports.ask_coordinator(call.clone(), patience_ms).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(CoordinatorError::Busy(why)) => {
                         attempts.pause(&why).await?;
                         continue;
                     }
-                    Ok(reply) => return Ok(reply),
-                    Err(error) => (error, is_repeatable(&request)),
+                    Err(CoordinatorError::Silent(error)) => {
+                        (error, is_repeatable(&call.clone().into()))
+                    }
+                    Err(error) => return Err(error.into()),
                 },
             };
             let error = error.to_string();
             if !may_repeat || attempts.pause(&error).await.is_err() {
                 return Err(ClientError::NoCoordinator(error));
             }
-        }
-    }
-
-    pub(crate) async fn ask_once(
-        &self,
-        request: CoordinatorRequest,
-        deadline_ms: u64,
-    ) -> Result<CoordinatorReply, CallError> {
-        self.shared
-            .ports
-            .call_coordinator(request, deadline_ms)
-            .await
-    }
-
-    async fn ask_done(&self, request: CoordinatorRequest) -> Result<(), ClientError> {
-        match self.ask(request).await? {
-            CoordinatorReply::Done => Ok(()),
-            _ => Err(ClientError::unexpected("the coordinator")),
         }
     }
 

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Refusal};
+use gabion_protocol::message::{Refusal, ask};
+use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -113,35 +114,36 @@ impl Storing {
         let failed = self.record.id;
         loop {
             attempts.pause(missing).await?;
-            let request = CoordinatorRequest::PlaceAnew {
+            let request = ask::PlaceAnew {
                 put: self.put,
                 first,
                 failed,
                 avoid: self.shunned.at(self.encoder.client.ports().now_ms()),
             };
             let deadline_ms = COORDINATOR_DEADLINE_MS.min(attempts.left_ms());
-            let (mut stripes, nodes) = match client.ask_once(request, deadline_ms).await {
-                Ok(CoordinatorReply::Put { stripes, nodes, .. }) => (stripes, nodes),
-                Ok(CoordinatorReply::Busy(_)) | Err(_) => continue,
-                Ok(CoordinatorReply::Refused(why)) => {
+            let asked = client.ports().ask_coordinator(request, deadline_ms);
+            let mut placed = match asked.await {
+                Ok(placed) => placed,
+                Err(CoordinatorError::Busy(_) | CoordinatorError::Silent(_)) => continue,
+                Err(CoordinatorError::Refused(why)) => {
                     return Err(ClientError::Node {
                         what: format!("storing {failed}"),
                         refusal: format!("{missing}, and there is no other place: {why}"),
                     });
                 }
-                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
+                Err(misfit) => return Err(misfit.into()),
             };
             let fits =
                 |new: &StripeRecord| new.id != failed && new.chunk_bytes == self.record.chunk_bytes;
-            let Some(new) = stripes.pop().filter(fits) else {
+            let Some(new) = placed.stripes.pop().filter(fits) else {
                 return Err(ClientError::unexpected("the coordinator"));
             };
-            client.ports().learn_nodes(&nodes);
+            client.ports().learn_nodes(&placed.nodes);
             self.encoder = Arc::new(Encoder {
                 client: client.clone(),
                 code: self.encoder.code.clone(),
                 pool: self.encoder.pool.clone(),
-                topology: topology(&nodes)?,
+                topology: topology(&placed.nodes)?,
             });
             self.record = new;
             return Ok(());

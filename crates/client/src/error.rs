@@ -1,5 +1,6 @@
 //! Errors of the client: one plain sentence each.
 
+use gabion_protocol::ports::CoordinatorError;
 use thiserror::Error;
 
 /// The side that an error concerns.
@@ -86,6 +87,29 @@ pub enum ClientError {
     /// An answer, or a plan of this client, is invalid.
     #[error("{0}; this is a bug or a mix of releases, please report it")]
     Broken(String),
+}
+
+/// The problem, if a retry may succeed after this error.
+///
+/// # Errors
+/// The others.
+pub(crate) fn passing(error: CoordinatorError) -> Result<String, ClientError> {
+    match error {
+        CoordinatorError::Busy(_) | CoordinatorError::Silent(_) => Ok(error.to_string()),
+        other => Err(other.into()),
+    }
+}
+
+impl From<CoordinatorError> for ClientError {
+    fn from(error: CoordinatorError) -> Self {
+        match error {
+            CoordinatorError::Refused(why) => Self::Refused(why),
+            CoordinatorError::Misfit(_) => Self::unexpected("the coordinator"),
+            CoordinatorError::Busy(_) | CoordinatorError::Silent(_) => {
+                Self::NoCoordinator(error.to_string())
+            }
+        }
+    }
 }
 
 impl ClientError {

@@ -132,7 +132,7 @@ impl File {
         let layout = Layout::new(client.lookup(name).await?)?;
         let code = code_of(&layout.file.pool)?;
         let encoded = layout.file.encoded.as_ref();
-        let encoded = encoded.map(|pool| Ok((pool.id, code_of(pool)?)));
+        let encoded = encoded.map(|pool| code_of(pool).map(|code| (pool.id, code)));
         let opened = Opened {
             name: name.to_owned(),
             code,

@@ -12,7 +12,8 @@ use crate::file::File;
 use crate::read::{Moment, Reading};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId};
-use gabion_protocol::message::CoordinatorRequest;
+use gabion_protocol::message::ask;
+use gabion_protocol::ports::Ask as _;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ impl Client {
             return;
         }
         let ports = self.ports();
-        let request = CoordinatorRequest::Suspect { node };
-        let told = ports.call_coordinator(request, SUSPECT_DEADLINE_MS);
+        let request = ask::Suspect { node };
+        let told = ports.ask_coordinator(request, SUSPECT_DEADLINE_MS);
         ports.spawn(told.map(|_| ()).boxed());
     }
 }

@@ -11,10 +11,8 @@ use gabion_plan::Plan;
 use gabion_planner::endurance::{failures_left, failures_left_appending};
 use gabion_planner::repair::{self, Scheme};
 use gabion_planner::update;
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, Meter, NodeReply,
-    NodeRequest, StoreCounts,
-};
+use gabion_protocol::message::{FileLayout, Liveness, Meter, ScrubReport, StoreCounts, ask};
+use gabion_protocol::ports::Ask as _;
 use std::collections::BTreeMap;
 
 /// Slice size of the displayed repair plans; the coordinator's default.
@@ -72,19 +70,6 @@ impl ClusterMeters {
     }
 }
 
-/// The result of a scrub.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScrubReport {
-    /// Chunks verified.
-    pub chunk_count: u64,
-    /// Bytes verified.
-    pub bytes: u64,
-    /// Damage found; it is being repaired.
-    pub damage: Vec<Damage>,
-    /// Nodes that did not answer.
-    pub unreachable: Vec<NodeId>,
-}
-
 impl Client {
     /// The location of a file, and the further failures that each of its stripes survives.
     ///
@@ -122,23 +107,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
-        match self
-            .ask_for(CoordinatorRequest::ScrubAll, SCRUB_DEADLINE_MS)
-            .await?
-        {
-            CoordinatorReply::Scrubbed {
-                chunk_count,
-                bytes,
-                damage,
-                unreachable,
-            } => Ok(ScrubReport {
-                chunk_count,
-                bytes,
-                damage,
-                unreachable,
-            }),
-            _ => Err(ClientError::unexpected("the coordinator")),
-        }
+        self.ask_for(ask::ScrubAll, SCRUB_DEADLINE_MS).await
     }
 
     /// Traffic of all nodes and this client so far.
@@ -147,16 +116,12 @@ impl Client {
     /// Those of [`Client::nodes`]; nodes that do not answer are listed.
     pub async fn meters(&self) -> Result<ClusterMeters, ClientError> {
         let ports = &self.shared.ports;
-        let ask = |node| async move {
-            (
-                node,
-                ports
-                    .call_node(node, NodeRequest::Meter, METER_DEADLINE_MS)
-                    .await,
-            )
+        let meter = |node| async move {
+            let asked = ports.ask_node(node, ask::Meter, METER_DEADLINE_MS);
+            (node, asked.await)
         };
         let nodes = self.nodes().await?;
-        let asked = futures::future::join_all(nodes.iter().map(|status| ask(status.node))).await;
+        let asked = futures::future::join_all(nodes.iter().map(|status| meter(status.node))).await;
         let mut meters = ClusterMeters {
             client: ports.meter(),
             planned: self.planned(),
@@ -164,7 +129,7 @@ impl Client {
         };
         meters.planned.add(&self.status().await?.planned);
         for (node, reply) in asked {
-            if let Ok(NodeReply::Meter { sent, planned }) = reply {
+            if let Ok((sent, planned)) = reply {
                 meters.nodes.insert(node, sent);
                 meters.planned.add(&planned);
             } else {
@@ -182,14 +147,12 @@ impl Client {
         let ports = &self.shared.ports;
         let nodes = self.nodes().await?;
         let asked = nodes.iter().map(|status| {
-            let asked = ports.call_node(status.node, NodeRequest::StoreCounts, METER_DEADLINE_MS);
+            let asked = ports.ask_node(status.node, ask::StoreCounts, METER_DEADLINE_MS);
             async move { (status.node, asked.await) }
         });
         let answers = futures::future::join_all(asked).await;
-        let counts = answers.into_iter().filter_map(|(node, reply)| match reply {
-            Ok(NodeReply::StoreCounts(counts)) => Some((node, counts)),
-            _ => None,
-        });
+        let counts = answers.into_iter();
+        let counts = counts.filter_map(|(node, counts)| Some((node, counts.ok()?)));
         Ok(counts.collect())
     }
 

@@ -49,7 +49,8 @@ pub use cached_file::CachedFile;
 pub use client::{Client, ClientOptions};
 pub use error::{ClientError, ErrorKind};
 pub use file::File;
-pub use inspect::{ClusterMeters, FileStat, Planned, ScrubReport};
+pub use gabion_protocol::message::ScrubReport;
+pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use put::PutSummary;
 
 /// Receives the progress of a long operation.

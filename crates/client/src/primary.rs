@@ -3,8 +3,8 @@
 use crate::file::{File, Layout};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
-use gabion_protocol::ports::{CallError, until_hung};
+use gabion_protocol::message::{NodeCall, Refusal, ask};
+use gabion_protocol::ports::{Ask as _, NodeError, until_hung};
 use std::pin::pin;
 
 /// Most times in a row that a node may name another as the primary. A lease moves rarely; nodes
@@ -34,24 +34,20 @@ impl NotDone {
             may_have_begun,
         }
     }
-
-    const fn uncertain(refusal: Refusal) -> Self {
-        let may_have_begun = true;
-        Self {
-            refusal,
-            may_have_begun,
-        }
-    }
 }
 
-/// The result of a node's reply.
-fn heard(reply: NodeReply) -> Result<NodeReply, NotDone> {
-    match reply {
+/// Why a node that was asked, or could not be, has not done it.
+fn not_done(error: NodeError, is_sent: bool) -> NotDone {
+    let may_have_begun = match error {
         // It has refused before it did anything.
-        NodeReply::NotBegun(refusal) => Err(NotDone::unbegun(refusal)),
+        NodeError::NotBegun(_) => false,
+        NodeError::Silent(_) => is_sent,
         // This may be the refusal of a part of it.
-        NodeReply::Refused(refusal) => Err(NotDone::uncertain(refusal)),
-        reply => Ok(reply),
+        NodeError::Refused(_) | NodeError::Misfit(_) => true,
+    };
+    NotDone {
+        refusal: error.into(),
+        may_have_begun,
     }
 }
 
@@ -61,20 +57,20 @@ impl File {
     /// # Errors
     /// The last refusal. [`Refusal::Unavailable`] when a node did not answer: then it is unknown
     /// whether it carried out the request, unless it could not be reached.
-    pub(crate) async fn ask_primary(
+    pub(crate) async fn ask_primary<C: NodeCall>(
         &self,
         layout: &Layout,
         stripe: &StripeRecord,
-        request: NodeRequest,
+        call: C,
         deadline_ms: u64,
-    ) -> Result<NodeReply, NotDone> {
+    ) -> Result<C::Reply, NotDone> {
         let mut redirect_count = 0;
         loop {
             let guess = self.with_primary(stripe.id, |p| p.next(stripe, &layout.file.nodes));
             let nobody = || Refusal::Unavailable(format!("any node of {}", stripe.id));
             let node = guess.ok_or_else(|| NotDone::unbegun(nobody()))?;
             let not_done = match self
-                .ask_once((stripe.id, node), request.clone(), deadline_ms)
+                .ask_once((stripe.id, node), call.clone(), deadline_ms)
                 .await
             {
                 Ok(reply) => {
@@ -101,35 +97,31 @@ impl File {
     }
 
     /// Asks one node. If it does not answer, others are asked from now on.
-    async fn ask_once(
+    async fn ask_once<C: NodeCall>(
         &self,
         (stripe, node): (StripeId, NodeId),
-        request: NodeRequest,
+        call: C,
         deadline_ms: u64,
-    ) -> Result<NodeReply, NotDone> {
+    ) -> Result<C::Reply, NotDone> {
         let (ports, asked) = (self.client.ports(), [node]);
-        let silent = |error: CallError| {
-            self.client.suspect(node);
-            self.with_primary(stripe, |p| p.pass_over(node));
-            Refusal::Unavailable(error.peer)
-        };
         let mut is_sent = false;
         let call = async {
             let began_ms = ports.now_ms();
-            ports.reach_node(node, deadline_ms).await?;
+            let reached = ports.reach_node(node, deadline_ms).await;
+            reached.map_err(NodeError::Silent)?;
             is_sent = true;
             let left_ms = deadline_ms.saturating_sub(ports.now_ms().saturating_sub(began_ms));
-            ports.call_node(node, request, left_ms).await
+            ports.ask_node(node, call, left_ms).await
         };
         let answer = select_biased! {
             answer = pin!(call.fuse()) => answer,
-            (_, hung) = pin!(until_hung(ports, &asked).fuse()) => Err(hung),
+            (_, hung) = pin!(until_hung(ports, &asked).fuse()) => Err(NodeError::Silent(hung)),
         };
-        match answer {
-            Ok(reply) => heard(reply),
-            Err(error) if is_sent => Err(NotDone::uncertain(silent(error))),
-            Err(error) => Err(NotDone::unbegun(silent(error))),
+        if let Err(NodeError::Silent(_)) = answer {
+            self.client.suspect(node);
+            self.with_primary(stripe, |p| p.pass_over(node));
         }
+        answer.map_err(|error| not_done(error, is_sent))
     }
 
     /// The update up to which a stripe is settled, and the term that guarantees it; never before an
@@ -142,34 +134,31 @@ impl File {
         (settle, reconstruct): (bool, bool),
         deadline_ms: u64,
     ) -> Result<(Epoch, Sequence), Refusal> {
-        let request = NodeRequest::Mark {
+        let mark = ask::Mark {
             stripe: stripe.id,
             settle,
             reconstruct,
         };
-        match self
-            .ask_primary(layout, stripe, request, deadline_ms)
-            .await?
-        {
-            NodeReply::Mark { epoch, sequence } => Ok((epoch, sequence)),
-            _ => Err(Refusal::Failed(
-                "the primary's reply does not fit the question".to_owned(),
-            )),
-        }
+        Ok(self.ask_primary(layout, stripe, mark, deadline_ms).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_protocol::ports::CallError;
 
     #[test]
     fn an_update_may_have_begun_unless_the_reply_says_that_it_has_not() {
         let refusal = || Refusal::Unavailable("node 3".to_owned());
-        let unbegun = heard(NodeReply::NotBegun(refusal()));
-        assert_eq!(unbegun, Err(NotDone::unbegun(refusal())));
-        let refused = heard(NodeReply::Refused(refusal()));
-        assert_eq!(refused, Err(NotDone::uncertain(refusal())));
-        assert_eq!(heard(NodeReply::Done), Ok(NodeReply::Done));
+        let silence = || CallError {
+            peer: "node 3".to_owned(),
+            reason: "is gone".to_owned(),
+        };
+        let may_have_begun = |error, is_sent| not_done(error, is_sent).may_have_begun;
+        assert!(!may_have_begun(NodeError::NotBegun(refusal()), true));
+        assert!(may_have_begun(NodeError::Refused(refusal()), true));
+        assert!(may_have_begun(NodeError::Silent(silence()), true));
+        assert!(!may_have_begun(NodeError::Silent(silence()), false));
     }
 }

@@ -5,7 +5,7 @@
 use crate::Progress;
 use crate::client::{Client, check, code_of, topology};
 use crate::elsewhere::{Shunned, Storing};
-use crate::error::ClientError;
+use crate::error::{ClientError, passing};
 use crate::extent::{geometry, keepings};
 use crate::memory::Segment;
 use crate::task::Task;
@@ -19,7 +19,8 @@ use gabion_meta::{PoolRecord, PoolSpec, PutId};
 use gabion_planner::{Stripe, encode};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Effect, Purpose, ReadCut};
+use gabion_protocol::message::{Effect, Purpose, PutPlaces, ReadCut, ask};
+use gabion_protocol::ports::Ask as _;
 use std::sync::Arc;
 
 /// Slice size of encodings, in bytes.
@@ -120,20 +121,17 @@ impl Client {
         pool: Option<&str>,
         size_bytes: u64,
     ) -> Result<Begun, ClientError> {
-        let request = CoordinatorRequest::BeginPut {
+        let request = ask::BeginPut {
             name: name.to_owned(),
             pool: pool.map(str::to_owned),
             size_bytes,
         };
-        let CoordinatorReply::Put {
+        let PutPlaces {
             put,
             pool,
             stripes,
             nodes,
-        } = self.ask(request).await?
-        else {
-            return Err(ClientError::unexpected("the coordinator"));
-        };
+        } = self.ask(request).await?;
         self.ports().learn_nodes(&nodes);
         let encoder = Encoder {
             client: self.clone(),
@@ -153,13 +151,13 @@ impl Client {
     async fn commit_put(&self, name: &str, put: PutId) -> Result<(), ClientError> {
         let mut attempts = self.attempts(format!("making {name} visible"), 0);
         loop {
-            let request = CoordinatorRequest::CommitPut(put);
-            let missing = match self.ask_once(request, COORDINATOR_DEADLINE_MS).await {
-                Ok(CoordinatorReply::Done) => return Ok(()),
-                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
-                Ok(CoordinatorReply::Busy(why)) => why,
-                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
-                Err(error) => error.to_string(),
+            let commit = ask::CommitPut(put);
+            let asked = self
+                .ports()
+                .ask_coordinator(commit, COORDINATOR_DEADLINE_MS);
+            let missing = match asked.await {
+                Ok(()) => return Ok(()),
+                Err(error) => passing(error)?,
             };
             attempts.pause(&missing).await?;
         }
@@ -325,9 +323,9 @@ impl Keeper {
             loop {
                 touching.sleep_ms(touch_every_ms).await;
                 // A lost one is replaced by the next; if the put is gone, its commit reports that.
-                let touch = CoordinatorRequest::TouchPut(put);
+                let touch = ask::TouchPut(put);
                 let _ = touching
-                    .call_coordinator(touch, COORDINATOR_DEADLINE_MS)
+                    .ask_coordinator(touch, COORDINATOR_DEADLINE_MS)
                     .await;
             }
         });
@@ -347,17 +345,17 @@ impl Keeper {
     /// Aborts the put, and waits briefly until the coordinator knows.
     pub(crate) async fn abort(&mut self) {
         self.is_owed = false;
-        let abort = CoordinatorRequest::AbortPut(self.put);
+        let abort = ask::AbortPut(self.put);
         // If the coordinator does not receive this, it aborts the put at its timeout.
-        let _ = self.ports.call_coordinator(abort, 1_000).await;
+        let _ = self.ports.ask_coordinator(abort, 1_000).await;
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self.is_owed {
-            let abort = CoordinatorRequest::AbortPut(self.put);
-            let told = self.ports.call_coordinator(abort, COORDINATOR_DEADLINE_MS);
+            let abort = ask::AbortPut(self.put);
+            let told = self.ports.ask_coordinator(abort, COORDINATOR_DEADLINE_MS);
             self.ports.spawn(told.map(|_| ()).boxed());
         }
     }

@@ -10,9 +10,9 @@ use gabion_codec::Code;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_plan::{Goal, Plan};
 use gabion_protocol::initiate::{RunTerms, run_plan};
-use gabion_protocol::message::{
-    Effect, FileLayout, NodeReply, NodeRequest, Purpose, ReadCut, Refusal,
-};
+use gabion_protocol::message::{Effect, FileLayout, Purpose, ReadCut, Refusal, ask};
+use gabion_protocol::ports::{Ask as _, NodeError};
+use std::fmt::Debug;
 use std::time::Duration;
 
 /// Time limit of a rehearsal, and of reading a chunk back afterwards.
@@ -83,28 +83,28 @@ impl Client {
     }
 
     async fn read_back_and_remove(&self, node: NodeId, chunk: ChunkId) -> Result<(), ClientError> {
+        let ports = &self.shared.ports;
+        let broken = |found: &dyn Debug| {
+            ClientError::Broken(format!("{node} has not made {chunk} correctly: {found:?}"))
+        };
+        let failed = |error: NodeError| match error {
+            NodeError::Silent(_) => ClientError::Node {
+                what: format!("a repaired chunk on {node}"),
+                refusal: Refusal::from(error).to_string(),
+            },
+            error => broken(&error),
+        };
         let chunks = vec![chunk];
-        let scrub = NodeRequest::Scrub {
+        let scrub = ask::Scrub {
             chunks: chunks.clone(),
         };
-        let is_whole = |reply: &NodeReply| matches!(reply, NodeReply::Scrubbed { chunk_count: 1, damage, .. } if damage.is_empty());
-        for (request, is_right) in [
-            (scrub, &is_whole as &dyn Fn(&NodeReply) -> bool),
-            (NodeRequest::Remove { chunks }, &|reply| {
-                *reply == NodeReply::Done
-            }),
-        ] {
-            let asked = self.shared.ports.call_node(node, request, DEADLINE_MS);
-            let reply = asked.await.map_err(|error| ClientError::Node {
-                what: format!("a repaired chunk on {node}"),
-                refusal: Refusal::Unavailable(error.peer).to_string(),
-            })?;
-            if !is_right(&reply) {
-                let what = format!("{node} has not made {chunk} correctly: {reply:?}");
-                return Err(ClientError::Broken(what));
-            }
+        let scrubbed = ports.ask_node(node, scrub, DEADLINE_MS).await;
+        let found = scrubbed.map_err(failed)?;
+        if found.chunk_count != 1 || !found.damage.is_empty() {
+            return Err(broken(&found));
         }
-        Ok(())
+        let removed = ports.ask_node(node, ask::Remove { chunks }, DEADLINE_MS);
+        removed.await.map_err(failed)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Reactions to a refusal: pure decisions, all covered by a table of tests.
 
 use crate::cut::ChosenCut;
-use crate::error::ClientError;
+use crate::error::{ClientError, passing};
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
+use gabion_protocol::ports::CoordinatorError;
 
 /// Why an attempt to write failed.
 #[derive(Debug)]
@@ -17,6 +18,12 @@ pub(crate) enum Setback {
 impl From<ClientError> for Setback {
     fn from(error: ClientError) -> Self {
         Self::Last(error)
+    }
+}
+
+impl From<CoordinatorError> for Setback {
+    fn from(error: CoordinatorError) -> Self {
+        passing(error).map_or_else(Self::Last, Self::Again)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::attempts::Attempts;
 use crate::client::topology;
-use crate::error::ClientError;
+use crate::error::{ClientError, passing};
 use crate::extent::{Extent, geometry};
 use crate::file::{File, Fleet, Layout};
 use crate::put::{Encoder, Keeper};
@@ -13,12 +13,9 @@ use crate::remedy::{Setback, may_ask_again};
 use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord, Topology};
-use gabion_meta::PutId;
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeStatus, Refusal, SettledStripe,
-};
-use gabion_protocol::ports::CallError;
+use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, Topology};
+use gabion_protocol::message::{Refusal, Replacement, SettledStripe, ask};
+use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::Arc;
 
 /// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
@@ -27,11 +24,8 @@ const TOUCH_EVERY_MS: u64 = 2_000;
 
 /// A replacement with stripes reserved by the coordinator.
 struct Begun {
-    put: PutId,
     layout: Arc<Layout>,
-    settled: Vec<SettledStripe>,
-    stripes: Vec<StripeRecord>,
-    nodes: Vec<NodeStatus>,
+    replacement: Replacement,
     topology: Topology,
 }
 
@@ -80,7 +74,7 @@ impl File {
     ) -> Result<(), Setback> {
         let begun = self.begin_replace(extents, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
-        let mut keeper = Keeper::new(ports, begun.put, TOUCH_EVERY_MS);
+        let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
         if let Err(setback) = self.write_anew(&begun, extents, bytes, attempts).await {
             keeper.abort().await;
             return Err(setback);
@@ -117,32 +111,23 @@ impl File {
                 self.name()
             )));
         };
-        let request = CoordinatorRequest::BeginReplace {
+        let request = ask::BeginReplace {
             name: self.name().to_owned(),
             file: layout.file.file.put,
             stripes,
         };
-        let reply = self.client.ask_once(request, attempts.attempt_ms()).await;
-        let CoordinatorReply::Replacement {
-            put,
-            settled,
-            stripes,
-            nodes,
-        } = granted(reply)?
-        else {
-            return Err(ClientError::unexpected("the coordinator").into());
-        };
-        if settled.len() != extents.len() || stripes.len() != extents.len() {
+        let ports = self.client.ports();
+        let asked = ports.ask_coordinator(request, attempts.attempt_ms());
+        let replacement = asked.await?;
+        let counts = (replacement.settled.len(), replacement.stripes.len());
+        if counts != (extents.len(), extents.len()) {
             return Err(ClientError::unexpected("the coordinator").into());
         }
-        self.client.ports().learn_nodes(&nodes);
-        let topology = topology(&nodes)?;
+        ports.learn_nodes(&replacement.nodes);
+        let topology = topology(&replacement.nodes)?;
         Ok(Begun {
-            put,
             layout,
-            settled,
-            stripes,
-            nodes,
+            replacement,
             topology,
         })
     }
@@ -178,7 +163,10 @@ impl File {
         piece: Bytes,
         attempts: &Attempts,
     ) -> Result<(), Setback> {
-        let (old, new) = (&begun.settled[at], &begun.stripes[at]);
+        let (old, new) = (
+            &begun.replacement.settled[at],
+            &begun.replacement.stripes[at],
+        );
         let file = &begun.layout.file;
         let spec = begun.layout.spec(new);
         let shape = geometry(spec, new.chunk_bytes)?;
@@ -221,7 +209,7 @@ impl File {
         attempts: &Attempts,
     ) -> Result<Vec<u8>, Setback> {
         let fleet = Fleet {
-            nodes: &begun.nodes,
+            nodes: &begun.replacement.nodes,
             topology: &begun.topology,
         };
         let mut stripe = old.stripe.clone();
@@ -258,12 +246,9 @@ impl File {
         loop {
             let deadline_ms = attempts.attempt_ms();
             let missing = match self.ask_to_commit(begun, deadline_ms).await {
-                Ok(CoordinatorReply::Done) => return Ok(()),
-                Ok(CoordinatorReply::NotCommitted(why)) => return Err(Setback::Again(why)),
-                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why).into()),
-                Ok(CoordinatorReply::Busy(why)) => why,
-                Ok(_) => return Err(ClientError::unexpected("the coordinator").into()),
-                Err(error) => error.to_string(),
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(why)) => return Err(Setback::Again(why)),
+                Err(error) => passing(error)?,
             };
             attempts.pause(&missing).await?;
         }
@@ -273,34 +258,28 @@ impl File {
         &self,
         begun: &Begun,
         deadline_ms: u64,
-    ) -> Result<CoordinatorReply, CallError> {
-        let request = CoordinatorRequest::CommitReplace {
-            put: begun.put,
-            displaced: begun.settled.iter().map(|old| old.stripe.id).collect(),
+    ) -> Result<Result<(), String>, CoordinatorError> {
+        let old = begun.replacement.settled.iter();
+        let request = ask::CommitReplace {
+            put: begun.replacement.put,
+            displaced: old.map(|old| old.stripe.id).collect(),
         };
-        self.client.ask_once(request, deadline_ms).await
+        self.client
+            .ports()
+            .ask_coordinator(request, deadline_ms)
+            .await
     }
 
     /// Ends a write whose replacement was aborted with an error, unless the replacement turns out
     /// to be committed.
     async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), Setback> {
         match self.ask_to_commit(begun, LAST_CLOSE_MS).await {
-            Ok(CoordinatorReply::Done) => Ok(()),
-            Ok(CoordinatorReply::NotCommitted(_)) => Err(error.into()),
-            _ => Err(Setback::Last(ClientError::Undecided {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(error.into()),
+            Err(_) => Err(Setback::Last(ClientError::Undecided {
                 source: Box::new(error),
             })),
         }
-    }
-}
-
-/// Filters a coordinator's reply; silence and overload are temporary.
-fn granted(reply: Result<CoordinatorReply, CallError>) -> Result<CoordinatorReply, Setback> {
-    match reply {
-        Ok(CoordinatorReply::Refused(why)) => Err(Setback::Last(ClientError::Refused(why))),
-        Ok(CoordinatorReply::Busy(why)) => Err(Setback::Again(why)),
-        Ok(reply) => Ok(reply),
-        Err(error) => Err(Setback::Again(error.to_string())),
     }
 }
 
@@ -317,6 +296,7 @@ fn around(range: ByteRange, data_bytes: u64) -> impl Iterator<Item = ByteRange> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_protocol::ports::CallError;
 
     #[test]
     fn all_bytes_that_are_not_overwritten_are_kept() {
@@ -332,18 +312,14 @@ mod tests {
 
     #[test]
     fn silence_and_overload_are_temporary_and_a_refusal_is_not() {
-        let is_passing = |reply| matches!(granted(reply), Err(Setback::Again(_)));
+        let is_passing = |error| matches!(Setback::from(error), Setback::Again(_));
         let gone = CallError {
             peer: "the coordinator".to_owned(),
             reason: "is gone".to_owned(),
         };
-        assert!(is_passing(Err(gone)));
-        assert!(is_passing(Ok(CoordinatorReply::Busy("wait".to_owned()))));
-        let refused = granted(Ok(CoordinatorReply::Refused("no".to_owned())));
-        assert!(matches!(refused, Err(Setback::Last(ClientError::Refused(why))) if why == "no"));
-        assert!(matches!(
-            granted(Ok(CoordinatorReply::Done)),
-            Ok(CoordinatorReply::Done)
-        ));
+        assert!(is_passing(CoordinatorError::Silent(gone)));
+        assert!(is_passing(CoordinatorError::Busy("wait".to_owned())));
+        let refused = Setback::from(CoordinatorError::Refused("no".to_owned()));
+        assert!(matches!(refused, Setback::Last(ClientError::Refused(why)) if why == "no"));
     }
 }

@@ -9,11 +9,8 @@ use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_planner::update;
 use gabion_protocol::fate::{Witnesses, fate};
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, RunFate, RunId,
-    RunQuestion,
-};
-use gabion_protocol::ports::{CallError, call_living};
+use gabion_protocol::message::{Refusal, RunFate, RunId, RunMemory, RunQuestion, ask};
+use gabion_protocol::ports::{Ask as _, CoordinatorError, NodeError, ask_living};
 use gabion_protocol::primary::failed_nodes;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -224,14 +221,14 @@ impl File {
         &self,
         open: &OpenRun,
         deadline_ms: u64,
-    ) -> impl Future<Output = Vec<Result<NodeReply, CallError>>> + Send + 'static {
+    ) -> impl Future<Output = Vec<Result<bool, NodeError>>> + Send + 'static {
         let run: RunId = open.question.run;
-        let ask = |&node: &NodeId| {
+        let unstage = |&node: &NodeId| {
             let ports = Arc::clone(&self.client.shared.ports);
-            let request = NodeRequest::Unstage { run };
-            async move { call_living(&*ports, node, request, deadline_ms).await }
+            let request = ask::Unstage { run };
+            async move { ask_living(&*ports, node, request, deadline_ms).await }
         };
-        join_all(open.staged_at.iter().map(ask))
+        join_all(open.staged_at.iter().map(unstage))
     }
 
     /// Determines the outcome of a run, and makes it final, whatever is still on its way to its
@@ -255,9 +252,9 @@ impl File {
         let mut is_shut = false;
         for answer in self.withdraw(open, deadline_ms).await {
             match answer {
-                Ok(NodeReply::Unstaged { was_waiting: true }) => return Ok(RunFate::Never),
-                Ok(NodeReply::Unstaged { was_waiting: false }) => is_shut = true,
-                Ok(_) | Err(_) => {}
+                Ok(true) => return Ok(RunFate::Never),
+                Ok(false) => is_shut = true,
+                Err(_) => {}
             }
         }
         let Some(stripe) = stripe.filter(|stripe| stripe.id == open.question.stripe) else {
@@ -268,16 +265,9 @@ impl File {
             let silent = open.staged_at.first().map(ToString::to_string);
             return Err(Refusal::Unavailable(silent.unwrap_or_default()));
         }
-        let question = NodeRequest::Fate(open.question.clone());
-        match self
-            .ask_primary(layout, stripe, question, deadline_ms)
-            .await?
-        {
-            NodeReply::Fate(fate) => Ok(fate),
-            _ => Err(Refusal::Failed(
-                "the primary's reply does not fit the question".to_owned(),
-            )),
-        }
+        let question = open.question.clone();
+        let asked = self.ask_primary(layout, stripe, question, deadline_ms);
+        Ok(asked.await?)
     }
 
     /// The outcome of a run whose stripe has ended. A stripe is settled before it ends, so the
@@ -290,15 +280,13 @@ impl File {
         deadline_ms: u64,
     ) -> Result<RunFate, Refusal> {
         let asked = &open.question;
-        let request = CoordinatorRequest::Ended(asked.stripe);
-        let (ended, nodes) = match self.client.ask_once(request, deadline_ms).await {
-            Ok(CoordinatorReply::Ended { stripe, nodes }) => (stripe, nodes),
-            Ok(CoordinatorReply::Busy(why)) => return Err(Refusal::Unavailable(why)),
-            Ok(_) => {
-                let misfit = "the coordinator's reply does not fit the question".to_owned();
-                return Err(Refusal::Failed(misfit));
-            }
-            Err(error) => return Err(Refusal::Unavailable(error.peer)),
+        let request = ask::Ended(asked.stripe);
+        let ports = self.client.ports();
+        let (ended, nodes) = match ports.ask_coordinator(request, deadline_ms).await {
+            Ok(ended) => ended,
+            Err(CoordinatorError::Busy(why)) => return Err(Refusal::Unavailable(why)),
+            Err(CoordinatorError::Silent(error)) => return Err(Refusal::Unavailable(error.peer)),
+            Err(error) => return Err(Refusal::Failed(error.to_string())),
         };
         let holders = ended.as_ref().map_or(&open.holders, |ended| &ended.nodes);
         let failed = failed_nodes(&nodes);
@@ -310,9 +298,9 @@ impl File {
             }
         }
         let answers = join_all(asking).await;
-        let said = answers.iter().filter_map(|(index, answer)| match answer {
-            Ok(NodeReply::Recollection(memory)) => Some((*index, *memory)),
-            _ => None,
+        let said = answers.iter().filter_map(|(index, answer)| {
+            let memory = answer.as_ref().ok()?;
+            Some((*index, *memory))
         });
         let would_know = |complete: &[ChunkIndex]| match &ended {
             Some(ended) => self.would_know(layout, ended, asked, complete),
@@ -322,7 +310,10 @@ impl File {
                 complete.contains(chunk) && node.is_some_and(|node| open.staged_at.contains(node))
             })),
         };
-        let silent = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
+        let silent = answers.iter().find_map(|(_, answer)| match answer {
+            Err(NodeError::Silent(error)) => Some(error),
+            _ => None,
+        });
         match fate(&said.collect(), asked.after, would_know)? {
             RunFate::Forgotten => silent.map_or(Ok(RunFate::Forgotten), |error| {
                 Err(Refusal::Unavailable(error.peer.clone()))
@@ -338,13 +329,13 @@ impl File {
         index: ChunkIndex,
         node: NodeId,
         deadline_ms: u64,
-    ) -> (ChunkIndex, Result<NodeReply, CallError>) {
+    ) -> (ChunkIndex, Result<RunMemory, NodeError>) {
         let &RunQuestion { stripe, run, .. } = asked;
         let chunk = ChunkId { stripe, index };
         // No term follows those of an ended stripe.
         let epoch = Epoch(u64::MAX);
-        let request = NodeRequest::Recollect { chunk, epoch, run };
-        let answer = call_living(&*self.client.shared.ports, node, request, deadline_ms);
+        let request = ask::Recollect { chunk, epoch, run };
+        let answer = ask_living(&*self.client.shared.ports, node, request, deadline_ms);
         (index, answer.await)
     }
 

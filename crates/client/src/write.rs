@@ -18,8 +18,8 @@ use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeI
 use gabion_plan::Plan;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
-use gabion_protocol::ports::call_living;
+use gabion_protocol::message::{Refusal, RunFate, RunId, RunQuestion, ask};
+use gabion_protocol::ports::ask_living;
 use std::sync::OnceLock;
 
 /// Most bytes staged by one request.
@@ -211,7 +211,7 @@ impl File {
                     let bytes = pieces
                         .bytes
                         .slice(start as usize..(start + length) as usize);
-                    let request = NodeRequest::Stage {
+                    let request = ask::Stage {
                         run,
                         stripe: stripe.id,
                         chunk,
@@ -219,17 +219,8 @@ impl File {
                         bytes,
                     };
                     let node = pieces.node_of(stripe, chunk);
-                    let staged = call_living(&**ports, node, request, deadline_ms);
-                    async move {
-                        match staged.await {
-                            Ok(NodeReply::Staged { newest }) => Ok(newest),
-                            Ok(NodeReply::Refused(refusal)) => Err(refusal),
-                            Ok(_) => Err(Refusal::Failed(format!(
-                                "the reply of {node} does not fit the question"
-                            ))),
-                            Err(error) => Err(Refusal::Unavailable(error.peer)),
-                        }
-                    }
+                    let staged = ask_living(&**ports, node, request, deadline_ms);
+                    async move { Ok(staged.await?) }
                 });
         stream::iter(staged)
             .buffer_unordered(STAGE_PARALLEL_COUNT)
@@ -331,7 +322,7 @@ impl Update<'_> {
             holders: stripe.nodes.clone(),
             fate: OnceLock::new(),
         };
-        let request = NodeRequest::Update {
+        let request = ask::Update {
             run,
             stripe: id,
             generation,
@@ -342,7 +333,7 @@ impl Update<'_> {
         let sent = shared.open_runs.send(open);
         self.last_run.set(&sent.run);
         match file.ask_primary(layout, stripe, request, deadline_ms).await {
-            Ok(NodeReply::Updated { sequence }) => {
+            Ok(sequence) => {
                 sent.close(RunFate::Stood(sequence));
                 Ok(sequence)
             }
@@ -356,10 +347,9 @@ impl Update<'_> {
                 sent.close(RunFate::Never);
                 Err(refusal)
             }
-            answer => {
+            Err(not_done) => {
                 self.sent = Some(sent);
-                let misfit = "the primary's reply does not fit the question".to_owned();
-                Err(answer.map_or_else(Refusal::from, |_| Refusal::Failed(misfit)))
+                Err(not_done.refusal)
             }
         }
     }

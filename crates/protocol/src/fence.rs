@@ -2,8 +2,8 @@
 //! layout would take what they hold for the stripe; so no term serves before each of them that is not
 //! declared failed has durably refused older terms and layouts.
 
-use crate::message::{NodeReply, NodeRequest, Refusal};
-use crate::ports::{Ports, call_living};
+use crate::message::{Refusal, ask};
+use crate::ports::{Ports, ask_living};
 use gabion_layout::{Epoch, Generation, NodeId, StripeId, StripeRecord};
 
 /// How long a node may take to say what it holds.
@@ -34,15 +34,10 @@ pub(crate) async fn fence(
     node: NodeId,
     (stripe, epoch, generation): (StripeId, Epoch, Generation),
 ) -> Result<(), Refusal> {
-    let request = NodeRequest::Fence {
+    let fence = ask::Fence {
         stripe,
         epoch,
         generation,
     };
-    match call_living(ports, node, request, SETTLE_DEADLINE_MS).await {
-        Ok(NodeReply::Done) => Ok(()),
-        Ok(NodeReply::Refused(refusal)) => Err(refusal),
-        Ok(other) => Err(other.unexpected()),
-        Err(error) => Err(Refusal::Unavailable(error.peer)),
-    }
+    Ok(ask_living(ports, node, fence, SETTLE_DEADLINE_MS).await?)
 }

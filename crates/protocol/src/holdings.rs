@@ -1,8 +1,8 @@
 //! What a node says that it holds when it joins, and what it makes of the answer.
 
-use crate::message::{Decided, HeldChunk, Refusal};
+use crate::message::{Decided, HeldChunk, Refusal, ask};
 use crate::participant::{Participant, refusal};
-use gabion_layout::{ChunkId, Epoch, RunId, Sequence, Start, StripeId};
+use gabion_layout::{ChunkId, Sequence, Start, StripeId};
 use gabion_store::{Decision, HeldStripe, Identity, RunMemory, Store, StoreError, StripeState};
 
 /// Counts this start of the node, durably, before anybody is told of it.
@@ -69,12 +69,8 @@ impl Participant {
     }
 
     /// What is remembered of a run at a chunk, for a primary of a term that no later one has ended.
-    pub(crate) async fn recollect(
-        &self,
-        chunk: ChunkId,
-        epoch: Epoch,
-        run: RunId,
-    ) -> Result<RunMemory, Refusal> {
+    pub(crate) async fn recollect(&self, asked: ask::Recollect) -> Result<RunMemory, Refusal> {
+        let ask::Recollect { chunk, epoch, run } = asked;
         let stripe = chunk.stripe;
         self.with_store(move |store| {
             match store.held(stripe) {

@@ -2,10 +2,8 @@
 //! coordinator and clients all start plans this way; the participants move the bytes.
 
 use crate::inquiry::{Answer, Inquiry};
-use crate::message::{
-    Effect, Flow, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
-};
-use crate::ports::{Address, CallError, Ports, until_hung};
+use crate::message::{Effect, Flow, Progress, Purpose, ReadCut, Refusal, RunId, RunPart};
+use crate::ports::{Address, Ask as _, NodeError, Ports, until_hung};
 use crate::progress::Heard;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -104,21 +102,19 @@ pub(crate) async fn run_heard(
         let own = own(plan.part(NodeId::CLIENT));
         running.push(
             own.map(|done| {
-                let done = done.map(|()| Sequence(0)).map_err(Failed::Refused);
+                let done = done.map(|()| Sequence(0)).map_err(NodeError::Refused);
                 (NodeId::CLIENT, done)
             })
             .boxed(),
         );
     }
     for &node in participants.iter().filter(|&&node| node != NodeId::CLIENT) {
-        let request = NodeRequest::RunPart(Box::new(terms.part(plan.part(node))));
+        let part = Box::new(terms.part(plan.part(node)));
         // The reply may take as long as the part itself; a second more lets the part's own
         // deadline speak first, since it knows better what was missing.
-        let call = ports.call_node(node, request, terms.deadline_ms + 1000);
-        running.push(
-            call.map(move |reply| (node, part_reply(node, reply, heard)))
-                .boxed(),
-        );
+        let done = ports.ask_node(node, part, terms.deadline_ms + 1000);
+        let noted = done.map(move |done| (node, note(node, done, heard)));
+        running.push(noted.boxed());
     }
     let nodes = participants.iter().copied();
     let nodes: Vec<NodeId> = nodes.filter(|&node| node != NodeId::CLIENT).collect();
@@ -130,7 +126,7 @@ pub(crate) async fn run_heard(
                 Some(done) => done,
                 None => return Ok(as_of),
             },
-            (node, error) = hung => (node, Err(Failed::Silent(error))),
+            (node, error) = hung => (node, Err(NodeError::Silent(error))),
         };
         let failed = match done {
             Ok(sequence) => {
@@ -145,11 +141,10 @@ pub(crate) async fn run_heard(
         let mut suspects = Vec::new();
         if terms.stall_ms.is_some() {
             let mut inquiry = Inquiry::new(unfinished);
-            inquiry.hear(node, failed.clone().answer());
-            let answer = |(node, done): (NodeId, Result<_, Failed>)| {
-                (node, done.map_or_else(Failed::answer, |_| Some(Ok(()))))
-            };
-            inquiry.ask(ports, &mut running.map(answer)).await;
+            inquiry.hear(node, answer(failed.clone()));
+            let mut rest =
+                running.map(|(node, done)| (node, done.map_or_else(answer, |_| Some(Ok(())))));
+            inquiry.ask(ports, &mut rest).await;
             suspects = inquiry.suspects();
         }
         let refusal = failed.into();
@@ -162,30 +157,24 @@ pub(crate) async fn run_heard(
     }
 }
 
-/// How a participant failed.
-#[derive(Clone, Debug)]
-enum Failed {
-    /// It says why.
-    Refused(Refusal),
-    /// It did not answer.
-    Silent(CallError),
-}
-
-impl Failed {
-    fn answer(self) -> Answer {
-        match self {
-            Self::Refused(refusal) => Some(Err(refusal)),
-            Self::Silent(_) => None,
-        }
+/// Takes note of how far a participant has come; says as of which update it read.
+fn note(
+    node: NodeId,
+    done: Result<(Sequence, Option<Progress>), NodeError>,
+    heard: &Heard,
+) -> Result<Sequence, NodeError> {
+    let (as_of, progress) = done?;
+    if let Some(progress) = progress {
+        heard.note(node, progress);
     }
+    Ok(as_of)
 }
 
-impl From<Failed> for Refusal {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Refused(refusal) => refusal,
-            Failed::Silent(error) => Self::Unavailable(error.peer),
-        }
+/// What a participant that failed has said, if it has answered at all.
+fn answer(failed: NodeError) -> Answer {
+    match failed {
+        NodeError::Silent(_) => None,
+        failed => Some(Err(failed.into())),
     }
 }
 
@@ -203,26 +192,6 @@ impl RunTerms {
             deadline_ms: self.deadline_ms,
             stall_ms: self.stall_ms,
         }
-    }
-}
-
-fn part_reply(
-    node: NodeId,
-    reply: Result<NodeReply, CallError>,
-    heard: &Heard,
-) -> Result<Sequence, Failed> {
-    match reply {
-        Ok(NodeReply::PartDone { as_of, progress }) => {
-            if let Some(progress) = progress {
-                heard.note(node, progress);
-            }
-            Ok(as_of)
-        }
-        Ok(NodeReply::Refused(refusal)) => Err(Failed::Refused(refusal)),
-        Ok(_) => Err(Failed::Refused(Refusal::Failed(
-            "the node's reply does not fit the question".to_owned(),
-        ))),
-        Err(error) => Err(Failed::Silent(error)),
     }
 }
 

@@ -9,10 +9,11 @@ use crate::event::Event;
 use crate::holdings::{accept, begin, held_chunks, set_aside};
 use crate::limits::Limits;
 use crate::message::{
-    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, InventoryDigest, InventoryPage,
-    JoinBegun, JoinEnd, JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope,
+    Applicant, CoordinatorCall, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinEnd,
+    JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope, ask,
 };
 use crate::participant::Participant;
+use crate::ports::{Ask as _, CoordinatorError};
 use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
 use gabion_store::{Identity, Store};
 use thiserror::Error;
@@ -66,6 +67,15 @@ pub enum JoinError {
     Store(String),
 }
 
+impl From<CoordinatorError> for JoinError {
+    fn from(error: CoordinatorError) -> Self {
+        match error {
+            CoordinatorError::Refused(why) => Self::Refused(why),
+            other => Self::Unreachable(other.to_string()),
+        }
+    }
+}
+
 /// What a join brings.
 pub(crate) struct Membership {
     pub(crate) id: NodeId,
@@ -108,11 +118,11 @@ pub(crate) async fn ask_to_join(
         capacity_bytes: options.capacity_bytes,
     };
     let node = Box::new(applicant);
-    let request = CoordinatorRequest::BeginJoin { node, chunk_count };
-    let begun = match ask(participant, request).await? {
-        CoordinatorReply::JoinBegun(begun) => begun,
-        other => return Err(unexpected(other)),
-    };
+    let request = ask::BeginJoin { node, chunk_count };
+    let asked = participant
+        .ports
+        .ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+    let begun = asked.await?;
     let followed = participant.follow(begun.coordinator).await;
     followed.map_err(|why| JoinError::Unreachable(why.to_string()))?;
     let mut joining = Joining {
@@ -142,14 +152,16 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    async fn ask(&mut self, request: CoordinatorRequest) -> Result<CoordinatorReply, JoinError> {
+    async fn ask<C: CoordinatorCall>(&mut self, request: C) -> Result<C::Reply, JoinError> {
         let mut tries = 1;
         loop {
-            match ask(self.participant, request.clone()).await {
-                Err(JoinError::Unreachable(_)) if tries < TRY_COUNT => tries += 1,
+            let ports = &self.participant.ports;
+            let asked = ports.ask_coordinator(request.clone(), MEMBERSHIP_DEADLINE_MS);
+            match asked.await {
+                Err(CoordinatorError::Silent(_)) if tries < TRY_COUNT => tries += 1,
                 answer => {
                     self.said_ms = self.participant.ports.now_ms();
-                    return answer;
+                    return Ok(answer?);
                 }
             }
         }
@@ -170,11 +182,7 @@ impl Joining<'_> {
                 scope: Scope::Range { after, upto },
                 chunks: held_chunks(held.stripes),
             };
-            let request = CoordinatorRequest::TellChunks(page.clone());
-            let mut answer = match self.ask(request).await? {
-                CoordinatorReply::PageTold(answer) => answer,
-                other => return Err(unexpected(other)),
-            };
+            let mut answer = self.ask(page.clone()).await?;
             let answered = answer.upto;
             let is_answered =
                 |held: &HeldChunk| answered.is_none_or(|upto| held.chunk.stripe <= upto);
@@ -225,12 +233,7 @@ impl Joining<'_> {
 
     /// Whether the node may set aside what nobody knows.
     async fn may_set_aside(&mut self) -> Result<bool, JoinError> {
-        let request = CoordinatorRequest::SetAside(self.session);
-        match self.ask(request).await? {
-            CoordinatorReply::Done => Ok(true),
-            CoordinatorReply::JoinHeld(_) => Ok(false),
-            other => Err(unexpected(other)),
-        }
+        self.ask(ask::SetAside(self.session)).await
     }
 
     /// Sets aside what nobody knows, as soon as it may.
@@ -278,8 +281,10 @@ impl Joining<'_> {
             };
             let sent_ms = self.participant.ports.now_ms();
             // A lost answer is not asked for again: the session ended with it.
-            match ask(self.participant, CoordinatorRequest::EndJoin(Box::new(end))).await? {
-                CoordinatorReply::Changed { answer, stripes } => {
+            let ports = &self.participant.ports;
+            let asked = ports.ask_coordinator(Box::new(end), MEMBERSHIP_DEADLINE_MS);
+            match asked.await? {
+                Err((answer, stripes)) => {
                     changed = stripes;
                     late.push(answer);
                     // To obey takes a while, in which more changes. But what is left to be obeyed at the
@@ -289,13 +294,12 @@ impl Joining<'_> {
                         self.obey_late(std::mem::take(&mut late)).await?;
                     }
                 }
-                CoordinatorReply::Joined(joined) => {
+                Ok(joined) => {
                     late.push(joined.answer.clone());
                     return self
                         .become_member(late, joined, sent_ms, options, begun)
                         .await;
                 }
-                other => return Err(unexpected(other)),
             }
         }
         let why = "what the node holds changes faster than it can tell".to_owned();
@@ -350,27 +354,6 @@ impl Joining<'_> {
             nodes,
         })
     }
-}
-
-async fn ask(
-    participant: &Participant,
-    request: CoordinatorRequest,
-) -> Result<CoordinatorReply, JoinError> {
-    let answer = participant
-        .ports
-        .call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
-    match answer.await {
-        Ok(CoordinatorReply::Refused(why)) => Err(JoinError::Refused(why)),
-        Ok(reply) => Ok(reply),
-        Err(error) => Err(JoinError::Unreachable(error.to_string())),
-    }
-}
-
-fn unexpected(reply: CoordinatorReply) -> JoinError {
-    JoinError::Unreachable(match reply {
-        CoordinatorReply::Busy(why) => why,
-        other => format!("it answered {other:?}"),
-    })
 }
 
 #[expect(

@@ -5,8 +5,8 @@
 //! is only late: what a node is owed while it is being told, and for a little while after, is told
 //! together, and of each stripe the newest mark alone. A mark after a pause leaves at once.
 
-use crate::message::{CommittedMark, NodeRequest, Progress};
-use crate::ports::Ports;
+use crate::message::{CommittedMark, Progress, ask};
+use crate::ports::{Ask as _, Ports};
 use futures::FutureExt;
 use gabion_layout::{NodeId, StripeId};
 use std::collections::BTreeMap;
@@ -65,9 +65,9 @@ impl Marks {
     async fn tell_all(&self, node: NodeId) {
         while let Some(marks) = self.take(node) {
             let from = Some((self.node, (self.own_progress)()));
-            let told = NodeRequest::Committed { marks, from };
+            let told = ask::Committed { marks, from };
             // Nothing depends on it: who has not heard asks.
-            let _ = self.ports.call_node(node, told, TELL_DEADLINE_MS).await;
+            let _ = self.ports.ask_node(node, told, TELL_DEADLINE_MS).await;
             self.ports.sleep_ms(TELL_AGAIN_AFTER_MS).await;
         }
     }
@@ -90,7 +90,7 @@ impl Marks {
 mod tests {
     use super::*;
     use crate::message::{
-        CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeStatus, Refusal,
+        CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
     };
     use crate::ports::{Address, CallError};
     use futures::channel::mpsc::UnboundedReceiver;
@@ -122,7 +122,7 @@ mod tests {
             request: NodeRequest,
             _: u64,
         ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
-            let NodeRequest::Committed { marks, .. } = request else {
+            let NodeRequest::Committed(ask::Committed { marks, .. }) = request else {
                 panic!("only marks are told here");
             };
             let (answer, receiver) = channel();

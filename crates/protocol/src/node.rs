@@ -1,7 +1,6 @@
 //! A storage node: routes requests to its two roles, participant and primary, keeps its membership
 //! lease alive, and serves nothing when that has run out.
 
-mod inform;
 mod participate;
 
 pub use crate::joining::{JoinError, NodeOptions};
@@ -10,12 +9,12 @@ use crate::event::Event;
 use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, EndCause, Flow, JoinSession, Meter, NodeReply,
-    NodeRequest, NodeStatus, Progress, Purpose, Refusal, Vitals,
+    Damage, EndCause, Flow, JoinSession, Meter, NodeReply, NodeRequest, NodeStatus, Progress,
+    Purpose, Refusal, RunPart, Scrubbed, Standing, Vitals, ask,
 };
 use crate::participant::{Participant, generation_of};
-use crate::ports::{Address, Ports};
-use crate::primary::{NotMade, Primaries, Update};
+use crate::ports::{Address, Ask as _, Ports};
+use crate::primary::{NotMade, Primaries};
 use crate::progress::Heard;
 use crate::staging::Staging;
 use crate::upkeep::Upkeep;
@@ -262,111 +261,105 @@ impl Node {
         Ok(())
     }
 
+    /// Routes a request to what the node is asked as: a primary, a participant, or one that knows something.
     async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
         if let Err(refusal) = self.admit(&request) {
             return match request {
-                NodeRequest::Update { .. } => Ok(NodeReply::NotBegun(refusal)),
+                NodeRequest::Update(_) => Ok(NodeReply::NotBegun(refusal)),
                 _ => Err(refusal),
             };
         }
-        let ports = &self.participant.ports;
+        let (participant, primaries) = (&self.participant, &self.primaries);
+        let nodes = || lock(&self.nodes).clone();
+        let done = |()| NodeReply::Done;
         match request {
-            NodeRequest::Stage {
-                run,
-                stripe,
-                chunk,
-                offset,
-                bytes,
-            } => {
-                lock(&self.staging).stage(run, origin, (chunk, offset, bytes), ports.now_ms())?;
-                let newest = self.participant.newest(stripe).await?;
-                Ok(NodeReply::Staged { newest })
-            }
-            NodeRequest::Unstage { run } => {
-                let was_waiting = lock(&self.staging).withdraw(run, ports.now_ms());
+            NodeRequest::Stage(asked) => self.stage(asked, origin).await,
+            NodeRequest::Unstage(ask::Unstage { run }) => {
+                let was_waiting = lock(&self.staging).withdraw(run, participant.ports.now_ms());
                 Ok(NodeReply::Unstaged { was_waiting })
             }
-            NodeRequest::RunPart(part) => {
-                let run = part.run;
-                let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
-                let done = self.participant.run(*part, arrivals, origin).await;
-                lock(&self.staging).end(run, ports.now_ms());
-                let progress = progress(&self.participant, self.options.start.number);
-                done.map(|as_of| NodeReply::PartDone {
-                    as_of,
-                    progress: Some(progress),
-                })
+            NodeRequest::RunPart(part) => self.run_part(*part, origin).await,
+            NodeRequest::Update(update) => self.update(&update).await,
+            NodeRequest::Fate(asked) => {
+                let fate = primaries.fate(&asked, &nodes()).await;
+                fate.map(NodeReply::Fate)
             }
-            NodeRequest::Update { .. }
-            | NodeRequest::Fate(_)
-            | NodeRequest::Mark { .. }
-            | NodeRequest::Commit { .. } => self.lead(request).await,
-            NodeRequest::Collect { .. }
-            | NodeRequest::Recollect { .. }
-            | NodeRequest::Fence { .. }
-            | NodeRequest::Resolve { .. }
-            | NodeRequest::Committed { .. } => self.take_terms(request).await,
-            NodeRequest::Pin { .. }
-            | NodeRequest::Unpin { .. }
-            | NodeRequest::Missed { .. }
-            | NodeRequest::Latest { .. }
-            | NodeRequest::Remove { .. }
-            | NodeRequest::Discard { .. } => self.participate(request).await,
-            NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
-            NodeRequest::Attest { .. }
-            | NodeRequest::Reach { .. }
-            | NodeRequest::Progress { .. }
-            | NodeRequest::Written { .. }
-            | NodeRequest::Probe { .. }
-            | NodeRequest::StoreCounts
-            | NodeRequest::Meter => self.inform(request).await,
+            NodeRequest::Mark(asked) => {
+                let (epoch, sequence) = primaries.mark(asked, &nodes()).await?;
+                Ok(NodeReply::Mark { epoch, sequence })
+            }
+            NodeRequest::Commit(asked) => primaries.commit(asked.stripe, &nodes()).await.map(done),
+            NodeRequest::Collect(asked) => {
+                let holding = participant.collect(asked).await;
+                holding.map(NodeReply::Holding)
+            }
+            NodeRequest::Recollect(asked) => {
+                let memory = participant.recollect(asked).await;
+                memory.map(NodeReply::Recollection)
+            }
+            NodeRequest::Fence(asked) => participant.fence(asked).await.map(done),
+            NodeRequest::Resolve(outcome) => participant.resolve(outcome).await.map(done),
+            NodeRequest::Committed(told) => self.committed(told).await,
+            NodeRequest::Pin(pin) => self.pin(pin).await,
+            NodeRequest::Unpin(ask::Unpin { stripe, cut }) => {
+                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut));
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Missed(asked) => self.missed(asked).await,
+            NodeRequest::Latest(asked) => self.latest(asked).await,
+            NodeRequest::Remove(asked) => participant.remove(asked.chunks).await.map(done),
+            NodeRequest::Discard(asked) => participant.discard(asked).await.map(done),
+            NodeRequest::Scrub(asked) => self.scrub(asked.chunks).await,
+            NodeRequest::Attest(asked) => {
+                let known = participant.attest(asked.stripe).await;
+                known.map(NodeReply::Attested)
+            }
+            NodeRequest::Reach(asked) => self.reach(asked).await,
+            NodeRequest::Progress(asked) => Ok(NodeReply::Progress(self.heard.of(asked.node))),
+            NodeRequest::Written(ask::Written { chunk, base }) => {
+                let written = lock(&participant.unfinished).written(chunk, base);
+                Ok(NodeReply::Written(written))
+            }
+            NodeRequest::Probe(_) => Ok(NodeReply::Done),
+            NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(participant.store.counts())),
+            NodeRequest::Meter => Err(Refusal::Invalid(
+                "the meter is the transport's to read".to_owned(),
+            )),
         }
     }
 
-    /// Answers as a primary.
-    async fn lead(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
+    async fn stage(&self, asked: ask::Stage, origin: Address) -> Result<NodeReply, Refusal> {
+        let ask::Stage {
+            run,
+            stripe,
+            chunk,
+            offset,
+            bytes,
+        } = asked;
+        let now_ms = self.participant.ports.now_ms();
+        lock(&self.staging).stage(run, origin, (chunk, offset, bytes), now_ms)?;
+        let newest = self.participant.newest(stripe).await?;
+        Ok(NodeReply::Staged { newest })
+    }
+
+    async fn run_part(&self, part: RunPart, origin: Address) -> Result<NodeReply, Refusal> {
+        let (run, ports) = (part.run, &self.participant.ports);
+        let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
+        let done = self.participant.run(part, arrivals, origin).await;
+        lock(&self.staging).end(run, ports.now_ms());
+        let progress = progress(&self.participant, self.options.start.number);
+        done.map(|as_of| NodeReply::PartDone {
+            as_of,
+            progress: Some(progress),
+        })
+    }
+
+    async fn update(&self, update: &ask::Update) -> Result<NodeReply, Refusal> {
         let nodes = lock(&self.nodes).clone();
-        match request {
-            NodeRequest::Update {
-                run,
-                stripe,
-                generation,
-                ranges,
-                substitutes,
-            } => {
-                let update = Update {
-                    run,
-                    stripe,
-                    generation,
-                    ranges,
-                    substitutes,
-                };
-                match self.primaries.update(&update, &nodes).await {
-                    Ok(sequence) => Ok(NodeReply::Updated { sequence }),
-                    Err(NotMade::NotBegun(refusal)) => Ok(NodeReply::NotBegun(refusal)),
-                    Err(NotMade::Begun(refusal)) => Err(refusal),
-                }
-            }
-            NodeRequest::Fate(asked) => {
-                let fate = self.primaries.fate(&asked, &nodes).await;
-                fate.map(NodeReply::Fate)
-            }
-            NodeRequest::Mark {
-                stripe,
-                settle,
-                reconstruct,
-            } => {
-                let how = (settle, reconstruct);
-                let (epoch, sequence) = self.primaries.mark(stripe, how, &nodes).await?;
-                Ok(NodeReply::Mark { epoch, sequence })
-            }
-            NodeRequest::Commit { stripe } => {
-                let committed = self.primaries.commit(stripe, &nodes).await;
-                committed.map(|()| NodeReply::Done)
-            }
-            other => Err(Refusal::Invalid(format!(
-                "{other:?} is no primary's request"
-            ))),
+        match self.primaries.update(update, &nodes).await {
+            Ok(sequence) => Ok(NodeReply::Updated { sequence }),
+            Err(NotMade::NotBegun(refusal)) => Ok(NodeReply::NotBegun(refusal)),
+            Err(NotMade::Begun(refusal)) => Err(refusal),
         }
     }
 
@@ -415,11 +408,11 @@ impl Node {
                 Err(refusal) => return Err(refusal),
             }
         }
-        Ok(NodeReply::Scrubbed {
+        Ok(NodeReply::Scrubbed(Scrubbed {
             chunk_count,
             bytes,
             damage,
-        })
+        }))
     }
 
     async fn heartbeat(&self) {
@@ -436,18 +429,15 @@ impl Node {
             return self.join_anew().await;
         }
         let sent_ms = ports.now_ms();
-        let request = CoordinatorRequest::Heartbeat {
+        let request = ask::Heartbeat {
             node: self.id,
             incarnation: self.options.start.number,
             heard: self.participant.heard(),
             position: self.participant.store.position(),
             vitals: self.take_vitals().await,
         };
-        match ports
-            .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
-            .await
-        {
-            Ok(CoordinatorReply::Alive {
+        match ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS).await {
+            Ok(Standing::Alive {
                 coordinator,
                 lease_ms,
                 nodes,
@@ -460,18 +450,18 @@ impl Node {
                     self.renew(sent_ms + lease_ms, nodes);
                 }
             }
-            Ok(CoordinatorReply::Rejoin) => {
+            Ok(Standing::Rejoin) => {
                 self.serve_nothing_more();
                 self.participant.end_membership().await;
                 self.tell_end(EndCause::Told).await;
                 self.join_anew().await;
             }
-            Ok(CoordinatorReply::Leave) => {
+            Ok(Standing::Leave) => {
                 self.lease_until_ms.store(0, Ordering::Release);
                 self.has_left.store(true, Ordering::Release);
             }
             // The lease runs on, and out if this lasts.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
 
@@ -486,9 +476,9 @@ impl Node {
     /// out. If that is lost, they do.
     async fn tell_end(&self, cause: EndCause) {
         let session = *lock(&self.session);
-        let request = CoordinatorRequest::EndMembership { session, cause };
+        let request = ask::EndMembership { session, cause };
         let ports = &self.participant.ports;
-        let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+        let told = ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
         let _ = told.await;
     }
 
@@ -532,7 +522,7 @@ impl Node {
 /// Whether a client waits for the answer. What it asks for beside these waits for nothing but memory.
 fn is_clients(request: &NodeRequest) -> bool {
     match request {
-        NodeRequest::Update { .. } => true,
+        NodeRequest::Update(_) => true,
         NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
         _ => false,
     }

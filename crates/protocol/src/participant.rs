@@ -2,7 +2,9 @@
 //! primary. Every answer that promises something is given after that something is durable.
 
 use crate::locks::lock;
-use crate::message::{Attestation, CommittedMark, Damage, Holding, Origin, PendingRecord, Refusal};
+use crate::message::{
+    Attestation, CommittedMark, Damage, Holding, Origin, PendingRecord, Refusal, ask,
+};
 use crate::ports::{Ports, run_blocking};
 use crate::unfinished::Unfinished;
 use futures::{FutureExt, select_biased};
@@ -151,27 +153,17 @@ impl Participant {
     }
 
     /// Fences off older terms, then says what is held of the stripe.
-    pub(crate) async fn collect(
-        &self,
-        stripe: StripeId,
-        epoch: Epoch,
-        generation: Generation,
-    ) -> Result<Holding, Refusal> {
+    pub(crate) async fn collect(&self, asked: ask::Collect) -> Result<Holding, Refusal> {
         self.with_store(move |store| {
-            store.fence(stripe, epoch, generation)?;
-            holding(store, stripe)
+            store.fence(asked.stripe, asked.epoch, asked.generation)?;
+            holding(store, asked.stripe)
         })
         .await
     }
 
     /// Fences off older terms and layouts.
-    pub(crate) async fn fence(
-        &self,
-        stripe: StripeId,
-        epoch: Epoch,
-        generation: Generation,
-    ) -> Result<(), Refusal> {
-        self.with_store(move |store| store.fence(stripe, epoch, generation))
+    pub(crate) async fn fence(&self, asked: ask::Fence) -> Result<(), Refusal> {
+        self.with_store(move |store| store.fence(asked.stripe, asked.epoch, asked.generation))
             .await
     }
 
@@ -193,13 +185,13 @@ impl Participant {
     }
 
     /// Makes the outcome of the recovery rule durable.
-    pub(crate) async fn resolve(
-        &self,
-        stripe: StripeId,
-        epoch: Epoch,
-        mark: Sequence,
-        dropped: Vec<Sequence>,
-    ) -> Result<(), Refusal> {
+    pub(crate) async fn resolve(&self, outcome: ask::Resolve) -> Result<(), Refusal> {
+        let ask::Resolve {
+            stripe,
+            epoch,
+            mark,
+            dropped,
+        } = outcome;
         self.with_store(move |store| store.resolve(stripe, epoch, mark, &dropped))
             .await
     }
@@ -223,7 +215,8 @@ impl Participant {
     }
 
     /// Deletes a chunk and what is unfinished of it, unless a term after `epoch` has to do with it.
-    pub(crate) async fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), Refusal> {
+    pub(crate) async fn discard(&self, asked: ask::Discard) -> Result<(), Refusal> {
+        let ask::Discard { chunk, epoch } = asked;
         let is_meant = |left: ChunkId, made_in: Epoch| left == chunk && made_in <= epoch;
         self.give_up_unfinished(is_meant).await;
         self.with_store(move |store| store.discard(chunk, epoch))

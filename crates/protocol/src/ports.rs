@@ -5,8 +5,8 @@
 
 use crate::event::Event;
 use crate::message::{
-    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
-    Refusal,
+    ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Flow, NodeCall, NodeReply,
+    NodeRequest, NodeStatus, Refusal, ask,
 };
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -35,6 +35,50 @@ pub struct CallError {
     pub peer: String,
     /// What happened, as the end of a sentence.
     pub reason: String,
+}
+
+/// Why a node has not done what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum NodeError {
+    /// It refused before it began, and will not begin.
+    #[error("{0}")]
+    NotBegun(Refusal),
+    /// It refused.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// Its reply is none to the question.
+    #[error("a node's reply does not fit the question: {0}")]
+    Misfit(String),
+    /// It did not answer.
+    #[error("{0}")]
+    Silent(CallError),
+}
+
+impl From<NodeError> for Refusal {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::NotBegun(refusal) | NodeError::Refused(refusal) => refusal,
+            NodeError::Misfit(_) => Self::Failed(error.to_string()),
+            NodeError::Silent(error) => Self::Unavailable(error.peer),
+        }
+    }
+}
+
+/// Why the coordinator has not done what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum CoordinatorError {
+    /// It refused: one plain sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// It may do it soon: one plain sentence.
+    #[error("{0}")]
+    Busy(String),
+    /// Its reply is none to the question.
+    #[error("the coordinator's reply does not fit the question: {0}")]
+    Misfit(String),
+    /// It did not answer.
+    #[error("{0}")]
+    Silent(CallError),
 }
 
 /// Peers, time and chance.
@@ -120,6 +164,42 @@ pub trait Ports: Send + Sync + 'static {
     fn random(&self) -> u64;
 }
 
+/// Requests by their types: what comes back is the request's own reply.
+pub trait Ask: Ports {
+    /// Asks a node, and waits for the reply for at most so long.
+    fn ask_node<C: NodeCall>(
+        &self,
+        node: NodeId,
+        call: C,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<C::Reply, NodeError>> {
+        let reply = self.call_node(node, call.into(), deadline_ms);
+        let typed = reply.map(|reply| match reply.map_err(NodeError::Silent)? {
+            NodeReply::NotBegun(refusal) => Err(NodeError::NotBegun(refusal)),
+            NodeReply::Refused(refusal) => Err(NodeError::Refused(refusal)),
+            reply => C::reply_of(reply).map_err(NodeError::Misfit),
+        });
+        typed.boxed()
+    }
+
+    /// Asks the coordinator, and waits for the reply for at most so long.
+    fn ask_coordinator<C: CoordinatorCall>(
+        &self,
+        call: C,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<C::Reply, CoordinatorError>> {
+        let reply = self.call_coordinator(call.into(), deadline_ms);
+        let typed = reply.map(|reply| match reply.map_err(CoordinatorError::Silent)? {
+            CoordinatorReply::Refused(why) => Err(CoordinatorError::Refused(why)),
+            CoordinatorReply::Busy(why) => Err(CoordinatorError::Busy(why)),
+            reply => C::reply_of(reply).map_err(CoordinatorError::Misfit),
+        });
+        typed.boxed()
+    }
+}
+
+impl<P: Ports + ?Sized> Ask for P {}
+
 /// How far a process's exchange with another has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passage {
@@ -161,9 +241,8 @@ pub(crate) async fn lives(ports: &dyn Ports, node: NodeId) -> Result<(), CallErr
 }
 
 async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Result<(), CallError> {
-    let probe = NodeRequest::Probe {
-        bytes: Bytes::new(),
-    };
+    let bytes = Bytes::new();
+    let probe = ask::Probe { bytes }.into();
     let before = ports.passage(node);
     match ports.call_node(node, probe, deadline_ms).await {
         Err(_) if ports.passage(node).shows_life_since(before) => Ok(()),
@@ -219,18 +298,18 @@ async fn until_silent(ports: &dyn Ports, node: NodeId) -> CallError {
 /// that costs it nothing.
 ///
 /// # Errors
-/// When it has not answered. Whether it did what it was asked is not known.
-pub async fn call_living(
+/// When it has not done so. If it has not answered, whether it did what it was asked is not known.
+pub async fn ask_living<C: NodeCall>(
     ports: &dyn Ports,
     node: NodeId,
-    request: NodeRequest,
+    call: C,
     deadline_ms: u64,
-) -> Result<NodeReply, CallError> {
-    let mut call = ports.call_node(node, request, deadline_ms).fuse();
+) -> Result<C::Reply, NodeError> {
+    let mut reply = ports.ask_node(node, call, deadline_ms).fuse();
     let mut silent = pin!(until_silent(ports, node).fuse());
     select_biased! {
-        answer = call => answer,
-        error = silent => Err(error),
+        reply = reply => reply,
+        error = silent => Err(NodeError::Silent(error)),
     }
 }
 
@@ -365,10 +444,8 @@ mod tests {
     #[test]
     fn a_silent_node_is_waited_for_shortly_and_the_next_time_more_shortly() {
         let ports = WorldPorts::default();
-        let call = || {
-            let request = NodeRequest::StoreCounts;
-            block_on(call_living(&ports, NodeId(3), request, 60_000)).unwrap_err()
-        };
+        let call =
+            || block_on(ask_living(&ports, NodeId(3), ask::StoreCounts, 60_000)).unwrap_err();
         assert_eq!(call().to_string(), "node 3 is silent");
         assert_eq!(ports.now_ms(), 1_500);
         call();

@@ -12,10 +12,9 @@ use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
 pub use crate::message::failed_nodes;
 use crate::message::{
-    CommittedMark, CoordinatorReply, CoordinatorRequest, Meter, NodeStatus, Refusal, RunId,
-    StripeLease,
+    CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
 };
-use crate::ports::Ports;
+use crate::ports::{Ask as _, CoordinatorError, Ports};
 use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
 use crate::term::{Planned, Term, check_leased_copies, topology_of};
@@ -23,9 +22,7 @@ use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
-use gabion_layout::{
-    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, PoolId, Sequence, StripeId,
-};
+use gabion_layout::{ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId};
 use gabion_meta::Exclusion;
 use gabion_plan::{Goal, Plan};
 use gabion_planner::update;
@@ -75,17 +72,6 @@ struct Primary {
     settled: Arc<Settled>,
 }
 
-/// One update whose new bytes are staged under `run`.
-#[derive(Debug)]
-pub(crate) struct Update {
-    pub(crate) run: RunId,
-    pub(crate) stripe: StripeId,
-    pub(crate) generation: Generation,
-    pub(crate) ranges: Vec<ChunkRange>,
-    /// Where the bytes of lost chunks are staged.
-    pub(crate) substitutes: Vec<(ChunkIndex, NodeId)>,
-}
-
 /// Why an update is not made.
 #[derive(Debug)]
 pub(crate) enum NotMade {
@@ -95,11 +81,9 @@ pub(crate) enum NotMade {
     Begun(Refusal),
 }
 
-impl Update {
-    /// Bytes that it changes.
-    fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|part| part.range.length).sum()
-    }
+/// Bytes that an update changes.
+fn changed_bytes(update: &ask::Update) -> u64 {
+    update.ranges.iter().map(|part| part.range.length).sum()
 }
 
 impl Primaries {
@@ -140,7 +124,7 @@ impl Primaries {
     /// Runs one update.
     pub(crate) async fn update(
         &self,
-        update: &Update,
+        update: &ask::Update,
         nodes: &[NodeStatus],
     ) -> Result<Sequence, NotMade> {
         let ended = self.end_phases(update, nodes).await;
@@ -159,7 +143,7 @@ impl Primaries {
     async fn prepare(
         &self,
         primary: &mut Primary,
-        update: &Update,
+        update: &ask::Update,
         nodes: &[NodeStatus],
     ) -> Result<Plan, Refusal> {
         let stripe = update.stripe;
@@ -206,7 +190,7 @@ impl Primaries {
     async fn run(
         &self,
         primary: &mut Primary,
-        update: &Update,
+        update: &ask::Update,
         plan: &Plan,
     ) -> Result<Sequence, Refusal> {
         let term = primary.term.as_mut().expect("whoever plans has a term");
@@ -218,7 +202,7 @@ impl Primaries {
                 lock(&self.planned).count_plan(plan, &term.topology, terms.purpose);
                 term.waiting.note_plan(plan);
                 if let Some(of) = term.append.as_ref().filter(|_| is_append) {
-                    let bytes = update.bytes();
+                    let bytes = changed_bytes(update);
                     let now_ms = self.ports.now_ms();
                     lock(&self.phases).note((of.0, &of.1), update.stripe, bytes, now_ms);
                 }
@@ -243,7 +227,7 @@ impl Primaries {
             // The next term's settlement does without its node, and fences all others.
             return Err(Refusal::Unavailable(format!("the node of {asked}")));
         }
-        let request = CoordinatorRequest::NoteDegraded {
+        let request = ask::NoteDegraded {
             stripe: term.stripe.id,
             epoch: term.epoch,
             since: term.joins,
@@ -255,16 +239,17 @@ impl Primaries {
     }
 
     /// Has the coordinator make something durable.
-    async fn tell_coordinator(&self, request: CoordinatorRequest) -> Result<(), Refusal> {
-        let answer = self
-            .ports
-            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
-            .await;
-        match answer {
-            Ok(CoordinatorReply::Done) => Ok(()),
-            Ok(other) => Err(Refusal::Unavailable(format!("the coordinator ({other:?})"))),
-            Err(error) => Err(Refusal::Unavailable(error.peer)),
-        }
+    async fn tell_coordinator(
+        &self,
+        request: impl CoordinatorCall<Reply = ()>,
+    ) -> Result<(), Refusal> {
+        let told = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
+        told.await.map_err(|error| {
+            Refusal::Unavailable(match error {
+                CoordinatorError::Silent(error) => error.peer,
+                other => format!("the coordinator ({other:?})"),
+            })
+        })
     }
 
     /// The committed mark and the term that vouches for it. Waits for no update, unless the stripe
@@ -272,10 +257,14 @@ impl Primaries {
     /// Parity has everything up to it if somebody is to `reconstruct`.
     pub(crate) async fn mark(
         &self,
-        stripe: StripeId,
-        (settle, reconstruct): (bool, bool),
+        asked: ask::Mark,
         nodes: &[NodeStatus],
     ) -> Result<(Epoch, Sequence), Refusal> {
+        let ask::Mark {
+            stripe,
+            settle,
+            reconstruct,
+        } = asked;
         let led = self.led(stripe);
         let settled = *led.settled.lock();
         if !settle
@@ -402,25 +391,17 @@ impl Primaries {
     }
 
     async fn acquire(&self, stripe: StripeId) -> Result<StripeLease, Refusal> {
-        let (node, incarnation) = (self.node, self.incarnation);
-        let request = CoordinatorRequest::Acquire {
+        let request = ask::Acquire {
             stripe,
-            node,
-            incarnation,
+            node: self.node,
+            incarnation: self.incarnation,
         };
-        match self
-            .ports
-            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
-            .await
-        {
-            Ok(CoordinatorReply::Lease(lease)) => Ok(lease),
-            Ok(CoordinatorReply::HeldBy(node)) => Err(Refusal::NotPrimary(node)),
-            Ok(CoordinatorReply::Busy(why)) => Err(Refusal::Unavailable(why)),
-            Ok(CoordinatorReply::Refused(why)) => Err(Refusal::Failed(why)),
-            Ok(other) => Err(Refusal::Failed(format!(
-                "the coordinator answered {other:?}"
-            ))),
-            Err(error) => Err(Refusal::Unavailable(error.peer)),
+        let lease = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
+        match lease.await {
+            Ok(lease) => lease.map_err(Refusal::NotPrimary),
+            Err(CoordinatorError::Busy(why)) => Err(Refusal::Unavailable(why)),
+            Err(CoordinatorError::Silent(error)) => Err(Refusal::Unavailable(error.peer)),
+            Err(error) => Err(Refusal::Failed(error.to_string())),
         }
     }
 
@@ -431,7 +412,7 @@ impl Primaries {
         if exclusion.nodes.is_empty() {
             return Ok(());
         }
-        let request = CoordinatorRequest::Settling { stripe, exclusion };
+        let request = ask::Settling { stripe, exclusion };
         self.tell_coordinator(request).await
     }
 

@@ -8,8 +8,8 @@
 //! the term's settlement has asked. So nodes that are in term e together hold all that was
 //! acknowledged. The whole argument is in docs/update-protocol.md, "Reading without the coordinator".
 
-use crate::message::{Attestation, NodeReply, NodeRequest, ReadCut};
-use crate::ports::Ports;
+use crate::message::{Attestation, ReadCut, ask};
+use crate::ports::{Ask as _, Ports};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
@@ -132,8 +132,8 @@ pub async fn ask_quorum(
         (!without.contains(&node)).then_some((chunk, node))
     });
     let calls = asked.map(|(chunk, node)| {
-        let request = NodeRequest::Attest { stripe: record.id };
-        let call = ports.call_node(node, request, deadline_ms);
+        let attest = ask::Attest { stripe: record.id };
+        let call = ports.ask_node(node, attest, deadline_ms);
         call.map(move |answer| (chunk, answer))
     });
     let mut calls: FuturesUnordered<_> = calls.collect();
@@ -142,7 +142,7 @@ pub async fn ask_quorum(
     loop {
         select_biased! {
             answer = calls.next() => match answer {
-                Some((chunk, Ok(NodeReply::Attested(known)))) => {
+                Some((chunk, Ok(known))) => {
                     attested.insert(chunk, known);
                     if attested.len() == enough_count {
                         over = ports.sleep_ms(LATECOMERS_MS).fuse();

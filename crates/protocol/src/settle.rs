@@ -6,8 +6,8 @@
 //! question and the answer.
 
 use crate::fence::{SETTLE_DEADLINE_MS, fence, left_out};
-use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
-use crate::ports::{Ports, call_living};
+use crate::message::{Holding, NodeCall, PendingRecord, Refusal, ask};
+use crate::ports::{NodeError, Ports, ask_living};
 use futures::future::{join, join_all};
 use gabion_codec::Code;
 use gabion_layout::{
@@ -238,17 +238,11 @@ pub(crate) async fn verify_irreplaceable(
         let node = stripe.nodes[index.at()];
         let stripe = stripe.id;
         let chunks = vec![ChunkId { stripe, index }];
-        call_living(ports, node, NodeRequest::Scrub { chunks }, deadline_ms)
+        ask_living(ports, node, ask::Scrub { chunks }, deadline_ms)
     });
     for scrubbed in join_all(scrubs).await {
-        match scrubbed {
-            Ok(NodeReply::Scrubbed { damage, .. }) => match damage.into_iter().next() {
-                None => {}
-                Some(damage) => return Err(Refusal::Damaged(damage)),
-            },
-            Ok(NodeReply::Refused(refusal)) => return Err(refusal),
-            Ok(other) => return Err(other.unexpected()),
-            Err(error) => return Err(Refusal::Unavailable(error.peer)),
+        if let Some(damage) = scrubbed?.damage.into_iter().next() {
+            return Err(Refusal::Damaged(damage));
         }
     }
     Ok(())
@@ -300,7 +294,7 @@ pub async fn collect(
     failed: &[NodeId],
 ) -> Result<BTreeMap<ChunkIndex, Holding>, Refusal> {
     let (id, generation) = (stripe.id, stripe.generation);
-    let request = NodeRequest::Collect {
+    let request = ask::Collect {
         stripe: id,
         epoch,
         generation,
@@ -312,10 +306,7 @@ pub async fn collect(
     let (answers, fences) = join(asked, join_all(fences)).await;
     let mut holdings = BTreeMap::new();
     for (chunk, answer) in answers {
-        match answer? {
-            NodeReply::Holding(holding) => holdings.insert(chunk, holding),
-            other => return Err(other.unexpected()),
-        };
+        holdings.insert(chunk, answer?);
     }
     fences.into_iter().collect::<Result<(), Refusal>>()?;
     Ok(holdings)
@@ -332,41 +323,31 @@ pub async fn resolve(
     failed: &[NodeId],
     outcome: &Outcome,
 ) -> Result<(), Refusal> {
-    let request = NodeRequest::Resolve {
+    let request = ask::Resolve {
         stripe: stripe.id,
         epoch,
         mark: outcome.mark,
         dropped: outcome.dropped.clone(),
     };
     for (_, answer) in ask_survivors(ports, stripe, failed, &request).await {
-        match answer? {
-            NodeReply::Done => {}
-            other => return Err(other.unexpected()),
-        }
+        answer?;
     }
     Ok(())
 }
 
-async fn ask_survivors(
+async fn ask_survivors<C: NodeCall>(
     ports: &dyn Ports,
     stripe: &StripeRecord,
     failed: &[NodeId],
-    request: &NodeRequest,
-) -> Vec<(ChunkIndex, Result<NodeReply, Refusal>)> {
+    request: &C,
+) -> Vec<(ChunkIndex, Result<C::Reply, NodeError>)> {
     let survivors = stripe.chunks().filter_map(|chunk| {
         let node = stripe.node_of(chunk)?;
         (!failed.contains(&node) && !stripe.is_stale(chunk)).then_some((chunk, node))
     });
     let calls = survivors.map(|(chunk, node)| {
-        let call = call_living(ports, node, request.clone(), SETTLE_DEADLINE_MS);
-        async move {
-            let answer = match call.await {
-                Ok(NodeReply::Refused(refusal)) => Err(refusal),
-                Ok(reply) => Ok(reply),
-                Err(error) => Err(Refusal::Unavailable(error.peer)),
-            };
-            (chunk, answer)
-        }
+        let call = ask_living(ports, node, request.clone(), SETTLE_DEADLINE_MS);
+        async move { (chunk, call.await) }
     });
     join_all(calls).await
 }

@@ -6,8 +6,9 @@
 //! it would after the lease had run out: from the first refusal on the node serves nothing.
 
 use crate::joining::MEMBERSHIP_DEADLINE_MS;
-use crate::message::{CoordinatorRequest, Damage, StoreFailure};
+use crate::message::{Damage, StoreFailure, ask};
 use crate::node::Node;
+use crate::ports::Ask as _;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,14 +28,14 @@ impl Node {
             if node.leave_if_failed() {
                 return;
             }
-            let request = CoordinatorRequest::ReportDamage {
+            let request = ask::ReportDamage {
                 node: node.id,
                 damage,
             };
             let told = node
                 .participant
                 .ports
-                .call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+                .ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
             // Whether it was heard, the next read or scrub finds out.
             let _ = told.await;
         };
@@ -57,13 +58,13 @@ impl Node {
 
     /// Tells the coordinator that the store has failed. If it cannot be reached, the lease runs out.
     pub(crate) async fn announce_failure(&self, reason: String) {
-        let request = CoordinatorRequest::StoreFailed(StoreFailure {
+        let request = StoreFailure {
             node: self.id,
             incarnation: self.options.start.number,
             reason,
-        });
+        };
         let ports = &self.participant.ports;
-        let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+        let told = ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
         let _ = told.await;
     }
 }

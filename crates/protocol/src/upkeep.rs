@@ -9,8 +9,9 @@
 //!
 //! Chunks that were set aside are deleted for good when they have been so for a day of this process.
 
-use crate::message::{CoordinatorReply, CoordinatorRequest, Damage, Refusal};
+use crate::message::{Damage, Refusal, ask};
 use crate::participant::{Participant, damage};
+use crate::ports::Ask as _;
 use crate::trash::Trash;
 use gabion_layout::{ChunkId, ReserveSpec, StripeId};
 use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
@@ -160,9 +161,9 @@ impl Upkeep {
         if unknown.is_empty() {
             return;
         }
-        let request = CoordinatorRequest::Reserves(unknown);
-        let answer = participant.ports.call_coordinator(request, ASK_DEADLINE_MS);
-        if let Ok(CoordinatorReply::Reserves(specs)) = answer.await {
+        let request = ask::Reserves(unknown);
+        let answer = participant.ports.ask_coordinator(request, ASK_DEADLINE_MS);
+        if let Ok(specs) = answer.await {
             self.specs.extend(specs);
         }
     }

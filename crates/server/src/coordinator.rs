@@ -4,7 +4,7 @@ use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::{CoordinatorRequest, Flow};
+use gabion_protocol::message::{CoordinatorRequest, Flow, ask};
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
     TrafficMeter, WireError,
@@ -172,8 +172,8 @@ impl Handler for CoordinatorHandler {
     fn closed(&self, connection: &Arc<Connection>, _: &WireError) {
         if let (Some(node), Some(coordinator)) = (connection.peer().node, self.coordinator.get()) {
             let coordinator = Arc::clone(coordinator);
-            let request = CoordinatorRequest::Suspect { node };
-            tokio::spawn(async move { coordinator.handle(request).await });
+            let request = ask::Suspect { node };
+            tokio::spawn(async move { coordinator.handle(request.into()).await });
         }
     }
 }

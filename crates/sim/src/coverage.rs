@@ -6,7 +6,8 @@ use crate::world::lock;
 use gabion_layout::{Sequence, StripeId};
 use gabion_plan::Step;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunFate, RunPart,
+    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunFate,
+    RunPart, ask,
 };
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -135,7 +136,7 @@ impl Intent {
                 Some(Self::NoteDegraded)
             }
             Request::Coordinator(CoordinatorRequest::CommitReplace { .. }) => Some(Self::Replace),
-            Request::Node(_, NodeRequest::Update { substitutes, .. }) => {
+            Request::Node(_, NodeRequest::Update(ask::Update { substitutes, .. })) => {
                 (!substitutes.is_empty()).then_some(Self::UpdateDegraded)
             }
             Request::Node(_, NodeRequest::Unstage { .. } | NodeRequest::Fate(_)) => {

@@ -13,7 +13,7 @@ use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest, NodeStatus, Refusal,
-    RunId,
+    RunId, ask,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,13 +122,13 @@ impl SimPorts {
     fn check_run(&self, request: &NodeRequest) {
         let mut ended = lock(&self.ended_runs);
         match request {
-            NodeRequest::Unstage { run } => {
+            NodeRequest::Unstage(ask::Unstage { run }) => {
                 ended.insert(*run);
             }
             NodeRequest::Fate(question) => {
                 ended.insert(question.run);
             }
-            NodeRequest::Update { run, .. } if ended.contains(run) => {
+            NodeRequest::Update(ask::Update { run, .. }) if ended.contains(run) => {
                 self.world
                     .fail(format!("{run:?} is sent again after it has ended"));
             }
@@ -259,10 +259,10 @@ impl Ports for SimPorts {
         let (ledger, client) = (self.ledger.clone(), self.party.slot);
         let mut put_of = None;
         match &request {
-            CoordinatorRequest::BeginPut {
+            CoordinatorRequest::BeginPut(ask::BeginPut {
                 name, size_bytes, ..
-            } => put_of = Some((name.clone(), cell_count(*size_bytes))),
-            CoordinatorRequest::RemoveFile { name, file } => {
+            }) => put_of = Some((name.clone(), cell_count(*size_bytes))),
+            CoordinatorRequest::RemoveFile(ask::RemoveFile { name, file }) => {
                 if let Some(ledger) = &ledger {
                     ledger.removing(client, name, *file);
                 }
@@ -274,10 +274,10 @@ impl Ports for SimPorts {
         async move {
             match reply.await? {
                 Reply::Coordinator(reply) => {
-                    if let CoordinatorReply::Put { put, .. } = &*reply
+                    if let CoordinatorReply::Put(places) = &*reply
                         && let (Some((name, cells)), Some(ledger)) = (&put_of, &ledger)
                     {
-                        ledger.put_has_begun(client, name, *cells, *put);
+                        ledger.put_has_begun(client, name, *cells, places.put);
                     }
                     Ok(*reply)
                 }

@@ -50,7 +50,7 @@ fn run_part(part: &RunPart) -> String {
 /// What is answered.
 pub(crate) fn reply(reply: &Reply) -> String {
     match reply {
-        Reply::Node(NodeReply::Scrubbed { damage, .. }) => format!("Scrubbed, {damage:?}"),
+        Reply::Node(NodeReply::Scrubbed(found)) => format!("Scrubbed, {:?}", found.damage),
         Reply::Node(other) => format!("{other:?}"),
         Reply::Coordinator(reply) => coordinator_reply(reply),
     }
@@ -62,7 +62,7 @@ fn coordinator_reply(reply: &CoordinatorReply) -> String {
         CoordinatorReply::Joined(joined) => {
             format!("Joined {}, {:?}", joined.node, joined.answer)
         }
-        CoordinatorReply::Put { put, stripes, .. } => format!("Put {put:?}, {stripes:?}"),
+        CoordinatorReply::Put(places) => format!("Put {:?}, {:?}", places.put, places.stripes),
         other => format!("{other:?}"),
     }
 }

@@ -6,8 +6,8 @@ use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::ports::SimPorts;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
-use gabion_protocol::message::{FileLayout, NodeReply, NodeRequest, Refusal};
-use gabion_protocol::ports::Ports as _;
+use gabion_protocol::message::{FileLayout, Refusal, ask};
+use gabion_protocol::ports::{Ask as _, NodeError, Ports as _};
 use gabion_store::{Cut, Store, StoreError};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,19 +111,19 @@ async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, Str
     let (mut why, mut left) = (Vec::new(), VecDeque::from(record.nodes.clone()));
     // A node that has no chunk of the stripe any more may hold its lease.
     while let Some(node) = left.pop_front().filter(|_| why.len() < ASK_COUNT_MAX) {
-        let request = NodeRequest::Mark {
+        let request = ask::Mark {
             stripe,
             settle: true,
             reconstruct: true,
         };
-        match ports.call_node(node, request, MARK_DEADLINE_MS).await {
-            Ok(NodeReply::Mark { sequence, .. }) => return Ok(sequence),
-            Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+        match ports.ask_node(node, request, MARK_DEADLINE_MS).await {
+            Ok((_, sequence)) => return Ok(sequence),
+            Err(NodeError::Refused(Refusal::NotPrimary(other))) => {
                 why.push(format!("{node} names {other}"));
                 left.push_front(other);
             }
-            Ok(other) => why.push(format!("{node}: {other:?}")),
-            Err(error) => why.push(error.to_string()),
+            Err(NodeError::Silent(error)) => why.push(error.to_string()),
+            Err(other) => why.push(format!("{node}: {other:?}")),
         }
     }
     Err(why.join(", "))

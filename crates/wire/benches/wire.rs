@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, RackId, Sequence, StripeId};
 use gabion_plan::ValueId;
-use gabion_protocol::message::{CommittedMark, Flow, NodeReply, NodeRequest, Purpose, RunId};
+use gabion_protocol::message::{CommittedMark, Flow, NodeReply, NodeRequest, Purpose, RunId, ask};
 use gabion_wire::frame::Kind;
 use gabion_wire::{
     Connection, Endpoint, Frame, Handler, Hello, LinkSpec, LinkTable, Options, PeerIdentity,
@@ -265,10 +265,10 @@ async fn call(
                         epoch: Epoch(1),
                         sequence: Sequence(number),
                     };
-                    let request = NodeRequest::Committed {
+                    let request = NodeRequest::Committed(ask::Committed {
                         marks: vec![mark],
                         from: None,
-                    };
+                    });
                     let start = Instant::now();
                     call_once(&connection, &request).await;
                     latencies.push(start.elapsed());
@@ -293,13 +293,13 @@ async fn call_once(connection: &Connection, request: &NodeRequest) {
 /// A request with [`STAGE_BYTES`] of new bytes.
 fn staging() -> NodeRequest {
     let bytes = Bytes::from(vec![7; STAGE_BYTES]);
-    NodeRequest::Stage {
+    NodeRequest::Stage(ask::Stage {
         run: RunId(1),
         stripe: StripeId(1),
         chunk: ChunkIndex(0),
         offset: 0,
         bytes,
-    }
+    })
 }
 
 /// GB/s of a staging request into a frame, checksum included, and out of it.

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use gabion_plan::ValueId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose, RunId,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose, RunId, ask,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,7 +50,9 @@ impl Rpc for NodeRequest {
     const REPLY: Kind = Kind::NodeReply;
     fn size_hint_bytes(&self) -> usize {
         match self {
-            Self::Stage { bytes, .. } | Self::Probe { bytes } => bytes.len() + 64,
+            Self::Stage(ask::Stage { bytes, .. }) | Self::Probe(ask::Probe { bytes }) => {
+                bytes.len() + 64
+            }
             _ => 512,
         }
     }

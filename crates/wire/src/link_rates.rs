@@ -7,8 +7,8 @@
 //! a quiet moment.
 
 use gabion_layout::NodeId;
-use gabion_protocol::message::{Liveness, Meter, NodeReply, NodeRequest, NodeStatus};
-use gabion_protocol::ports::Ports;
+use gabion_protocol::message::{Liveness, Meter, NodeStatus, ask};
+use gabion_protocol::ports::{Ask as _, Ports};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -201,8 +201,8 @@ enum Probed {
 async fn probe(ports: &dyn Ports, peer: NodeId, bytes: usize) -> Probed {
     let began = Instant::now();
     let bytes = vec![0; bytes].into();
-    let answer = ports.call_node(peer, NodeRequest::Probe { bytes }, PROBE_DEADLINE_MS);
-    let is_answered = answer.await == Ok(NodeReply::Done);
+    let answer = ports.ask_node(peer, ask::Probe { bytes }, PROBE_DEADLINE_MS);
+    let is_answered = answer.await.is_ok();
     let took = began.elapsed();
     if is_answered {
         Probed::Answered(took)

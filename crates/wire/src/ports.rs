@@ -19,9 +19,9 @@ use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest,
-    NodeStatus, Purpose, Refusal, RunId,
+    NodeStatus, Purpose, Refusal, RunId, ask,
 };
-use gabion_protocol::ports::{Address, CallError, Passage, Ports};
+use gabion_protocol::ports::{Address, Ask as _, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -187,8 +187,8 @@ impl ProcessPorts {
             self.coordinator.is_some() && suspected.insert(node, now).is_none()
         };
         if is_due {
-            let request = CoordinatorRequest::Suspect { node };
-            let told = self.call_coordinator(request, SUSPECT_DEADLINE_MS);
+            let request = ask::Suspect { node };
+            let told = self.ask_coordinator(request, SUSPECT_DEADLINE_MS);
             self.runtime.spawn(told);
         }
     }

@@ -4,7 +4,7 @@
 use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
 use crate::message::CoordinatorReply;
-use crate::ports::{Ports, run_blocking};
+use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -28,6 +28,18 @@ impl<E: std::error::Error> From<E> for Denied {
 
 /// What a request comes to.
 pub(super) type Answer = Result<CoordinatorReply, Denied>;
+
+/// What a node says that has done what it was asked; none where it has answered something else.
+///
+/// # Errors
+/// When it has not answered.
+pub(super) fn answered<T>(reply: Result<T, NodeError>) -> Result<Option<T>, CallError> {
+    match reply {
+        Ok(reply) => Ok(Some(reply)),
+        Err(NodeError::Silent(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
 
 /// Metadata, ports and options, which every room has a share of.
 pub(super) struct Core<K> {

@@ -22,11 +22,11 @@ mod wake_up;
 pub use options::CoordinatorOptions;
 
 use self::core::{Answer, Core, Denied};
-use crate::message::{CoordinatorReply, CoordinatorRequest as Ask};
+use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, ask};
 use crate::ports::Ports;
 use files::Files;
 use futures::FutureExt;
-use gabion_meta::{KeyValue, Meta, MetaError, Progress};
+use gabion_meta::{KeyValue, Meta, MetaError};
 use garbage::Garbage;
 use ground::Ground;
 use leases::Leases;
@@ -126,118 +126,57 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             self.ground.core.check_whole()?;
         }
+        let (members, leases, files) = (&self.members, &self.leases, &self.files);
         match request {
-            Ask::CommitPool { name } => self.files.commit_pool(name).await,
+            Ask::BeginJoin(asked) => members.begin_join(asked).await,
+            Ask::TellChunks(page) => members.tell_chunks(page).await,
+            Ask::SetAside(session) => Ok(members.set_aside(session)),
+            Ask::EndJoin(end) => members.end_join(*end).await,
+            Ask::Accept(node) => members.accept(node),
+            Ask::Heartbeat(told) => self.heartbeat(&told),
+            Ask::EndMembership(told) => members.end_membership(told).await,
+            Ask::StoreFailed(failure) => members.store_failed(failure).await,
+            Ask::Suspect(ask::Suspect { node }) => Ok(members.suspect(node)),
+            Ask::Drain(node) => members.drain(node).await,
+            Ask::Keep(node) => members.keep(node).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.ground.nodes.statuses())),
-            Ask::CreatePool(request) => self.files.create_pool(request).await,
-            Ask::Reserves(stripes) => self.files.reserves(stripes).await,
+            Ask::Links => Ok(self.ground.nodes.link_rates()),
+            Ask::Acquire(asked) => leases.acquire(asked).await,
+            Ask::Settling(told) => leases.settling(told).await,
+            Ask::NoteDegraded(told) => leases.degraded(told).await,
+            Ask::NotePhase(told) => leases.note_phase(told).await,
+            Ask::Group(told) => Ok(self.grouping.note(told)),
+            Ask::CreatePool(wish) => files.create_pool(wish).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(
                 self.ground.core.with_meta(Meta::pools).await?,
             )),
-            put @ (Ask::BeginPut { .. }
-            | Ask::PlaceAnew { .. }
-            | Ask::TouchPut(_)
-            | Ask::CommitPut(_)
-            | Ask::AbortPut(_)
-            | Ask::BeginReplace { .. }
-            | Ask::CommitReplace { .. }
-            | Ask::Ended(_)) => self.answer_put(put).await,
-            Ask::Lookup { name } => self.files.lookup(name).await,
-            Ask::List { prefix } => self.files.list(prefix).await,
-            Ask::RemoveFile { name, file } => self.files.remove_file(name, file).await,
+            Ask::Reserves(stripes) => files.reserves(stripes).await,
+            Ask::CommitPool(ask::CommitPool { name }) => files.commit_pool(name).await,
+            Ask::BeginPut(wish) => files.begin_put(wish).await,
+            Ask::PlaceAnew(asked) => files.place_anew(asked).await,
+            Ask::TouchPut(put) => files.touch_put(put),
+            Ask::CommitPut(put) => files.commit_put(put).await,
+            Ask::AbortPut(put) => files.abort_put(put).await,
+            Ask::BeginReplace(wish) => files.begin_replace(wish).await,
+            Ask::CommitReplace(asked) => files.commit_replace(asked).await,
+            Ask::Ended(stripe) => files.ended(stripe).await,
+            Ask::Lookup(ask::Lookup { name }) => files.lookup(name).await,
+            Ask::List(ask::List { prefix }) => files.list(prefix).await,
+            Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,
-            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
+            Ask::ReportDamage(report) => self.repair.report_damage(report).await,
+            Ask::ScrubAll => self.repair.scrub_all().await,
+            Ask::RepairNow(ask::RepairNow { scheme }) => self.repair_now(scheme).await,
             Ask::OrderRepair(order) => self.repair.throttle().order(order).await,
             Ask::OrderForm(order) => self.lifecycles.order(order).await,
-            Ask::Drain(node) => self.members.drain(node).await,
-            Ask::Keep(node) => self.members.keep(node).await,
-            Ask::Links => Ok(self.ground.nodes.link_rates()),
-            Ask::ScrubAll => self.repair.scrub_all().await,
-            of_node => self.answer_node(of_node).await,
         }
     }
 
-    /// Answers what nodes ask: of their membership, and of the stripes that they lead.
-    async fn answer_node(self: &Arc<Self>, request: Ask) -> Answer {
-        match request {
-            Ask::BeginJoin { node, chunk_count } => {
-                self.members.begin_join(*node, chunk_count).await
-            }
-            Ask::TellChunks(page) => self.members.tell_chunks(page).await,
-            Ask::SetAside(session) => Ok(self.members.set_aside(session)),
-            Ask::EndJoin(end) => self.members.end_join(*end).await,
-            Ask::Accept(node) => self.members.accept(node),
-            Ask::Heartbeat {
-                node,
-                incarnation,
-                heard,
-                position,
-                vitals,
-            } => {
-                let progress = Progress {
-                    incarnation,
-                    position,
-                };
-                let answer = self.members.heartbeat((node, heard), progress, &vitals)?;
-                self.repair.throttle().note_foreground(&vitals);
-                Ok(answer)
-            }
-            Ask::EndMembership { session, cause } => {
-                self.members.end_membership(session, cause).await
-            }
-            Ask::StoreFailed(failure) => self.members.store_failed(failure).await,
-            Ask::Acquire {
-                stripe,
-                node,
-                incarnation,
-            } => self.leases.acquire(stripe, node, incarnation).await,
-            Ask::Suspect { node } => Ok(self.members.suspect(node)),
-            Ask::Settling { stripe, exclusion } => self.leases.settling(stripe, exclusion).await,
-            Ask::NoteDegraded {
-                stripe,
-                epoch,
-                since,
-                chunks,
-            } => self.leases.degraded((stripe, epoch, since), chunks).await,
-            Ask::NotePhase {
-                stripe,
-                epoch,
-                appends,
-            } => self.leases.note_phase(stripe, epoch, appends).await,
-            Ask::Group { stripe, updated } => Ok(self.grouping.note(stripe, updated)),
-            Ask::ReportDamage { node, damage } => self.repair.report_damage(node, damage).await,
-            other => Err(Denied(format!("{other:?} is not a node's request"))),
-        }
-    }
-
-    /// Answers about new stripes on their way in.
-    async fn answer_put(self: &Arc<Self>, request: Ask) -> Answer {
-        match request {
-            Ask::BeginPut {
-                name,
-                pool,
-                size_bytes,
-            } => self.files.begin_put(name, pool, size_bytes).await,
-            Ask::PlaceAnew {
-                put,
-                first,
-                failed,
-                avoid,
-            } => self.files.place_anew(put, first, failed, avoid).await,
-            Ask::TouchPut(put) => self.files.touch_put(put),
-            Ask::CommitPut(put) => self.files.commit_put(put).await,
-            Ask::AbortPut(put) => self.files.abort_put(put).await,
-            Ask::BeginReplace {
-                name,
-                file,
-                stripes,
-            } => self.files.begin_replace(name, file, stripes).await,
-            Ask::CommitReplace { put, displaced } => {
-                self.files.commit_replace(put, displaced).await
-            }
-            Ask::Ended(stripe) => self.files.ended(stripe).await,
-            other => Err(Denied(format!("{other:?} is not about a put"))),
-        }
+    /// Renews a node's lease, and learns how the node fares.
+    fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
+        let answer = self.members.heartbeat(told)?;
+        self.repair.throttle().note_foreground(&told.vitals);
+        Ok(answer)
     }
 
     /// Waits until the metadata store has failed, and says how. Whoever runs the coordinator ends it

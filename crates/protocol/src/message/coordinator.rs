@@ -1,26 +1,16 @@
-//! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
-//! fares is in [`ClusterStatus`].
+//! What the coordinator answers to nodes and clients. How the cluster fares is in [`ClusterStatus`].
 
-use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
+use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
+use super::origin::Origin;
 use super::refusal::Damage;
-use super::status::{ClusterStatus, LinkRate, NodeStatus, Vitals};
+use super::status::{ClusterStatus, LinkRate, NodeStatus};
 use gabion_layout::{
     AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, RackId, ReplicaPlacement,
     ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
+use gabion_meta::{FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
-
-/// Which metadata the coordinator decides by. A node remembers the newest, so that a copy of an earlier time
-/// gives itself away.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Origin {
-    /// The coordinator's start.
-    pub start: Start,
-    /// How many changes its metadata has made, all of them durable.
-    pub change_count: u64,
-}
 
 /// What a node says of itself when it joins.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -66,243 +56,6 @@ pub struct StoreFailure {
     pub incarnation: u64,
     /// What the store's first failure was, as a sentence.
     pub reason: String,
-}
-
-/// A request to the coordinator.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum CoordinatorRequest {
-    /// A node comes up and begins to tell what it holds.
-    BeginJoin {
-        /// Which one.
-        node: Box<Applicant>,
-        /// How many chunks it holds.
-        chunk_count: u64,
-    },
-    /// A joining node tells of some of its chunks.
-    TellChunks(InventoryPage),
-    /// A joining node asks whether it may set aside the chunks of which the coordinator knows nothing.
-    /// Also how it says that it is still at work.
-    SetAside(JoinSession),
-    /// A joining node has told all and obeyed every answer.
-    EndJoin(Box<JoinEnd>),
-    /// The operator's word: the node that waits for it may set aside all that nobody knows.
-    Accept(NodeId),
-    /// A node is alive.
-    Heartbeat {
-        /// The node.
-        node: NodeId,
-        /// Its incarnation.
-        incarnation: u64,
-        /// The newest coordinator that it has heard of.
-        heard: Option<Origin>,
-        /// Up to where its journal is durable.
-        position: u64,
-        /// How it fares.
-        vitals: Vitals,
-    },
-    /// A node serves nothing more as the member that it was since a session.
-    EndMembership {
-        /// The session with which the membership began.
-        session: JoinSession,
-        /// Why it ends.
-        cause: EndCause,
-    },
-    /// A node's store has failed: the node serves nothing more, ends its membership, and its process
-    /// ends.
-    StoreFailed(StoreFailure),
-    /// A node asks to be a stripe's primary.
-    Acquire {
-        /// The stripe.
-        stripe: StripeId,
-        /// The node.
-        node: NodeId,
-        /// Its incarnation.
-        incarnation: u64,
-    },
-    /// A primary is about to settle a stripe without some of its nodes. Answered only when that is
-    /// durable, and only while these nodes are declared failed.
-    Settling {
-        /// The stripe.
-        stripe: StripeId,
-        /// Which nodes are not asked, and what stands without them.
-        exclusion: Exclusion,
-    },
-    /// A primary is about to run the first update of its term that leaves chunks out because they
-    /// are lost. Answered only when it is durable that they are stale, and only in the current term
-    /// and while each of them is stale already or its node is declared failed and cannot know the term.
-    NoteDegraded {
-        /// The stripe.
-        stripe: StripeId,
-        /// The primary's term.
-        epoch: Epoch,
-        /// The joins before the term.
-        since: JoinCount,
-        /// The chunks, each with the last update that it can have: the mark before the update.
-        chunks: Vec<(ChunkIndex, Sequence)>,
-    },
-    /// A primary is about to append the first update of a phase, or has committed the last. Answered
-    /// when it is durable, and only in the current term.
-    NotePhase {
-        /// The stripe.
-        stripe: StripeId,
-        /// The primary's term.
-        epoch: Epoch,
-        /// Whether there may be updates of which parity knows nothing.
-        appends: bool,
-    },
-    /// These data chunks were committed together, and would be better off in one rack. Answered at once;
-    /// the coordinator moves them when it comes to it, and need not.
-    Group {
-        /// The stripe.
-        stripe: StripeId,
-        /// The data chunks.
-        updated: Vec<ChunkIndex>,
-    },
-    /// Commit what waits on all stripes of a pool. Answered when all of it is committed, or with how much
-    /// is left after some seconds; ask again then.
-    CommitPool {
-        /// The pool's name.
-        name: String,
-    },
-    /// A node does not answer, or has closed its connection. Answered at once; the coordinator looks
-    /// for itself.
-    Suspect {
-        /// The node.
-        node: NodeId,
-    },
-    /// A node found damage.
-    ReportDamage {
-        /// The node that has found it.
-        node: NodeId,
-        /// What it has found in its own chunks.
-        damage: Vec<Damage>,
-    },
-    /// The cluster's nodes.
-    Nodes,
-    /// Make a pool.
-    CreatePool(PoolRequest),
-    /// All pools.
-    Pools,
-    /// What the pools of these stripes promise of reserved space; stripes without any are left out.
-    Reserves(Vec<StripeId>),
-    /// Begin to store a file.
-    BeginPut {
-        /// The file's name.
-        name: String,
-        /// The pool; may be absent when there is only one.
-        pool: Option<String>,
-        /// The file's size.
-        size_bytes: u64,
-    },
-    /// A node did not take its chunk of a stripe of a put: place the stripe anew. May be repeated; the
-    /// answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
-    PlaceAnew {
-        /// The put.
-        put: PutId,
-        /// The id that the segment's stripe had when the put began.
-        first: StripeId,
-        /// The stripe that was not stored. No chunk of it counts from now on.
-        failed: StripeId,
-        /// Nodes that are to get no chunk of it.
-        avoid: Vec<NodeId>,
-    },
-    /// The put is alive.
-    TouchPut(PutId),
-    /// All chunks are durable: make the file visible. May be repeated.
-    CommitPut(PutId),
-    /// Give the put up.
-    AbortPut(PutId),
-    /// One file with its layout.
-    Lookup {
-        /// The file's name.
-        name: String,
-    },
-    /// Files whose names start so.
-    List {
-        /// The prefix.
-        prefix: String,
-    },
-    /// Delete a file. May be repeated: that another of its name has come is no reason to delete that.
-    RemoveFile {
-        /// Its name.
-        name: String,
-        /// The put that brought it.
-        file: PutId,
-    },
-    /// Redundancy and repair state of the cluster.
-    Status,
-    /// Repair all lost chunks now, without waiting for the grace period to end.
-    RepairNow {
-        /// The scheme from now on, if it is to change.
-        scheme: Option<String>,
-    },
-    /// Change how repairs are made from now on.
-    OrderRepair(RepairOrder),
-    /// Move all chunks off a node, so that it can leave.
-    Drain(NodeId),
-    /// The node stays after all.
-    Keep(NodeId),
-    /// What links between nodes carry, as far as it was measured.
-    Links,
-    /// Verify every stored byte of the cluster.
-    ScrubAll,
-    /// Encode the blocks of files that are replicated, or have them replicated again, from now on. Answered
-    /// when the request is durable; the layouts of the files tell when it is done.
-    OrderForm(FormOrder),
-    /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
-    /// until the replacement is committed with [`CoordinatorRequest::CommitReplace`] or given up
-    /// with [`CoordinatorRequest::AbortPut`].
-    BeginReplace {
-        /// The file's name.
-        name: String,
-        /// The put that brought the file.
-        file: PutId,
-        /// The stripes, in the file's order.
-        stripes: Vec<StripeId>,
-    },
-    /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
-    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed and readers find no old
-    /// chunk any more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
-    CommitReplace {
-        /// The replacement.
-        put: PutId,
-        /// The old stripes.
-        displaced: Vec<StripeId>,
-    },
-    /// A client has lost an answer about a stripe that is the file's no more: whose chunks counted when
-    /// it ended. Answered with [`CoordinatorReply::Ended`].
-    Ended(StripeId),
-}
-
-impl CoordinatorRequest {
-    /// Whether whoever asks acts on what the metadata says of files, pools and stripes, or has it changed.
-    pub(crate) const fn relies_on_metadata(&self) -> bool {
-        matches!(
-            self,
-            Self::Acquire { .. }
-                | Self::Settling { .. }
-                | Self::NoteDegraded { .. }
-                | Self::NotePhase { .. }
-                | Self::CommitPool { .. }
-                | Self::CreatePool(_)
-                | Self::Reserves(_)
-                | Self::Pools
-                | Self::BeginPut { .. }
-                | Self::PlaceAnew { .. }
-                | Self::TouchPut(_)
-                | Self::CommitPut(_)
-                | Self::AbortPut(_)
-                | Self::BeginReplace { .. }
-                | Self::CommitReplace { .. }
-                | Self::Ended(_)
-                | Self::Lookup { .. }
-                | Self::List { .. }
-                | Self::RemoveFile { .. }
-                | Self::OrderForm(_)
-                | Self::Drain(_)
-                | Self::Keep(_)
-        )
-    }
 }
 
 /// How repairs are to be made. Durable when it is answered.
@@ -413,16 +166,7 @@ pub enum CoordinatorReply {
     /// The reserves of stripes that have any.
     Reserves(Vec<(StripeId, ReserveSpec)>),
     /// Where to put the file's stripes.
-    Put {
-        /// The put.
-        put: PutId,
-        /// The pool.
-        pool: PoolRecord,
-        /// The stripes, in the file's order.
-        stripes: Vec<StripeRecord>,
-        /// All nodes.
-        nodes: Vec<NodeStatus>,
-    },
+    Put(PutPlaces),
     /// A file, all of it.
     File(FileLayout),
     /// Files.
@@ -432,16 +176,7 @@ pub enum CoordinatorReply {
     /// The links that were measured, by sender and receiver.
     Links(Vec<LinkRate>),
     /// What a scrub found.
-    Scrubbed {
-        /// Chunks verified.
-        chunk_count: u64,
-        /// Bytes verified.
-        bytes: u64,
-        /// What is wrong.
-        damage: Vec<Damage>,
-        /// Nodes that could not be asked.
-        unreachable: Vec<NodeId>,
-    },
+    Scrubbed(ScrubReport),
     /// Not done: one plain sentence for the user.
     Refused(String),
     /// Not done now, but it may be soon: one plain sentence.
@@ -452,16 +187,7 @@ pub enum CoordinatorReply {
         left_count: u64,
     },
     /// The stripes wait to be replaced.
-    Replacement {
-        /// The put that brings the new stripes.
-        put: PutId,
-        /// The old stripes, as they stay until the end of the replacement.
-        settled: Vec<SettledStripe>,
-        /// The new stripes, one for each old one.
-        stripes: Vec<StripeRecord>,
-        /// All nodes.
-        nodes: Vec<NodeStatus>,
-    },
+    Replacement(Replacement),
     /// The stripe has ended.
     Ended {
         /// Its last record, while a node may still have a chunk of it. Stale are also chunks whose nodes
@@ -470,6 +196,63 @@ pub enum CoordinatorReply {
         /// All nodes.
         nodes: Vec<NodeStatus>,
     },
+}
+
+/// Whether a node that is alive is a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// [`CoordinatorReply::Alive`].
+    Alive {
+        /// The coordinator, if it is known that its metadata is no old copy.
+        coordinator: Option<Origin>,
+        /// How long the lease lasts from when the node sent the heartbeat.
+        lease_ms: u64,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// [`CoordinatorReply::Rejoin`].
+    Rejoin,
+    /// [`CoordinatorReply::Leave`].
+    Leave,
+}
+
+/// Where to put a file's stripes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PutPlaces {
+    /// The put.
+    pub put: PutId,
+    /// The pool.
+    pub pool: PoolRecord,
+    /// The stripes, in the file's order.
+    pub stripes: Vec<StripeRecord>,
+    /// All nodes.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// The result of a scrub of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Chunks verified.
+    pub chunk_count: u64,
+    /// Bytes verified.
+    pub bytes: u64,
+    /// Damage found; it is being repaired.
+    pub damage: Vec<Damage>,
+    /// Nodes that did not answer.
+    pub unreachable: Vec<NodeId>,
+}
+
+/// Stripes that wait to be replaced by others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The put that brings the new stripes.
+    pub put: PutId,
+    /// The old stripes, as they stay until the end of the replacement.
+    pub settled: Vec<SettledStripe>,
+    /// The new stripes, one for each old one.
+    pub stripes: Vec<StripeRecord>,
+    /// All nodes.
+    pub nodes: Vec<NodeStatus>,
 }
 
 /// A stripe that takes no updates until its replacement ends.

@@ -1,6 +1,6 @@
 //! What a node and the coordinator say to each other while the node joins: a session in pages.
 
-use super::Origin;
+use super::origin::Origin;
 use super::status::NodeStatus;
 use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};

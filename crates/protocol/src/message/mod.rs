@@ -4,20 +4,26 @@
 //! frame* moves a plan's slices, and the credit for more of them, from node to node directly.
 
 mod array;
+mod calls;
 mod coordinator;
+mod coordinator_request;
 mod flow;
 mod join;
 mod meter;
 mod node;
+mod node_request;
+mod origin;
 mod purpose;
 mod refusal;
 mod status;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    Applicant, CoordinatorReply, CoordinatorRequest, EndCause, FileLayout, FormOrder,
-    LifecycleRequest, Origin, PoolRequest, RepairOrder, SettledStripe, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, LifecycleRequest, PoolRequest,
+    PutPlaces, RepairOrder, Replacement, ScrubReport, SettledStripe, Standing, StoreFailure,
+    StripeLease,
 };
+pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
 pub use flow::Flow;
 pub use join::{
     Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession,
@@ -25,9 +31,11 @@ pub use join::{
 };
 pub use meter::Meter;
 pub use node::{
-    Attestation, CommittedMark, ConversionSource, Effect, Holding, NodeReply, NodeRequest,
-    PendingRecord, ReadCut, RunFate, RunPart, RunQuestion,
+    Attestation, CommittedMark, ConversionSource, Effect, Holding, NodeReply, PendingRecord,
+    ReadCut, RunFate, RunPart, RunQuestion, Scrubbed,
 };
+pub use node_request::{NodeCall, NodeRequest};
+pub use origin::Origin;
 pub use purpose::Purpose;
 pub use refusal::{Damage, Refusal};
 pub use status::{
@@ -38,3 +46,9 @@ pub use status::{
 pub use gabion_layout::RunId;
 pub use gabion_meta::Progress;
 pub use gabion_store::{RunMemory, StoreCounts};
+
+/// The requests themselves, as types; each names its reply.
+pub mod ask {
+    pub use super::coordinator_request::*;
+    pub use super::node_request::*;
+}

@@ -1,13 +1,11 @@
-//! What a node is asked, by clients, by the coordinator and by other nodes, and what it answers.
-//! Why it may refuse is in [`Refusal`].
+//! What a node answers, and what plans, marks and records are in messages. Why a node may refuse is in
+//! [`Refusal`].
 
 use super::meter::Meter;
 use super::purpose::Purpose;
 use super::refusal::{Damage, Refusal};
-use bytes::Bytes;
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, RunId, Sequence,
-    StripeId,
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, RunId, Sequence, StripeId,
 };
 use gabion_meta::Progress;
 use gabion_plan::Part;
@@ -225,197 +223,15 @@ pub struct Attestation {
     pub records: Vec<PendingRecord>,
 }
 
-/// A request to a node.
+/// What a node's scrub found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum NodeRequest {
-    /// Keep new bytes of a data chunk for the run that will take them as input.
-    Stage {
-        /// The run.
-        run: RunId,
-        /// The stripe.
-        stripe: StripeId,
-        /// The data chunk.
-        chunk: ChunkIndex,
-        /// Where in the chunk they go.
-        offset: u64,
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// Throw away what is staged for the run, and never begin its part from now on.
-    Unstage {
-        /// The run.
-        run: RunId,
-    },
-    /// Do this part, and reply when it is done and durable.
-    RunPart(Box<RunPart>),
-    /// To a stripe's primary: run an update whose bytes are staged under `run`.
-    Update {
-        /// The run under which the bytes are staged.
-        run: RunId,
-        /// The stripe.
-        stripe: StripeId,
-        /// The generation that the client knows.
-        generation: Generation,
-        /// What changes.
-        ranges: Vec<ChunkRange>,
-        /// Lost chunks, each with the node where its new bytes are staged, by chunk. The bytes of
-        /// all others are at their own nodes.
-        substitutes: Vec<(ChunkIndex, NodeId)>,
-    },
-    /// To a stripe's primary: what has become of a run?
-    Fate(RunQuestion),
-    /// What does the node remember of a run at a chunk?
-    Recollect {
-        /// The chunk.
-        chunk: ChunkId,
-        /// The asker's term.
-        epoch: Epoch,
-        /// The run.
-        run: RunId,
-    },
-    /// To a stripe's primary: what is the committed mark?
-    Mark {
-        /// The stripe.
-        stripe: StripeId,
-        /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
-        /// this term vouches for.
-        settle: bool,
-        /// Commit first what was appended, so that the code has everything up to the mark: the asker
-        /// will read through it.
-        reconstruct: bool,
-    },
-    /// What is known of the stripe, without any promise? Answered without a lease.
-    Attest {
-        /// The stripe.
-        stripe: StripeId,
-    },
-    /// To a stripe's primary: commit what was appended, if anything was.
-    Commit {
-        /// The stripe.
-        stripe: StripeId,
-    },
-    /// Fence off older lease terms, then say what is held of the stripe.
-    Collect {
-        /// The stripe.
-        stripe: StripeId,
-        /// The new term.
-        epoch: Epoch,
-        /// The stripe's generation.
-        generation: Generation,
-    },
-    /// Refuse older lease terms and older layouts of a stripe from now on, durably. For nodes whose chunks
-    /// the term leaves out.
-    Fence {
-        /// The stripe.
-        stripe: StripeId,
-        /// The new term.
-        epoch: Epoch,
-        /// The stripe's generation.
-        generation: Generation,
-    },
-    /// The outcome of the recovery rule.
-    Resolve {
-        /// The stripe.
-        stripe: StripeId,
-        /// The term.
-        epoch: Epoch,
-        /// All records up to here that are not dropped stand.
-        mark: Sequence,
-        /// Updates that nobody was told of.
-        dropped: Vec<Sequence>,
-    },
-    /// How far updates of some stripes are committed. Sent without need; losing it loses nothing.
-    Committed {
-        /// At most one a stripe.
-        marks: Vec<CommittedMark>,
-        /// The primary, and how far it has come.
-        from: Option<(NodeId, Progress)>,
-    },
-    /// Bring no update after this one into the stripe's chunks themselves, so that they can be read
-    /// as of it. A restart forgets it.
-    Pin {
-        /// The stripe.
-        stripe: StripeId,
-        /// The update.
-        cut: Sequence,
-        /// Forget it after so long.
-        hold_ms: u64,
-    },
-    /// Forget a pin.
-    Unpin {
-        /// The stripe.
-        stripe: StripeId,
-        /// The update.
-        cut: Sequence,
-    },
-    /// Which ranges of a chunk have settled updates touched since this one?
-    Missed {
-        /// The chunk.
-        chunk: ChunkId,
-        /// The update.
-        after: Sequence,
-    },
-    /// The newest update of each of some stripes, settled or not.
-    Latest {
-        /// The stripes.
-        stripes: Vec<StripeId>,
-    },
-    /// What is written of a chunk that a run has left unfinished?
-    Written {
-        /// The chunk.
-        chunk: ChunkId,
-        /// As of which update it was being made.
-        base: Sequence,
-    },
-    /// Delete chunks of stripes that are gone.
-    Remove {
-        /// The chunks.
-        chunks: Vec<ChunkId>,
-    },
-    /// Delete a chunk that is not the node's any more, of a stripe that lives on. A node that knows
-    /// of a later term refuses: it may have been given the chunk again since.
-    Discard {
-        /// The chunk.
-        chunk: ChunkId,
-        /// The asker's term of the stripe, or the last one that it knows of.
-        epoch: Epoch,
-    },
-    /// Verify every stored byte of some chunks, all of them when none are named.
-    Scrub {
-        /// The chunks.
-        chunks: Vec<ChunkId>,
-    },
-    /// Bytes that are thrown away, to see how long they take.
-    Probe {
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// Does another node answer? Answered without a lease, with [`NodeReply::Done`] if it does.
-    Reach {
-        /// The other node.
-        node: NodeId,
-    },
-    /// How far has another node come, for all that it has said? Answered without a lease.
-    Progress {
-        /// The other node.
-        node: NodeId,
-    },
-    /// Bytes sent so far, and planned as a primary.
-    Meter,
-    /// What its disk has done so far.
-    StoreCounts,
-}
-
-impl NodeRequest {
-    /// Whether only a node with a lease may answer. A reader that has asked a quorum knows by itself
-    /// whether the node was left behind.
-    pub fn needs_lease(&self) -> bool {
-        match self {
-            Self::Attest { .. } | Self::Reach { .. } | Self::Progress { .. } => false,
-            Self::RunPart(part) => !part.is_quorum_read(),
-            _ => true,
-        }
-    }
+pub struct Scrubbed {
+    /// Chunks verified.
+    pub chunk_count: u64,
+    /// Bytes verified.
+    pub bytes: u64,
+    /// What is wrong.
+    pub damage: Vec<Damage>,
 }
 
 /// A node's reply.
@@ -468,14 +284,7 @@ pub enum NodeReply {
     /// Bytes of an unfinished chunk that are written, in order; none where there is no such chunk.
     Written(Option<Vec<ByteRange>>),
     /// What a scrub found.
-    Scrubbed {
-        /// Chunks verified.
-        chunk_count: u64,
-        /// Bytes verified.
-        bytes: u64,
-        /// What is wrong.
-        damage: Vec<Damage>,
-    },
+    Scrubbed(Scrubbed),
     /// The farthest that the newest run of the other node is known to have come.
     Progress(Option<Progress>),
     /// Bytes sent so far, and what plans have said of them.
@@ -493,13 +302,4 @@ pub enum NodeReply {
     /// The update is not made: it was refused before it got a number, so no part of it was started. This
     /// request starts none later.
     NotBegun(Refusal),
-}
-
-impl NodeReply {
-    /// What a reply that does not fit its question comes to.
-    pub(crate) fn unexpected(&self) -> Refusal {
-        Refusal::Failed(format!(
-            "a node's reply does not fit the question: {self:?}"
-        ))
-    }
 }

@@ -2,10 +2,11 @@
 //! that may not come before, when time or a limit says so, or on demand; and it has the coordinator know
 //! which stripes may have updates of which parity knows nothing.
 
-use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, Update, lock};
+use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, changed_bytes, lock};
 use crate::commit::CommitTerms;
 use crate::initiate::PartFailed;
-use crate::message::{CoordinatorRequest, NodeStatus, Purpose, Refusal};
+use crate::message::{NodeStatus, Purpose, Refusal, ask};
+use crate::ports::Ask as _;
 use crate::term::Term;
 use futures::FutureExt;
 use gabion_layout::{PoolId, StripeId};
@@ -17,7 +18,7 @@ impl Primaries {
     /// has its own limits.
     pub(super) async fn end_phases(
         &self,
-        update: &Update,
+        update: &ask::Update,
         nodes: &[NodeStatus],
     ) -> Result<(), Refusal> {
         if lock(&self.phases).is_empty() {
@@ -25,7 +26,7 @@ impl Primaries {
         }
         if let Some(pool) = self.append_pool(update.stripe).await? {
             let (of, now_ms) = ((pool, update.stripe), self.ports.now_ms());
-            let due = lock(&self.phases).due_before(of, update.bytes(), now_ms);
+            let due = lock(&self.phases).due_before(of, changed_bytes(update), now_ms);
             self.commit_all(due, nodes).await;
         }
         Ok(())
@@ -132,10 +133,8 @@ impl Primaries {
             return;
         }
         let stripe = term.stripe.id;
-        let request = CoordinatorRequest::Group { stripe, updated };
-        let told = self
-            .ports
-            .call_coordinator(request, COORDINATOR_DEADLINE_MS);
+        let request = ask::Group { stripe, updated };
+        let told = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
         self.ports.spawn(told.map(|_| ()).boxed());
     }
 
@@ -157,7 +156,7 @@ impl Primaries {
         if term.appends == appends {
             return Ok(());
         }
-        let request = CoordinatorRequest::NotePhase {
+        let request = ask::NotePhase {
             stripe: term.stripe.id,
             epoch: term.epoch,
             appends,

@@ -7,10 +7,8 @@
 
 use super::Primaries;
 use crate::fate::fate;
-use crate::message::{
-    NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion, failed_nodes,
-};
-use crate::ports::{Ports, call_living};
+use crate::message::{NodeStatus, Refusal, RunFate, RunId, RunQuestion, ask, failed_nodes};
+use crate::ports::{Ports, ask_living};
 use crate::term::Term;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex};
@@ -64,8 +62,8 @@ async fn recollect(
     });
     let calls = holders.map(|(index, node)| {
         let chunk = ChunkId { stripe, index };
-        let request = NodeRequest::Recollect { chunk, epoch, run };
-        let call = call_living(ports, node, request, RECOLLECT_DEADLINE_MS);
+        let request = ask::Recollect { chunk, epoch, run };
+        let call = ask_living(ports, node, request, RECOLLECT_DEADLINE_MS);
         async move { (index, call.await) }
     });
     let mut heard = Recollections {
@@ -73,18 +71,13 @@ async fn recollect(
         missing: None,
     };
     for (index, reply) in join_all(calls).await {
-        match reply {
-            Ok(NodeReply::Recollection(memory)) => {
+        match reply.map_err(Refusal::from) {
+            Ok(memory) => {
                 heard.memories.insert(index, memory);
             }
             // A later term may have made the run.
-            Ok(NodeReply::Refused(fenced @ Refusal::Fenced { .. })) => return Err(fenced),
-            Ok(NodeReply::Refused(refusal)) => heard.missing = Some(refusal),
-            Ok(_) => {
-                let misfit = "the node's reply does not fit the question".to_owned();
-                heard.missing = Some(Refusal::Failed(misfit));
-            }
-            Err(error) => heard.missing = Some(Refusal::Unavailable(error.peer)),
+            Err(fenced @ Refusal::Fenced { .. }) => return Err(fenced),
+            Err(refusal) => heard.missing = Some(refusal),
         }
     }
     Ok(heard)

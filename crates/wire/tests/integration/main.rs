@@ -8,7 +8,7 @@ use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
 use gabion_meta::ClusterId;
 use gabion_plan::ValueId;
 use gabion_protocol::message::{
-    CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus, Purpose, RunId,
+    CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus, Purpose, RunId, ask,
 };
 use gabion_wire::frame::{HEADER_BYTES, Header, Kind};
 use gabion_wire::{
@@ -97,13 +97,13 @@ async fn large_staged_bytes_arrive_whole() {
     for count in [0, 1, 16 << 10, 5 << 20] {
         let bytes: Bytes = (0..count).map(|at| (at % 251) as u8).collect();
         let (run, chunk, offset) = (RunId(1), ChunkIndex(2), 3);
-        let request = NodeRequest::Stage {
+        let request = NodeRequest::Stage(ask::Stage {
             run,
             stripe: StripeId(9),
             chunk,
             offset,
             bytes,
-        };
+        });
         assert_eq!(
             connection.call_node(&request, far()).await.unwrap(),
             NodeReply::Done
@@ -212,7 +212,7 @@ async fn requests_that_get_no_reply_fail_in_words() {
     let client = Process::new(Hello::client());
     let connection = client.connect(&server).await;
     let given_up = connection
-        .call_node(&NodeRequest::Scrub { chunks: vec![] }, far())
+        .call_node(&ask::Scrub { chunks: vec![] }.into(), far())
         .await;
     assert!(matches!(given_up, Err(WireError::NoReply(why)) if why.contains("given up")));
 
@@ -329,13 +329,13 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
 
     // Staged bytes are data, however few: they queue behind the slice.
     let (run, chunk, bytes) = (RunId(1), ChunkIndex(0), Bytes::from_static(&[1; 100]));
-    let few = NodeRequest::Stage {
+    let few = NodeRequest::Stage(ask::Stage {
         run,
         stripe: StripeId(9),
         chunk,
         offset: 0,
         bytes,
-    };
+    });
     let error = connection.call_node(&few, soon()).await.unwrap_err();
     assert!(matches!(error, WireError::DeadlinePassed { .. }), "{error}");
 

@@ -180,7 +180,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "old-metadata-grants-leases-of-stripes",
-        file: "crates/protocol/src/message/coordinator.rs",
+        file: "crates/protocol/src/message/coordinator_request.rs",
         text: "            Self::Acquire { .. }\n                | Self::Settling { .. }",
         replacement: "            Self::Settling { .. }",
         check: protocol(

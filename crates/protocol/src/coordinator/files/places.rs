@@ -7,9 +7,9 @@ use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, Denied};
 use crate::coordinator::members::fleet::{Fleet, is_welcoming};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, Liveness, NodeStatus};
+use crate::message::{CoordinatorReply, Liveness, NodeStatus, PutPlaces, ask};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{Departure, KeyValue, Meta, Placement, PoolSpec, PutId};
+use gabion_meta::{Departure, KeyValue, Meta, Placement, PoolSpec};
 use gabion_planner::placement::Room;
 use gabion_planner::{PlanError, Stripe, update};
 use rand::SeedableRng;
@@ -22,11 +22,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// place already, if `failed` has not.
     pub(in crate::coordinator) async fn place_anew(
         self: &Arc<Self>,
-        put: PutId,
-        first: StripeId,
-        failed: StripeId,
-        avoid: Vec<NodeId>,
+        asked: ask::PlaceAnew,
     ) -> Answer {
+        let ask::PlaceAnew {
+            put,
+            first,
+            failed,
+            avoid,
+        } = asked;
         self.touch_put(put)?;
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
@@ -49,12 +52,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             };
             self.leftovers.wake();
         }
-        Ok(CoordinatorReply::Put {
+        Ok(CoordinatorReply::Put(PutPlaces {
             put,
             pool: facts.record.clone(),
             stripes: vec![stripe],
             nodes: self.nodes.statuses(),
-        })
+        }))
     }
 
     /// Places stripes with chunks of these sizes.

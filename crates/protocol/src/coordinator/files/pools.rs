@@ -2,9 +2,8 @@
 
 use super::Files;
 use crate::coordinator::core::{Answer, Denied};
-use crate::message::{
-    CoordinatorReply, LifecycleRequest, Liveness, NodeReply, NodeRequest, PoolRequest, Refusal,
-};
+use crate::message::{CoordinatorReply, LifecycleRequest, Liveness, PoolRequest, Refusal, ask};
+use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ReserveSpec, StripeId, StripeRecord, Topology, UpdateScheme};
@@ -154,20 +153,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let mut asked = stripe.nodes.iter().copied().find(|&node| fleet.is_up(node));
         for _ in 0..REDIRECT_COUNT_MAX {
             let Some(node) = asked.take() else { break };
-            let request = NodeRequest::Commit { stripe: stripe.id };
-            match self
-                .core
-                .ports
-                .call_node(node, request, COMMIT_DEADLINE_MS)
-                .await
-            {
-                Ok(NodeReply::Done) => return Ok(()),
-                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
-                    asked = Some(other);
-                }
-                Ok(NodeReply::Refused(refusal)) => return Err(refusal),
-                Ok(other) => return Err(Refusal::Failed(format!("{other:?}"))),
-                Err(error) => return Err(Refusal::Unavailable(error.peer)),
+            let commit = ask::Commit { stripe: stripe.id };
+            let ports = &self.core.ports;
+            let committed = ports.ask_node(node, commit, COMMIT_DEADLINE_MS).await;
+            match committed.map_err(Refusal::from) {
+                Err(Refusal::NotPrimary(other)) => asked = Some(other),
+                done => return done,
             }
         }
         Err(Refusal::Unavailable(format!("every node of {}", stripe.id)))

@@ -3,7 +3,7 @@
 use super::Files;
 use super::live_puts::LivePut;
 use crate::coordinator::core::{Answer, Denied, lock};
-use crate::message::{CoordinatorReply, FileLayout};
+use crate::message::{CoordinatorReply, FileLayout, PutPlaces, ask};
 use gabion_layout::{PoolId, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
 use std::collections::BTreeSet;
@@ -17,12 +17,12 @@ const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. Chunks on failed nodes are left out, where others are too few.
-    pub(in crate::coordinator) async fn begin_put(
-        self: &Arc<Self>,
-        name: String,
-        pool: Option<String>,
-        size_bytes: u64,
-    ) -> Answer {
+    pub(in crate::coordinator) async fn begin_put(self: &Arc<Self>, wish: ask::BeginPut) -> Answer {
+        let ask::BeginPut {
+            name,
+            pool,
+            size_bytes,
+        } = wish;
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let id = match pool {
@@ -67,12 +67,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: None,
         };
         lock(&self.puts).insert(put.id, live);
-        Ok(CoordinatorReply::Put {
+        Ok(CoordinatorReply::Put(PutPlaces {
             put: put.id,
             pool: facts.record.clone(),
             stripes: put.stripes,
             nodes: self.nodes.statuses(),
-        })
+        }))
     }
 
     /// Notes that a put's client is at work. In memory only: a new run of the coordinator gives
@@ -189,7 +189,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Deletes a file. Its chunks are removed from their nodes in time.
-    pub(in crate::coordinator) async fn remove_file(&self, name: String, file: PutId) -> Answer {
+    pub(in crate::coordinator) async fn remove_file(&self, asked: ask::RemoveFile) -> Answer {
+        let ask::RemoveFile { name, file } = asked;
         let removed = self
             .core
             .with_meta(move |meta| meta.remove_file(&name, file));

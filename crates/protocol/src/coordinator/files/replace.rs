@@ -12,7 +12,7 @@ use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, SettledStripe};
+use crate::message::{CoordinatorReply, Replacement, SettledStripe, ask};
 use futures::future::join_all;
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
 use gabion_meta::{Displaced, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
@@ -28,10 +28,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// wait for each other.
     pub(in crate::coordinator) async fn begin_replace(
         self: &Arc<Self>,
-        name: String,
-        file: PutId,
-        stripes: Vec<StripeId>,
+        wish: ask::BeginReplace,
     ) -> Answer {
+        let ask::BeginReplace {
+            name,
+            file,
+            stripes,
+        } = wish;
         let occupation = match self.occupied.occupy(stripes.clone()) {
             Ok(occupation) => occupation,
             Err(stripe) => {
@@ -58,12 +61,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: Some(occupation),
         };
         lock(&self.puts).insert(put.id, live);
-        Ok(CoordinatorReply::Replacement {
+        Ok(CoordinatorReply::Replacement(Replacement {
             put: put.id,
             settled,
             stripes: put.stripes,
             nodes: self.nodes.statuses(),
-        })
+        }))
     }
 
     /// Leaves stripes that were not replaced to others. Settling them may have found chunks to
@@ -176,9 +179,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// committed is told apart from what only failed: after that, a client must not take it for undone.
     pub(in crate::coordinator) async fn commit_replace(
         self: &Arc<Self>,
-        put: PutId,
-        displaced: Vec<StripeId>,
+        asked: ask::CommitReplace,
     ) -> Answer {
+        let ask::CommitReplace { put, displaced } = asked;
         let committed = self
             .core
             .with_meta(move |meta| meta.commit_replacement(put))

@@ -8,7 +8,7 @@ use super::core::{Core, PAGE, SHORT_DEADLINE_MS};
 use super::ground::Ground;
 use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
-use crate::message::{Liveness, NodeReply, NodeRequest};
+use crate::message::{Liveness, NodeReply, NodeRequest, ask};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkId, Epoch, NodeId, PoolId, StripeId, StripeRecord};
@@ -147,8 +147,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                     Liveness::Failed => true,
                     Liveness::Suspect => false,
                     Liveness::Up => {
-                        let order = NodeRequest::Remove { chunks };
-                        self.obeys(node, order, REMOVE_DEADLINE_MS).await
+                        let order = ask::Remove { chunks };
+                        self.obeys(node, order.into(), REMOVE_DEADLINE_MS).await
                     }
                 };
                 (!gone).then_some(node)
@@ -167,8 +167,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         chunk: ChunkId,
         epoch: Epoch,
     ) -> bool {
-        let order = NodeRequest::Discard { chunk, epoch };
-        self.take_away(node, chunk, order).await
+        let order = ask::Discard { chunk, epoch };
+        self.take_away(node, chunk, order.into()).await
     }
 
     /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
@@ -211,11 +211,11 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 Ok(stripe) => {
                     // Whoever gives the node this chunk again does so in a later term.
                     let epoch = meta.last_epoch(stripe.id)?;
-                    Ok(Some(NodeRequest::Discard { chunk, epoch }))
+                    Ok(Some(ask::Discard { chunk, epoch }.into()))
                 }
                 Err(MetaError::UnknownStripe(_)) => {
                     let chunks = vec![chunk];
-                    Ok(Some(NodeRequest::Remove { chunks }))
+                    Ok(Some(ask::Remove { chunks }.into()))
                 }
                 Err(error) => Err(error),
             };

@@ -2,20 +2,20 @@
 
 use super::Leases;
 use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, JoinCount, Liveness, StripeLease};
+use crate::message::{CoordinatorReply, JoinCount, Liveness, StripeLease, ask};
 use crate::primary::failed_nodes;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
 use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     /// Makes a node the primary of a stripe, unless another is.
-    pub(in crate::coordinator) async fn acquire(
-        self: &Arc<Self>,
-        stripe: StripeId,
-        node: NodeId,
-        incarnation: u64,
-    ) -> Answer {
+    pub(in crate::coordinator) async fn acquire(self: &Arc<Self>, asked: ask::Acquire) -> Answer {
+        let ask::Acquire {
+            stripe,
+            node,
+            incarnation,
+        } = asked;
         let membership = self.nodes.membership();
         let joins = self.nodes.join_count();
         let now_ms = self.core.ports.now_ms();
@@ -61,24 +61,18 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     }
 
     /// Notes durably whom a settlement leaves out and how it ends, as the stripe's primary says.
-    pub(in crate::coordinator) async fn settling(
-        self: &Arc<Self>,
-        stripe: StripeId,
-        exclusion: Exclusion,
-    ) -> Answer {
-        self.note_settlement(stripe, exclusion).await?;
+    pub(in crate::coordinator) async fn settling(self: &Arc<Self>, told: ask::Settling) -> Answer {
+        self.note_settlement(told.stripe, told.exclusion).await?;
         Ok(CoordinatorReply::Done)
     }
 
     /// Notes durably whether a stripe is in an append phase, as its primary says.
     pub(in crate::coordinator) async fn note_phase(
         self: &Arc<Self>,
-        stripe: StripeId,
-        epoch: Epoch,
-        appends: bool,
+        told: ask::NotePhase,
     ) -> Answer {
         self.core
-            .with_meta(move |meta| meta.note_phase(stripe, epoch, appends))
+            .with_meta(move |meta| meta.note_phase(told.stripe, told.epoch, told.appends))
             .await?;
         Ok(CoordinatorReply::Done)
     }
@@ -86,10 +80,10 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     /// The same as [`Leases::note_degraded`], as a stripe's primary asks for it.
     pub(in crate::coordinator) async fn degraded(
         self: &Arc<Self>,
-        term: (StripeId, Epoch, JoinCount),
-        chunks: Vec<(ChunkIndex, Sequence)>,
+        told: ask::NoteDegraded,
     ) -> Answer {
-        self.note_degraded(term, chunks).await?;
+        let term = (told.stripe, told.epoch, told.since);
+        self.note_degraded(term, told.chunks).await?;
         Ok(CoordinatorReply::Done)
     }
 

@@ -13,7 +13,8 @@ use super::timetable::Quiet;
 use crate::coordinator::core::{Answer, PAGE, lock};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::survey::Setback;
-use crate::message::{CoordinatorReply, FormOrder, NodeReply, NodeRequest};
+use crate::message::{CoordinatorReply, FormOrder, ask};
+use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, StripeId, StripeRecord};
@@ -368,15 +369,15 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let mut quiet = QuietBlocks::new();
         for (node, stripes) in asked {
             for stripes in stripes.chunks(PAGE) {
-                let request = NodeRequest::Latest {
+                let request = ask::Latest {
                     stripes: stripes.to_vec(),
                 };
                 let answer = self
                     .core
                     .ports
-                    .call_node(node, request, LATEST_DEADLINE_MS)
+                    .ask_node(node, request, LATEST_DEADLINE_MS)
                     .await;
-                let Ok(NodeReply::Latest(latest)) = answer else {
+                let Ok(latest) = answer else {
                     continue;
                 };
                 let now_ms = self.core.lifetime_ms();

@@ -19,7 +19,7 @@ use crate::coordinator::repair::Repair;
 use crate::coordinator::repair::survey::{Setback, Survey};
 use crate::coordinator::wake_up::WakeUp;
 use crate::initiate::{RunTerms, run_plan};
-use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId};
+use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId, ask};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta};
 use gabion_plan::{Cost, Plan, check};
@@ -86,11 +86,8 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
     }
 
     /// Notes that chunks of a stripe were committed together.
-    pub(in crate::coordinator) fn note(
-        &self,
-        stripe: StripeId,
-        updated: Vec<ChunkIndex>,
-    ) -> CoordinatorReply {
+    pub(in crate::coordinator) fn note(&self, told: ask::Group) -> CoordinatorReply {
+        let ask::Group { stripe, updated } = told;
         let waiting = &mut lock(&self.waiting).stripes;
         if waiting.len() < WAITING_COUNT_MAX || waiting.contains_key(&stripe) {
             waiting.insert(stripe, updated);

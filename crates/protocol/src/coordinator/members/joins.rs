@@ -6,8 +6,8 @@ use super::sessions::Beginning;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
-    PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
+    CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, PAGE_CHUNK_COUNT_MAX,
+    PageAnswer, Scope, ask,
 };
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta};
@@ -20,9 +20,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Begins a node's session. Nothing of it counts yet.
     pub(in crate::coordinator) async fn begin_join(
         self: &Arc<Self>,
-        mut applicant: Applicant,
-        chunk_count: u64,
+        ask::BeginJoin { node, chunk_count }: ask::BeginJoin,
     ) -> Answer {
+        let mut applicant = *node;
         self.check_origin(&applicant, chunk_count)?;
         // The node would obey an old copy of the metadata, too.
         if let Err(sentence) = self.most_heard().await {

@@ -4,8 +4,7 @@ use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, Origin, StoreFailure,
-    Vitals,
+    Applicant, CoordinatorReply, EndCause, Liveness, NodeStatus, Origin, StoreFailure, ask,
 };
 use crate::ports::reach;
 use gabion_layout::NodeId;
@@ -114,14 +113,14 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 
     /// Renews the lease of a node, which says of which coordinator it has heard, unless it may leave.
-    pub(in crate::coordinator) fn heartbeat(
-        &self,
-        (node, heard): (NodeId, Option<Origin>),
-        progress: Progress,
-        vitals: &Vitals,
-    ) -> Answer {
-        self.starts.hear(&self.nodes, &self.core, node, heard)?;
-        let incarnation = progress.incarnation;
+    pub(in crate::coordinator) fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
+        let (node, incarnation, vitals) = (told.node, told.incarnation, &told.vitals);
+        self.starts
+            .hear(&self.nodes, &self.core, node, told.heard)?;
+        let progress = Progress {
+            incarnation,
+            position: told.position,
+        };
         self.nodes.note_vitals(node, vitals);
         let coordinator = self.is_vouched_for().then(|| self.origin());
         let now_ms = self.core.ports.now_ms();
@@ -167,9 +166,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// an earlier membership come too late and change nothing.
     pub(in crate::coordinator) async fn end_membership(
         self: &Arc<Self>,
-        session: JoinSession,
-        cause: EndCause,
+        told: ask::EndMembership,
     ) -> Answer {
+        let ask::EndMembership { session, cause } = told;
         let has_ended = {
             // Nobody becomes a member between the look and the end.
             let _joins = self.nodes.hold_joins().await;

@@ -8,7 +8,8 @@
 use super::nodes::Nodes;
 use crate::coordinator::core::{Core, Denied, lock};
 use crate::event::Event;
-use crate::message::{Applicant, Liveness, NodeReply, NodeRequest, NodeStatus};
+use crate::message::{Applicant, Liveness, NodeStatus, ask};
+use crate::ports::Ask as _;
 use futures::future::join_all;
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
@@ -100,17 +101,13 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         let is_asked = |other: &NodeStatus| other.node != node && other.liveness == Liveness::Up;
         let others = self.nodes.statuses().into_iter().filter(is_asked);
         let asked = others.map(|other| {
-            let question = NodeRequest::Progress { node };
+            let question = ask::Progress { node };
             self.core
                 .ports
-                .call_node(other.node, question, ASK_DEADLINE_MS)
+                .ask_node(other.node, question, ASK_DEADLINE_MS)
         });
         let said = join_all(asked).await.into_iter();
-        said.filter_map(|reply| match reply {
-            Ok(NodeReply::Progress(progress)) => progress,
-            _ => None,
-        })
-        .collect()
+        said.flatten().flatten().collect()
     }
 
     /// Makes durable how far nodes have come, now and then, until the metadata store fails.

@@ -16,8 +16,8 @@ use super::Members;
 use super::suspicions::{Look, Verdict};
 use crate::coordinator::core::lock;
 use crate::event::Event;
-use crate::message::{Applicant, CoordinatorReply, Liveness, NodeReply, NodeRequest};
-use crate::ports::{REACH_DEADLINE_MS, reach};
+use crate::message::{Applicant, CoordinatorReply, Liveness, ask};
+use crate::ports::{Ask as _, NodeError, REACH_DEADLINE_MS, reach};
 use futures::FutureExt;
 use futures::future::join_all;
 use gabion_layout::NodeId;
@@ -75,15 +75,15 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let mut others = self.nodes.fleet().with(Liveness::Up);
         others.retain(|&other| other != node);
         let asked = others.iter().map(|&other| {
-            let request = NodeRequest::Reach { node };
+            let request = ask::Reach { node };
             // The other one needs the time to find out, and some more to say so.
             self.core
                 .ports
-                .call_node(other, request, 2 * REACH_DEADLINE_MS)
+                .ask_node(other, request, 2 * REACH_DEADLINE_MS)
         });
         let (own, said) = futures::join!(own, join_all(asked));
         let cannot = others.iter().zip(&said);
-        let cannot = cannot.filter(|(_, reply)| matches!(reply, Ok(NodeReply::Refused(_))));
+        let cannot = cannot.filter(|(_, reply)| matches!(reply, Err(NodeError::Refused(_))));
         Look {
             answers: own.is_ok(),
             complainants: cannot.map(|(&other, _)| other).collect(),

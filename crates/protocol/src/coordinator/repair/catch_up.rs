@@ -3,9 +3,10 @@
 use super::Repair;
 use super::attempt::Round;
 use super::survey::{Setback, Survey};
-use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
+use crate::coordinator::core::{SHORT_DEADLINE_MS, answered, lock};
 use crate::initiate::{RunTerms, run_plan};
-use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, RunId};
+use crate::message::{Effect, Purpose, ReadCut, RunId, ask};
+use crate::ports::Ask as _;
 use futures::future::join_all;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Sequence};
 use gabion_meta::KeyValue;
@@ -85,7 +86,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         from: Sequence,
         round: &Round,
     ) -> Result<bool, Setback> {
-        let request = NodeRequest::Collect {
+        let request = ask::Collect {
             stripe: survey.stripe.id,
             epoch: round.epoch,
             generation: survey.stripe.generation,
@@ -93,9 +94,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let held = self
             .core
             .ports
-            .call_node(node, request, SHORT_DEADLINE_MS)
-            .await?;
-        let is_behind = matches!(held, NodeReply::Holding(holding) if holding.mark <= from);
+            .ask_node(node, request, SHORT_DEADLINE_MS)
+            .await;
+        let is_behind = answered(held)?.is_some_and(|holding| holding.mark <= from);
         Ok(is_behind && self.resolve_at(survey, node, from, round).await?)
     }
 
@@ -108,7 +109,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         mark: Sequence,
         round: &Round,
     ) -> Result<bool, Setback> {
-        let request = NodeRequest::Resolve {
+        let request = ask::Resolve {
             stripe: survey.stripe.id,
             epoch: round.epoch,
             mark,
@@ -117,9 +118,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let answer = self
             .core
             .ports
-            .call_node(node, request, SHORT_DEADLINE_MS)
-            .await?;
-        Ok(answer == NodeReply::Done)
+            .ask_node(node, request, SHORT_DEADLINE_MS)
+            .await;
+        Ok(answered(answer)?.is_some())
     }
 
     /// What a chunk has missed since `from`, as the logs of the others tell, in portions for one
@@ -135,18 +136,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         lost.push(chunk);
         let witnesses = survey.stripe.chunks().filter(|c| !lost.contains(c));
         let asked = witnesses.map(|witness| {
-            let request = NodeRequest::Missed {
+            let request = ask::Missed {
                 chunk: survey.id(witness),
                 after: from,
             };
             let node = survey.stripe.nodes[witness.at()];
-            let call = self.core.ports.call_node(node, request, SHORT_DEADLINE_MS);
-            async move {
-                match call.await {
-                    Ok(NodeReply::Missed(touched)) => touched.map(|touched| (witness, touched)),
-                    _ => None,
-                }
-            }
+            let call = self.core.ports.ask_node(node, request, SHORT_DEADLINE_MS);
+            async move { Some((witness, call.await.ok()??)) }
         });
         let told = join_all(asked).await.into_iter().flatten();
         let logs: BTreeMap<ChunkIndex, Touched> = told.collect();

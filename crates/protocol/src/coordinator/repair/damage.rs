@@ -2,7 +2,8 @@
 
 use super::Repair;
 use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, Damage, NodeReply, NodeRequest};
+use crate::message::{CoordinatorReply, Damage, ScrubReport, Scrubbed, ask};
+use crate::ports::Ask as _;
 use futures::future::join_all;
 use gabion_layout::{NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
@@ -15,13 +16,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let scrubs = fleet.nodes().iter().map(|status| {
             let node = status.node;
             let is_up = fleet.is_up(node);
-            let request = NodeRequest::Scrub { chunks: Vec::new() };
+            let request = ask::Scrub { chunks: Vec::new() };
             async move {
                 let deadline_ms = self.core.options.scrub_deadline_ms;
                 let reply = if is_up {
                     self.core
                         .ports
-                        .call_node(node, request, deadline_ms)
+                        .ask_node(node, request, deadline_ms)
                         .await
                         .ok()
                 } else {
@@ -33,7 +34,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let (mut chunk_count, mut bytes) = (0, 0);
         let (mut damage, mut unreachable) = (Vec::new(), Vec::new());
         for (node, reply) in join_all(scrubs).await {
-            if let Some(NodeReply::Scrubbed {
+            if let Some(Scrubbed {
                 chunk_count: chunks,
                 bytes: verified,
                 damage: found,
@@ -47,12 +48,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 unreachable.push(node);
             }
         }
-        Ok(CoordinatorReply::Scrubbed {
+        Ok(CoordinatorReply::Scrubbed(ScrubReport {
             chunk_count,
             bytes,
             damage,
             unreachable,
-        })
+        }))
     }
 
     /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers.
@@ -86,10 +87,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Notes damage that a node has found.
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
-        node: NodeId,
-        damage: Vec<Damage>,
+        report: ask::ReportDamage,
     ) -> Answer {
-        self.mark_damaged(node, damage).await?;
+        self.mark_damaged(report.node, report.damage).await?;
         Ok(CoordinatorReply::Done)
     }
 

@@ -2,7 +2,8 @@
 
 use super::Repair;
 use crate::coordinator::core::SHORT_DEADLINE_MS;
-use crate::message::NodeRequest;
+use crate::message::ask;
+use crate::ports::Ask as _;
 use futures::FutureExt;
 use futures::future::join_all;
 use gabion_layout::{NodeId, Sequence, StripeId};
@@ -24,7 +25,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         nodes: Vec<NodeId>,
         hold_ms: u64,
     ) -> Pins {
-        let request = NodeRequest::Pin {
+        let request = ask::Pin {
             stripe,
             cut,
             hold_ms,
@@ -32,7 +33,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let calls = nodes.iter().map(|&node| {
             self.core
                 .ports
-                .call_node(node, request.clone(), SHORT_DEADLINE_MS)
+                .ask_node(node, request.clone(), SHORT_DEADLINE_MS)
         });
         join_all(calls).await;
         Pins { stripe, cut, nodes }
@@ -43,8 +44,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     pub(in crate::coordinator) fn unpin(&self, pins: Pins) {
         let Pins { stripe, cut, nodes } = pins;
         for node in nodes {
-            let request = NodeRequest::Unpin { stripe, cut };
-            let told = self.core.ports.call_node(node, request, SHORT_DEADLINE_MS);
+            let request = ask::Unpin { stripe, cut };
+            let told = self.core.ports.ask_node(node, request, SHORT_DEADLINE_MS);
             self.core.ports.spawn(told.map(|_| ()).boxed());
         }
     }

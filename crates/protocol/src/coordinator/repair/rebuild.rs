@@ -4,8 +4,9 @@
 use super::Repair;
 use super::attempt::{Made, Progress, Rebuild, Round};
 use super::survey::{Setback, Survey, Target};
-use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
-use crate::message::{NodeReply, NodeRequest};
+use crate::coordinator::core::{SHORT_DEADLINE_MS, answered, lock};
+use crate::message::{NodeRequest, Scrubbed, ask};
+use crate::ports::Ask as _;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId};
 use gabion_meta::KeyValue;
 use gabion_plan::{Cost, Plan, check};
@@ -232,18 +233,20 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     ) -> Result<(), Setback> {
         let (stripe, epoch) = (survey.stripe.id, round.epoch);
         let generation = survey.stripe.generation;
-        let requests = [
-            NodeRequest::Fence {
+        let requests: [NodeRequest; 2] = [
+            ask::Fence {
                 stripe,
                 epoch,
                 generation,
-            },
-            NodeRequest::Resolve {
+            }
+            .into(),
+            ask::Resolve {
                 stripe,
                 epoch,
                 mark: round.outcome.mark,
                 dropped: round.outcome.dropped.clone(),
-            },
+            }
+            .into(),
         ];
         for request in requests {
             self.core
@@ -260,18 +263,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         chunk: ChunkId,
         node: NodeId,
     ) -> Result<bool, Setback> {
-        let request = NodeRequest::Scrub {
+        let request = ask::Scrub {
             chunks: vec![chunk],
         };
         let deadline_ms = self.core.options.repair_deadline_ms;
-        let read_back = self
-            .core
-            .ports
-            .call_node(node, request, deadline_ms)
-            .await?;
-        Ok(matches!(
-            &read_back,
-            NodeReply::Scrubbed { chunk_count: 1, damage, .. } if damage.is_empty()
-        ))
+        let read_back = self.core.ports.ask_node(node, request, deadline_ms).await;
+        let is_whole = |found: Scrubbed| found.chunk_count == 1 && found.damage.is_empty();
+        Ok(answered(read_back)?.is_some_and(is_whole))
     }
 }

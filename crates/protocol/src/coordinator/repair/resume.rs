@@ -7,7 +7,8 @@ use super::attempt::{Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
 use super::survey::{Setback, Survey};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
 use crate::initiate::{PartFailed, RunTerms, run_plan};
-use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
+use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId, ask};
+use crate::ports::Ask as _;
 use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_meta::KeyValue;
 use gabion_plan::{Cost, Plan, check};
@@ -243,7 +244,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         made: &Made,
         progress: &Progress,
     ) -> Result<Rest, Setback> {
-        let request = NodeRequest::Written {
+        let request = ask::Written {
             chunk: survey.id(made.chunk),
             base: rebuild.base,
         };
@@ -251,8 +252,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let asked = self
             .core
             .ports
-            .call_node(requestor, request, SHORT_DEADLINE_MS);
-        let Ok(NodeReply::Written(Some(written))) = asked.await else {
+            .ask_node(requestor, request, SHORT_DEADLINE_MS);
+        let Ok(Some(written)) = asked.await else {
             return Ok(Rest::Lost);
         };
         let missing = complement(&written, survey.stripe.chunk_bytes);

@@ -14,7 +14,7 @@ use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, Effect, HeldChunk, Holding, NodeReply,
-    NodeRequest, PoolRequest, RepairOrder,
+    NodeRequest, PoolRequest, RepairOrder, ask,
 };
 use gabion_store::{AppendedPiece, AppendedState, AppendedSummary, UpdateStamp};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
     let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
         panic!("nobody else has it")
     };
-    let noted = bed.ask(CoordinatorRequest::NotePhase {
+    let noted = bed.ask(ask::NotePhase {
         stripe: stripe.id,
         epoch: lease.epoch,
         appends: true,
@@ -120,7 +120,7 @@ fn a_keeper_that_a_failed_commit_left_out_counts_again_before_the_next() {
     // Its primary begins a commit without the keeper, which does not come to stand, for the data chunk
     // itself turns out to be damaged.
     let copy = chunk_on(&stripe, keeper);
-    let noted = bed.ask(CoordinatorRequest::NoteDegraded {
+    let noted = bed.ask(ask::NoteDegraded {
         stripe: stripe.id,
         epoch,
         since: bed.joins,
@@ -138,7 +138,7 @@ fn a_keeper_that_a_failed_commit_left_out_counts_again_before_the_next() {
         undecided: vec![],
     };
     bed.join_holding(Some(keeper), keeper.0, keeper.0 / 3, vec![held]);
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(10_000);
     let after = bed.stripe("f");
     assert_eq!((after.stale, after.nodes), (vec![], stripe.nodes));
@@ -164,7 +164,7 @@ fn a_keeper_without_which_an_append_stands_is_no_copy_of_it() {
         participants: vec![ChunkIndex(0), copy.index],
     };
     let before = Sequence(LAST.0 - 1);
-    let noted = bed.ask(CoordinatorRequest::Settling {
+    let noted = bed.ask(ask::Settling {
         stripe: stripe.id,
         exclusion: Exclusion {
             epoch,
@@ -185,7 +185,7 @@ fn a_keeper_without_which_an_append_stands_is_no_copy_of_it() {
     bed.fail(&[stripe.nodes[0]]);
     bed.join_holding(Some(keeper), keeper.0, keeper.0 / 3, vec![held]);
     bed.take_log();
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(10_000);
     let stale: Vec<ChunkIndex> = bed.stripe("f").stale.iter().map(|one| one.chunk).collect();
     assert!(stale.contains(&copy.index), "{stale:?}");
@@ -221,8 +221,10 @@ fn a_pool_commits_in_rounds_that_say_how_much_is_left() {
         asked.then(|| commit.boxed())
     });
     bed.take_log();
-    let commit = || CoordinatorRequest::CommitPool {
-        name: "p".to_owned(),
+    let commit = || {
+        CoordinatorRequest::CommitPool(ask::CommitPool {
+            name: "p".to_owned(),
+        })
     };
     assert_eq!(
         bed.ask(commit()),

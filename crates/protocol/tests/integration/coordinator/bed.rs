@@ -18,7 +18,7 @@ use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
     Holding, JoinCount, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolRequest, Refusal,
-    Vitals,
+    Scrubbed, Vitals, ask,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -86,11 +86,11 @@ fn usual(request: &NodeRequest) -> NodeReply {
             as_of: gabion_layout::Sequence(0),
             progress: None,
         },
-        NodeRequest::Scrub { chunks } => NodeReply::Scrubbed {
+        NodeRequest::Scrub(ask::Scrub { chunks }) => NodeReply::Scrubbed(Scrubbed {
             chunk_count: chunks.len().max(1) as u64,
             bytes: 1000,
             damage: Vec::new(),
-        },
+        }),
         NodeRequest::Missed { .. } => NodeReply::Missed(None),
         _ => NodeReply::Done,
     }
@@ -371,13 +371,13 @@ impl Bed {
         name: &str,
         size_bytes: u64,
     ) -> (gabion_meta::PutId, Vec<StripeRecord>) {
-        let reply = self.ask(CoordinatorRequest::BeginPut {
+        let reply = self.ask(ask::BeginPut {
             name: name.to_owned(),
             pool: None,
             size_bytes,
         });
         match reply {
-            CoordinatorReply::Put { put, stripes, .. } => (put, stripes),
+            CoordinatorReply::Put(places) => (places.put, places.stripes),
             other => panic!("{other:?}"),
         }
     }
@@ -385,7 +385,7 @@ impl Bed {
     /// The only stripe of a file.
     pub(crate) fn stripe(&mut self, file: &str) -> StripeRecord {
         let name = file.to_owned();
-        match self.ask(CoordinatorRequest::Lookup { name }) {
+        match self.ask(ask::Lookup { name }) {
             CoordinatorReply::File(layout) => layout.stripes[0].clone(),
             other => panic!("{other:?}"),
         }
@@ -419,12 +419,12 @@ impl Bed {
             range: gabion_layout::ByteRange::new(0, 1),
         };
         let damage = vec![damage];
-        let report = CoordinatorRequest::ReportDamage { node, damage };
+        let report = ask::ReportDamage { node, damage };
         assert_eq!(self.ask(report), CoordinatorReply::Done);
     }
 
     pub(crate) fn acquire(&mut self, stripe: StripeId, node: NodeId) -> CoordinatorReply {
-        let reply = self.ask(CoordinatorRequest::Acquire {
+        let reply = self.ask(ask::Acquire {
             stripe,
             node,
             // Above any with which a node of these tests has joined.
@@ -437,7 +437,8 @@ impl Bed {
     }
 
     /// Asks the coordinator; time passes only if the answer takes some.
-    pub(crate) fn ask(&mut self, request: CoordinatorRequest) -> CoordinatorReply {
+    pub(crate) fn ask(&mut self, request: impl Into<CoordinatorRequest>) -> CoordinatorReply {
+        let request = request.into();
         let slot = Rc::new(RefCell::new(None));
         let coordinator = Arc::clone(&self.coordinator);
         let task = {
@@ -499,7 +500,7 @@ impl Bed {
         let alive = self.ports.world().alive.clone();
         for (node, incarnation) in alive {
             let request = beat(node, incarnation, self.vitals.clone());
-            let reply = self.coordinator.handle(request).now_or_never();
+            let reply = self.coordinator.handle(request.into()).now_or_never();
             let reply = reply.expect("a heartbeat waits for nothing");
             match reply {
                 CoordinatorReply::Alive { .. } | CoordinatorReply::Rejoin => {}

@@ -5,8 +5,7 @@ use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Decided, Effect, HeldChunk, Holding, NodeReply,
-    NodeRequest, ReadCut,
+    CoordinatorReply, Decided, Effect, HeldChunk, Holding, NodeReply, NodeRequest, ReadCut, ask,
 };
 use gabion_store::AppendedState;
 
@@ -40,7 +39,7 @@ fn answer_as_of_7(bed: &mut Bed, behind: NodeId, tell: bool) {
                 records: Vec::new(),
                 appended: AppendedState::default(),
             }),
-            NodeRequest::Missed { after, .. } => {
+            NodeRequest::Missed(ask::Missed { after, .. }) => {
                 assert_eq!(*after, Sequence(5));
                 NodeReply::Missed(tell.then(|| vec![TOUCHED]))
             }
@@ -57,7 +56,7 @@ fn return_behind(bed: &mut Bed, tell: bool) -> (StripeRecord, Vec<Asked>) {
     let away = stripe.nodes[0];
     bed.fail(&[away]);
     bed.acquire(stripe.id, stripe.nodes[1]);
-    let noted = bed.ask(CoordinatorRequest::NoteDegraded {
+    let noted = bed.ask(ask::NoteDegraded {
         stripe: stripe.id,
         epoch: Epoch(1),
         since: bed.joins,
@@ -142,7 +141,7 @@ fn a_chunk_made_while_updates_went_on_catches_up_on_them() {
     bed.hook(move |node, request| {
         let reply = match request {
             // The first round's term is 1.
-            NodeRequest::Collect { epoch, .. } => NodeReply::Holding(Holding {
+            NodeRequest::Collect(ask::Collect { epoch, .. }) => NodeReply::Holding(Holding {
                 mark: Sequence(if epoch.0 == 1 || !old.contains(&node) {
                     5
                 } else {
@@ -156,7 +155,7 @@ fn a_chunk_made_while_updates_went_on_catches_up_on_them() {
         };
         Some(ready(Ok(reply)).boxed())
     });
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(100);
     let log = bed.take_log();
     let after = bed.stripe("f");
@@ -179,10 +178,10 @@ fn a_chunk_made_while_updates_went_on_catches_up_on_them() {
     let pins = log.iter().filter(|asked| {
         matches!(
             asked.request,
-            NodeRequest::Pin {
+            NodeRequest::Pin(ask::Pin {
                 cut: Sequence(5),
                 ..
-            }
+            })
         )
     });
     assert_eq!(pins.count(), 5);
@@ -201,7 +200,7 @@ fn a_chunk_that_updates_outrun_is_made_at_last_while_they_wait() {
     let old = before.nodes.clone();
     // Each term finds one more update, and no log reaches back to the last.
     bed.hook(move |node, request| {
-        let NodeRequest::Collect { epoch, .. } = request else {
+        let NodeRequest::Collect(ask::Collect { epoch, .. }) = request else {
             return None;
         };
         let mark = Sequence(if old.contains(&node) { epoch.0 } else { 0 });
@@ -215,7 +214,7 @@ fn a_chunk_that_updates_outrun_is_made_at_last_while_they_wait() {
             .boxed(),
         )
     });
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(100);
     let cuts: Vec<u64> = bed
         .take_log()

@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Bed, TIMING};
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
-use gabion_protocol::message::{Applicant, CoordinatorReply, CoordinatorRequest, Vitals};
+use gabion_protocol::message::{Applicant, CoordinatorReply, Vitals, ask};
 
 const MIB: u64 = 1 << 20;
 
@@ -55,7 +55,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
     for node in 3..6 {
         say(&mut bed, node, space(0));
     }
-    let refused = bed.ask(CoordinatorRequest::BeginPut {
+    let refused = bed.ask(ask::BeginPut {
         name: "f".to_owned(),
         pool: None,
         size_bytes: 4 * MIB,
@@ -77,7 +77,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
         say(&mut bed, node, space(5));
     }
     let put = |bed: &mut Bed, stripe_count: u64| {
-        bed.ask(CoordinatorRequest::BeginPut {
+        bed.ask(ask::BeginPut {
             name: format!("f{stripe_count}"),
             pool: None,
             size_bytes: stripe_count * 4 * MIB,

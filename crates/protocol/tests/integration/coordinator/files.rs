@@ -6,7 +6,7 @@ use futures::future::ready;
 use gabion_layout::{ChunkId, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal,
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
 };
 use std::collections::BTreeSet;
 
@@ -65,10 +65,12 @@ fn pools_are_made_to_keep_their_promise_or_not_at_all() {
 #[test]
 fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     let mut bed = Bed::new(3, 3);
-    let begin = |pool: Option<&str>| CoordinatorRequest::BeginPut {
-        name: "f".to_owned(),
-        pool: pool.map(str::to_owned),
-        size_bytes: (4 << 20) + 1,
+    let begin = |pool: Option<&str>| {
+        CoordinatorRequest::BeginPut(ask::BeginPut {
+            name: "f".to_owned(),
+            pool: pool.map(str::to_owned),
+            size_bytes: (4 << 20) + 1,
+        })
     };
     refused(&bed.ask(begin(None)), "not exactly one pool");
     bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
@@ -77,9 +79,9 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     refused(&bed.ask(begin(Some("r"))), "no pool 'r'");
     bed.stop(NodeId(0));
     bed.pass(TIMING.lease_ms);
-    let CoordinatorReply::Put {
+    let CoordinatorReply::Put(PutPlaces {
         put, pool, stripes, ..
-    } = bed.ask(begin(Some("q")))
+    }) = bed.ask(begin(Some("q")))
     else {
         panic!("there is room")
     };
@@ -91,7 +93,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
             .iter()
             .all(|stripe| stripe.chunk_on(NodeId(0)).is_none())
     );
-    let look = CoordinatorRequest::Lookup {
+    let look = ask::Lookup {
         name: "f".to_owned(),
     };
     refused(&bed.ask(look.clone()), "no file 'f'");
@@ -112,7 +114,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     assert_eq!(again, CoordinatorReply::Done);
     refused(&bed.ask(begin(Some("p"))), "file 'f' already exists");
     let prefix = "f".to_owned();
-    let listed = bed.ask(CoordinatorRequest::List { prefix });
+    let listed = bed.ask(ask::List { prefix });
     assert!(matches!(&listed, CoordinatorReply::Files(files) if files.len() == 1));
 }
 
@@ -120,7 +122,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
 fn a_put_without_room_is_refused() {
     let mut bed = Bed::three_racks();
     bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
-    let put = bed.ask(CoordinatorRequest::BeginPut {
+    let put = bed.ask(ask::BeginPut {
         name: "f".to_owned(),
         pool: None,
         size_bytes: 1,
@@ -154,7 +156,7 @@ fn a_silent_put_expires_and_leaves_nothing() {
         .take_log()
         .into_iter()
         .map(|asked| match asked.request {
-            NodeRequest::Remove { chunks } => (asked.node, chunks),
+            NodeRequest::Remove(ask::Remove { chunks }) => (asked.node, chunks),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -196,7 +198,7 @@ fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() 
     let mut bed = Bed::three_racks();
     let remove = |bed: &mut Bed, file| {
         let name = "f".to_owned();
-        bed.ask(CoordinatorRequest::RemoveFile { name, file })
+        bed.ask(ask::RemoveFile { name, file })
     };
     bed.put("f", 1);
     let first = look(&mut bed);
@@ -216,7 +218,7 @@ fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() 
 /// The put that brought the file.
 fn look(bed: &mut Bed) -> PutId {
     let name = "f".to_owned();
-    match bed.ask(CoordinatorRequest::Lookup { name }) {
+    match bed.ask(ask::Lookup { name }) {
         CoordinatorReply::File(layout) => layout.file.put,
         other => panic!("{other:?}"),
     }
@@ -237,7 +239,7 @@ fn garbage_is_forgotten_when_no_node_has_it_that_lives_or_may_return() {
         })
     });
     let (name, file) = ("f".to_owned(), look(&mut bed));
-    let removed = bed.ask(CoordinatorRequest::RemoveFile { name, file });
+    let removed = bed.ask(ask::RemoveFile { name, file });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(100);
     let asked = |bed: &mut Bed| -> BTreeSet<u32> {
@@ -295,7 +297,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
     assert_eq!(bed.failures_left(), [(2, 1)]);
     // With two it would not survive a third.
     bed.fail(&[NodeId(4), NodeId(0)]);
-    let refusal = bed.ask(CoordinatorRequest::BeginPut {
+    let refusal = bed.ask(ask::BeginPut {
         name: "g".to_owned(),
         pool: None,
         size_bytes: 1,
@@ -318,7 +320,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
     bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
     bed.stop(NodeId(4));
     bed.pass(TIMING.lease_ms + 100);
-    let begin = CoordinatorRequest::BeginPut {
+    let begin = ask::BeginPut {
         name: "f".to_owned(),
         pool: None,
         size_bytes: 1,
@@ -336,7 +338,7 @@ fn place_anew(
     (first, failed): (StripeId, StripeId),
     avoid: &[u32],
 ) -> CoordinatorReply {
-    bed.ask(CoordinatorRequest::PlaceAnew {
+    bed.ask(ask::PlaceAnew {
         put,
         first,
         failed,
@@ -346,7 +348,7 @@ fn place_anew(
 
 fn placed(reply: CoordinatorReply) -> StripeRecord {
     match reply {
-        CoordinatorReply::Put { mut stripes, .. } => stripes.remove(0),
+        CoordinatorReply::Put(mut places) => places.stripes.remove(0),
         other => panic!("{other:?}"),
     }
 }
@@ -374,7 +376,7 @@ fn a_stripe_that_a_node_does_not_take_is_placed_anew_under_another_id() {
         .take_log()
         .into_iter()
         .flat_map(|asked| match asked.request {
-            NodeRequest::Remove { chunks } => chunks,
+            NodeRequest::Remove(ask::Remove { chunks }) => chunks,
             other => panic!("{other:?}"),
         });
     let removed: BTreeSet<StripeId> = removed.map(|chunk| chunk.stripe).collect();
@@ -384,7 +386,7 @@ fn a_stripe_that_a_node_does_not_take_is_placed_anew_under_another_id() {
         CoordinatorReply::Done
     );
     let name = "f".to_owned();
-    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup { name }) else {
+    let CoordinatorReply::File(layout) = bed.ask(ask::Lookup { name }) else {
         panic!("it is committed")
     };
     let expected = [stripes[0].clone(), last.clone(), stripes[2].clone()];

@@ -5,7 +5,7 @@ use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{NodeId, StripeRecord};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, StripeLease,
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, StripeLease, ask,
 };
 
 /// A stripe of which a chunk was damaged and rebuilt elsewhere, since its node's disk is full; the order
@@ -118,7 +118,7 @@ fn a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term() {
     let damaged = before.nodes[1];
     bed.report_damage(chunk_on(&before, damaged));
     let chunk = chunk_on(&before, damaged).index;
-    let note = CoordinatorRequest::NoteDegraded {
+    let note = ask::NoteDegraded {
         stripe: before.id,
         epoch,
         since: bed.joins,

@@ -13,6 +13,7 @@ use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PoolRequest, Purpose, Refusal,
+    Scrubbed, ask,
 };
 use std::sync::{Arc, Mutex};
 
@@ -78,7 +79,7 @@ impl Setting {
     }
 
     fn group(&mut self) {
-        let told = self.bed.ask(CoordinatorRequest::Group {
+        let told = self.bed.ask(ask::Group {
             stripe: self.stripe.id,
             updated: self.updated.clone(),
         });
@@ -105,13 +106,14 @@ impl Setting {
             .filter(|(_, (a, b))| a != b);
         let removal = |(index, (&from, &to)): (ChunkIndex, (&NodeId, &NodeId))| Asked {
             node: if from_new_places { to } else { from },
-            request: NodeRequest::Discard {
+            request: ask::Discard {
                 chunk: ChunkId {
                     stripe: self.stripe.id,
                     index,
                 },
                 epoch: Epoch(1),
-            },
+            }
+            .into(),
         };
         moved.map(removal).collect()
     }
@@ -170,16 +172,16 @@ fn a_node_that_joins_meanwhile_keeps_what_it_has() {
     setting.bed.hook(move |_, request| {
         let is_copied = matches!(request, NodeRequest::Scrub { .. });
         let held = is_copied.then(|| held.lock().unwrap().take()).flatten()?;
-        let whole = NodeReply::Scrubbed {
+        let whole = NodeReply::Scrubbed(Scrubbed {
             chunk_count: 1,
             bytes: CHUNK_BYTES,
             damage: vec![],
-        };
+        });
         Some(held.map(move |_: Result<(), _>| Ok(whole)).boxed())
     });
     setting.group();
     let moves = setting.removals(true);
-    let NodeRequest::Discard { chunk: copy, .. } = moves[0].request else {
+    let NodeRequest::Discard(ask::Discard { chunk: copy, .. }) = moves[0].request else {
         unreachable!("removals discard")
     };
     let to = moves[0].node;

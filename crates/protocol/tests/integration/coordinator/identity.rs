@@ -7,7 +7,7 @@ use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, S
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeReply, NodeRequest,
-    Origin, Progress, RepairOrder, Vitals,
+    Origin, Progress, RepairOrder, Vitals, ask,
 };
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
         let mut bed = Bed::three_racks();
         bed.put("f", 1);
         bed.restart();
-        let heartbeat = CoordinatorRequest::Heartbeat {
+        let heartbeat = ask::Heartbeat {
             node: NodeId(3),
             incarnation: u64::MAX,
             heard: Some(of_start(start(number, nonce))),
@@ -147,7 +147,7 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
         let words = "is an old copy (node 3 has heard of start";
         assert_refused(&bed.ask(heartbeat), words);
         assert_refused(&bed.ask(CoordinatorRequest::Nodes), words);
-        let lookup = CoordinatorRequest::Lookup {
+        let lookup = ask::Lookup {
             name: "f".to_owned(),
         };
         assert_refused(&bed.ask(lookup), words);
@@ -161,7 +161,7 @@ fn a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops() {
     for is_old in [false, true] {
         let mut bed = Bed::three_racks();
         let node = Box::new(bed.applicant(Some(NodeId(0)), 0, 0, 2));
-        let reply = bed.ask(CoordinatorRequest::BeginJoin {
+        let reply = bed.ask(ask::BeginJoin {
             node,
             chunk_count: 0,
         });
@@ -174,7 +174,7 @@ fn a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops() {
         } else {
             coordinator.change_count
         };
-        let heartbeat = CoordinatorRequest::Heartbeat {
+        let heartbeat = ask::Heartbeat {
             node: NodeId(3),
             incarnation: u64::MAX,
             heard: Some(Origin {
@@ -201,10 +201,10 @@ fn a_coordinator_answers_clients_when_most_nodes_have_spoken() {
     bed.put("f", 1);
     bed.restart();
     let coordinator = Arc::clone(&bed.coordinator);
-    let lookup = CoordinatorRequest::Lookup {
+    let lookup = ask::Lookup {
         name: "f".to_owned(),
     };
-    let mut answer = std::pin::pin!(coordinator.handle(lookup));
+    let mut answer = std::pin::pin!(coordinator.handle(lookup.into()));
     for node in (0..5).map(NodeId) {
         let none_yet = answer.as_mut().now_or_never();
         assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
@@ -233,11 +233,12 @@ fn a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken() {
     bed.restart();
     let coordinator = Arc::clone(&bed.coordinator);
     // Participants would obey no older epoch any more than an old copy's.
-    let mut answer = std::pin::pin!(coordinator.handle(CoordinatorRequest::Acquire {
+    let acquire = ask::Acquire {
         stripe: stripe.id,
         node: stripe.nodes[0],
         incarnation: u64::MAX,
-    }));
+    };
+    let mut answer = std::pin::pin!(coordinator.handle(acquire.into()));
     for node in (0..5).map(NodeId) {
         let none_yet = answer.as_mut().now_or_never();
         assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
@@ -259,8 +260,10 @@ fn a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up() {
         bed.stop(node);
     }
     bed.restart();
-    let lookup = || CoordinatorRequest::Lookup {
-        name: "f".to_owned(),
+    let lookup = || {
+        CoordinatorRequest::Lookup(ask::Lookup {
+            name: "f".to_owned(),
+        })
     };
     // Their leases run out: they may have followed a newer run of the coordinator, and have failed since.
     bed.pass(TIMING.lease_ms + TIMING.margin_ms + 500);
@@ -282,7 +285,7 @@ fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
     bed.hook(|node, request| {
         matches!(request, NodeRequest::Remove { .. }).then(|| ready(Err(gone(node))).boxed())
     });
-    bed.ask(CoordinatorRequest::RemoveFile {
+    bed.ask(ask::RemoveFile {
         name: "f".to_owned(),
         file,
     });
@@ -336,7 +339,7 @@ fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_conf
     let mut bed = Bed::three_racks();
     let applicant = bed.applicant(Some(NodeId(0)), 0, 0, 2);
     let node = Box::new(applicant);
-    let reply = bed.ask(CoordinatorRequest::BeginJoin {
+    let reply = bed.ask(ask::BeginJoin {
         node,
         chunk_count: 0,
     });
@@ -345,7 +348,7 @@ fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_conf
     };
     bed.restart();
     for node in (0..5).map(NodeId) {
-        let heartbeat = CoordinatorRequest::Heartbeat {
+        let heartbeat = ask::Heartbeat {
             node,
             incarnation: bed.incarnation(node),
             heard: Some(coordinator),
@@ -400,7 +403,7 @@ impl Witnessed {
         let node = stripe.nodes[0];
         // Nothing mends what the test is about to look at.
         bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
-        let alive = CoordinatorRequest::Heartbeat {
+        let alive = ask::Heartbeat {
             node,
             incarnation: bed.incarnation(node),
             heard: None,

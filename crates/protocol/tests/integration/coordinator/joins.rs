@@ -9,7 +9,7 @@ use gabion_layout::{
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, JoinSession, Liveness,
-    NodeReply, NodeRequest, PAGE_CHUNK_COUNT_MAX, Refusal,
+    NodeReply, NodeRequest, PAGE_CHUNK_COUNT_MAX, Refusal, ask,
 };
 
 fn held(chunk: ChunkId) -> HeldChunk {
@@ -60,7 +60,7 @@ fn settle_without(bed: &mut Bed, stripe: &StripeRecord, node: NodeId) {
     let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, primary) else {
         panic!("its primary is up");
     };
-    let settled = bed.ask(CoordinatorRequest::Settling {
+    let settled = bed.ask(ask::Settling {
         stripe: stripe.id,
         exclusion: Exclusion {
             epoch: lease.epoch,
@@ -177,12 +177,12 @@ fn garbage_waits_for_a_node_that_joins() {
     bed.pass(TIMING.grace_ms + 1_000);
     let session = begin(&mut bed, node, &chunks);
     bed.tell_range(session, (None, None), &chunks);
-    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup {
+    let CoordinatorReply::File(layout) = bed.ask(ask::Lookup {
         name: "f".to_owned(),
     }) else {
         panic!("it is there");
     };
-    let removed = bed.ask(CoordinatorRequest::RemoveFile {
+    let removed = bed.ask(ask::RemoveFile {
         name: "f".to_owned(),
         file: layout.file.put,
     });
@@ -243,12 +243,12 @@ fn more_than_a_little_of_what_nobody_knows_waits_for_the_operator() {
     let mut bed = Bed::three_racks();
     let node = NodeId(3);
     let ids: Vec<StripeId> = bed.put("f", 17).iter().map(|stripe| stripe.id).collect();
-    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup {
+    let CoordinatorReply::File(layout) = bed.ask(ask::Lookup {
         name: "f".to_owned(),
     }) else {
         panic!("it is there");
     };
-    bed.ask(CoordinatorRequest::RemoveFile {
+    bed.ask(ask::RemoveFile {
         name: "f".to_owned(),
         file: layout.file.put,
     });

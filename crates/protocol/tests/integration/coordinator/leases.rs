@@ -3,7 +3,7 @@
 use crate::coordinator::bed::{Bed, TIMING, chunk_on};
 use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::Exclusion;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, HeldChunk};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, HeldChunk, ask};
 
 fn epoch(reply: &CoordinatorReply) -> u64 {
     match reply {
@@ -54,11 +54,13 @@ fn a_chunk_misses_updates_when_the_present_primary_says_so() {
     bed.fail(&[away]);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
     let since = bed.joins;
-    let note = |epoch, chunk| CoordinatorRequest::NoteDegraded {
-        stripe: stripe.id,
-        epoch: Epoch(epoch),
-        since,
-        chunks: vec![(ChunkIndex(chunk), Sequence(7))],
+    let note = |epoch, chunk| {
+        CoordinatorRequest::NoteDegraded(ask::NoteDegraded {
+            stripe: stripe.id,
+            epoch: Epoch(epoch),
+            since,
+            chunks: vec![(ChunkIndex(chunk), Sequence(7))],
+        })
     };
     let other = bed.ask(note(2, 2));
     assert!(matches!(&other, CoordinatorReply::Refused(s) if s.contains("newer primary")));
@@ -98,7 +100,7 @@ fn a_chunk_misses_updates_when_the_present_primary_says_so() {
 
 /// A note that updates of this term leave out the stripe's third chunk.
 fn leave_out(bed: &mut Bed, stripe: &StripeRecord, epoch: u64) -> CoordinatorReply {
-    bed.ask(CoordinatorRequest::NoteDegraded {
+    bed.ask(ask::NoteDegraded {
         stripe: stripe.id,
         epoch: Epoch(epoch),
         since: bed.joins,
@@ -168,7 +170,7 @@ fn a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one() {
     let noted = leave_out(&mut bed, &stripe, 1);
     assert!(is_refused_for_a_join(&noted), "{noted:?}");
     assert_eq!(epoch(&bed.acquire(stripe.id, primary)), 2);
-    let settled = bed.ask(CoordinatorRequest::Settling {
+    let settled = bed.ask(ask::Settling {
         stripe: stripe.id,
         exclusion: Exclusion {
             epoch: Epoch(2),
@@ -190,14 +192,16 @@ fn nobody_leaves_out_a_node_that_has_returned() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
-    let settling = |epoch| CoordinatorRequest::Settling {
-        stripe: stripe.id,
-        exclusion: Exclusion {
-            epoch: Epoch(epoch),
-            nodes: vec![stripe.nodes[4]],
-            known: Sequence(0),
-            stood: vec![],
-        },
+    let settling = |epoch| {
+        CoordinatorRequest::Settling(ask::Settling {
+            stripe: stripe.id,
+            exclusion: Exclusion {
+                epoch: Epoch(epoch),
+                nodes: vec![stripe.nodes[4]],
+                known: Sequence(0),
+                stood: vec![],
+            },
+        })
     };
     let returned = bed.ask(settling(1));
     assert!(
@@ -219,7 +223,7 @@ fn only_the_present_primary_says_whether_updates_are_appended() {
     let stripe = bed.put("f", 1).remove(0);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
     let mut note = |epoch, appends| {
-        bed.ask(CoordinatorRequest::NotePhase {
+        bed.ask(ask::NotePhase {
             stripe: stripe.id,
             epoch: Epoch(epoch),
             appends,

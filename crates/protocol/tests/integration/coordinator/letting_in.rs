@@ -4,7 +4,7 @@ use crate::coordinator::bed::Bed;
 use gabion_layout::StripeId;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, InventoryDigest, InventoryPage,
-    JoinEnd, JoinSession, PageAnswer, Scope,
+    JoinEnd, JoinSession, PageAnswer, Scope, ask,
 };
 
 impl Bed {
@@ -57,7 +57,7 @@ impl Bed {
         chunk_count: u64,
     ) -> Result<JoinSession, CoordinatorReply> {
         let node = Box::new(applicant);
-        match self.ask(CoordinatorRequest::BeginJoin { node, chunk_count }) {
+        match self.ask(ask::BeginJoin { node, chunk_count }) {
             CoordinatorReply::JoinBegun(begun) => Ok(begun.session),
             other => Err(other),
         }

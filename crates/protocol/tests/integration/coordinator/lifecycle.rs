@@ -7,7 +7,7 @@ use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, Sequence, StripeRecor
 use gabion_planner::placement::Space;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleRequest, NodeReply, NodeRequest,
-    PoolRequest, Vitals,
+    PoolRequest, Vitals, ask,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +138,7 @@ fn blocks_that_are_written_are_not_idle() {
     let latest = Arc::new(AtomicU64::new(1));
     let known = Arc::clone(&latest);
     bed.hook(move |_, request| {
-        let NodeRequest::Latest { stripes } = request else {
+        let NodeRequest::Latest(ask::Latest { stripes }) = request else {
             return None;
         };
         let sequence = Sequence(known.load(Ordering::Relaxed));

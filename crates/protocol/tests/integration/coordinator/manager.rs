@@ -11,11 +11,11 @@ use gabion_plan::Step;
 use gabion_planner::manager::{FLOOR_BYTES_PER_S, Limits};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, RepairOrder, RunPart,
-    Vitals,
+    Vitals, ask,
 };
 use std::collections::BTreeSet;
 
-const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
+const REPAIR_NOW: ask::RepairNow = ask::RepairNow { scheme: None };
 const MIB: u64 = 1 << 20;
 
 fn order(bed: &mut Bed, order: RepairOrder) {
@@ -120,7 +120,7 @@ fn a_pause_holds_over_a_restart_and_so_do_limits_and_the_end_of_grace() {
     limit(&mut bed, total(64 * MIB), Some(20));
     bed.fail(&[before.nodes[2]]);
     let scheme = Some("conventional".to_owned());
-    bed.ask(CoordinatorRequest::RepairNow { scheme });
+    bed.ask(ask::RepairNow { scheme });
     bed.pass(1_000);
     assert_eq!(bed.stripe("f"), before);
     bed.restart();
@@ -234,7 +234,7 @@ fn a_node_is_drained_by_copying_and_may_then_leave() {
     bed.pass(1_000);
     assert_eq!(departure(&mut bed, node), Departure::Drained);
     bed.stop(node);
-    let heartbeat = CoordinatorRequest::Heartbeat {
+    let heartbeat = ask::Heartbeat {
         node,
         incarnation: u64::MAX,
         heard: None,
@@ -257,7 +257,7 @@ fn the_old_chunk_is_out_of_service_before_the_copy_counts() {
     bed.hook(move |asked, request| {
         let retires = asked == node
             && silent > 0
-            && matches!(request, NodeRequest::Fence { generation, .. } if generation.0 == 2);
+            && matches!(request, NodeRequest::Fence(ask::Fence { generation, .. }) if generation.0 == 2);
         retires.then(|| {
             silent -= 1;
             ready(Err(gone(node))).boxed()

@@ -8,11 +8,11 @@ use gabion_layout::{
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided,
-    DeviceState, DeviceStatus, HeldChunk, Liveness, StoreFailure, Vitals,
+    DeviceState, DeviceStatus, HeldChunk, Liveness, StoreFailure, Vitals, ask,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
-    bed.ask(CoordinatorRequest::Heartbeat {
+    bed.ask(ask::Heartbeat {
         node: NodeId(node),
         incarnation,
         heard: None,
@@ -31,8 +31,8 @@ fn liveness(bed: &mut Bed, node: NodeId) -> Liveness {
 }
 
 /// A node's word that it lives.
-pub(crate) fn beat(node: NodeId, incarnation: u64, vitals: Vitals) -> CoordinatorRequest {
-    CoordinatorRequest::Heartbeat {
+pub(crate) fn beat(node: NodeId, incarnation: u64, vitals: Vitals) -> ask::Heartbeat {
+    ask::Heartbeat {
         node,
         incarnation,
         heard: None,
@@ -243,7 +243,7 @@ fn return_after_settling(undecided: &[u64]) -> (Vec<Decided>, StripeRecord) {
         panic!("the first primary has failed");
     };
     bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
-    let settled = bed.ask(CoordinatorRequest::Settling {
+    let settled = bed.ask(ask::Settling {
         stripe: stripe.id,
         exclusion: Exclusion {
             epoch: lease.epoch,
@@ -388,7 +388,7 @@ fn a_stale_chunk_that_may_be_the_last_resort_is_kept() {
 fn a_store_that_fails_ends_all_decisions() {
     let mut bed = Bed::three_racks();
     bed.store().fail_after(0);
-    let names = CoordinatorRequest::List {
+    let names = ask::List {
         prefix: String::new(),
     };
     let first = bed.ask(names.clone());

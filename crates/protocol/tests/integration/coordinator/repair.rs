@@ -7,11 +7,11 @@ use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
-    Refusal, RunPart,
+    Refusal, RunPart, ScrubReport, Scrubbed, ask,
 };
 use std::collections::BTreeSet;
 
-const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
+const REPAIR_NOW: ask::RepairNow = ask::RepairNow { scheme: None };
 
 fn writes(request: &NodeRequest) -> Option<ChunkIndex> {
     let NodeRequest::RunPart(part) = request else {
@@ -28,7 +28,7 @@ fn order(log: &[Asked]) -> Vec<StripeId> {
     let mut order: Vec<StripeId> = log
         .iter()
         .filter_map(|asked| match asked.request {
-            NodeRequest::Collect { stripe, .. } => Some(stripe),
+            NodeRequest::Collect(ask::Collect { stripe, .. }) => Some(stripe),
             _ => None,
         })
         .collect();
@@ -117,7 +117,7 @@ fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);
     bed.fail(&[before.nodes[0]]);
-    let unknown = CoordinatorRequest::RepairNow {
+    let unknown = ask::RepairNow {
         scheme: Some("magic".to_owned()),
     };
     let CoordinatorReply::Refused(sentence) = bed.ask(unknown) else {
@@ -129,10 +129,7 @@ fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
     );
     assert_eq!(bed.stripe("f"), before);
     let scheme = Some("conventional".to_owned());
-    assert_eq!(
-        bed.ask(CoordinatorRequest::RepairNow { scheme }),
-        CoordinatorReply::Done
-    );
+    assert_eq!(bed.ask(ask::RepairNow { scheme }), CoordinatorReply::Done);
     bed.pass(100);
     assert_eq!(bed.failures_left(), [(2, 1)]);
     assert_eq!(bed.status().repair.scheme, "conventional");
@@ -244,7 +241,7 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
         hit.then(|| {
             bad -= 1;
             let range = gabion_layout::ByteRange::new(0, 1);
-            ready(Ok(NodeReply::Scrubbed {
+            ready(Ok(NodeReply::Scrubbed(Scrubbed {
                 chunk_count: 1,
                 bytes: 1 << 20,
                 damage: vec![Damage {
@@ -252,7 +249,7 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
                     generation: Generation(1),
                     range,
                 }],
-            }))
+            })))
             .boxed()
         })
     });
@@ -483,25 +480,25 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     bed.pass(10_000);
     bed.take_log();
     bed.hook(move |node, request| {
-        let NodeRequest::Scrub { chunks } = request else {
+        let NodeRequest::Scrub(ask::Scrub { chunks }) = request else {
             return None;
         };
         (node == damaged && chunks.is_empty()).then(|| {
-            ready(Ok(NodeReply::Scrubbed {
+            ready(Ok(NodeReply::Scrubbed(Scrubbed {
                 chunk_count: 5,
                 bytes: 5000,
                 damage: vec![damage(own), damage(foreign), damage(nobodys)],
-            }))
+            })))
             .boxed()
         })
     });
     bed.stop(silent);
-    let CoordinatorReply::Scrubbed {
+    let CoordinatorReply::Scrubbed(ScrubReport {
         chunk_count,
         bytes,
         damage,
         unreachable,
-    } = bed.ask(CoordinatorRequest::ScrubAll)
+    }) = bed.ask(CoordinatorRequest::ScrubAll)
     else {
         panic!("a scrub does not fail")
     };
@@ -522,8 +519,8 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
         .into_iter()
         .filter(|asked| asked.node == damaged)
         .filter_map(|asked| match asked.request {
-            NodeRequest::Remove { chunks } => Some((chunks[0], false)),
-            NodeRequest::Discard { chunk, .. } => Some((chunk, true)),
+            NodeRequest::Remove(ask::Remove { chunks }) => Some((chunks[0], false)),
+            NodeRequest::Discard(ask::Discard { chunk, .. }) => Some((chunk, true)),
             _ => None,
         })
         .collect();

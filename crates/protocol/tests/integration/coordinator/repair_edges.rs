@@ -5,19 +5,19 @@ use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId};
 use gabion_protocol::message::{
-    CoordinatorRequest, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal,
+    Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal, ask,
 };
 use gabion_store::AppendedState;
 use std::collections::BTreeSet;
 
-const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
+const REPAIR_NOW: ask::RepairNow = ask::RepairNow { scheme: None };
 
 /// How often a node was given a chunk that it had been told to discard. Each time that is in a later
 /// term: the order may still be on its way.
 fn given_again_count(log: &[Asked]) -> usize {
     let mut given_count = 0;
     for (at, told) in log.iter().enumerate() {
-        let NodeRequest::Discard { chunk, epoch } = told.request else {
+        let NodeRequest::Discard(ask::Discard { chunk, epoch }) = told.request else {
             continue;
         };
         for later in log[at..].iter().filter(|later| later.node == told.node) {
@@ -82,7 +82,9 @@ fn updates_under_way_are_decided_before_anything_is_read() {
     let log = bed.take_log();
     for asked in &log {
         match &asked.request {
-            NodeRequest::Resolve { mark, dropped, .. } if before.nodes.contains(&asked.node) => {
+            NodeRequest::Resolve(ask::Resolve { mark, dropped, .. })
+                if before.nodes.contains(&asked.node) =>
+            {
                 assert_eq!(
                     (*mark, dropped.as_slice()),
                     (Sequence(5), &[Sequence(6)][..])
@@ -156,10 +158,10 @@ fn a_chunk_repaired_in_place_is_fenced_first() {
         matches!(
             of_node.as_slice(),
             [
-                NodeRequest::Fence {
+                NodeRequest::Fence(ask::Fence {
                     generation: Generation(2),
                     ..
-                },
+                }),
                 NodeRequest::Fence { .. },
                 NodeRequest::Resolve { .. },
                 NodeRequest::RunPart(_),
@@ -222,7 +224,7 @@ fn a_full_disk_sends_the_chunk_elsewhere_and_the_old_one_is_removed() {
     let epoch = Epoch(3);
     let removal = Asked {
         node: full,
-        request: NodeRequest::Discard { chunk, epoch },
+        request: ask::Discard { chunk, epoch }.into(),
     };
     assert!(log.contains(&removal), "{log:?}");
 }
@@ -416,7 +418,7 @@ fn what_an_earlier_run_left_at_the_new_place_is_removed() {
     assert_eq!(after.stale, []);
     assert_ne!(after.nodes[2], before.nodes[2]);
     let (chunk, log) = (chunk_on(&after, after.nodes[2]), bed.take_log());
-    let is_it = |asked: &Asked| matches!(asked.request, NodeRequest::Discard { chunk: it, .. } if it == chunk);
+    let is_it = |asked: &Asked| matches!(asked.request, NodeRequest::Discard(ask::Discard { chunk: it, .. }) if it == chunk);
     assert!(log.iter().any(is_it), "{log:?}");
     assert_eq!(given_again_count(&log), 1);
 }

@@ -8,13 +8,13 @@ use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, Stri
 use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
-    PendingRecord, SettledStripe,
+    PendingRecord, SettledStripe, ask,
 };
 use gabion_store::AppendedState;
 
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
-    match bed.ask(CoordinatorRequest::Lookup { name }) {
+    match bed.ask(ask::Lookup { name }) {
         CoordinatorReply::File(layout) => layout,
         other => panic!("{other:?}"),
     }
@@ -26,7 +26,7 @@ fn ids(stripes: &[StripeRecord]) -> Vec<StripeId> {
 
 fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
     let file = look(bed).file.put;
-    bed.ask(CoordinatorRequest::BeginReplace {
+    bed.ask(ask::BeginReplace {
         name: "f".to_owned(),
         file,
         stripes: ids(stripes),
@@ -35,19 +35,14 @@ fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
 
 fn begin(bed: &mut Bed, old: &[StripeRecord]) -> (PutId, Vec<SettledStripe>, Vec<StripeRecord>) {
     match ask(bed, old) {
-        CoordinatorReply::Replacement {
-            put,
-            settled,
-            stripes,
-            ..
-        } => (put, settled, stripes),
+        CoordinatorReply::Replacement(begun) => (begun.put, begun.settled, begun.stripes),
         other => panic!("{other:?}"),
     }
 }
 
 fn commit(bed: &mut Bed, put: PutId, old: &[StripeRecord]) -> CoordinatorReply {
     let displaced = ids(old);
-    bed.ask(CoordinatorRequest::CommitReplace { put, displaced })
+    bed.ask(ask::CommitReplace { put, displaced })
 }
 
 fn busy(reply: &CoordinatorReply, words: &str) {
@@ -80,7 +75,9 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
     let (writer, records) = (old[1].nodes[0], vec![record(5, [0, 0]), record(6, [0, 1])]);
     let asked_id = old[1].id;
     bed.hook(move |node, request| match request {
-        NodeRequest::Collect { stripe, .. } if *stripe == asked_id && node == writer => {
+        NodeRequest::Collect(ask::Collect { stripe, .. })
+            if *stripe == asked_id && node == writer =>
+        {
             let (mark, records) = (Sequence(4), records.clone());
             Some(
                 ready(Ok(NodeReply::Holding(Holding {
@@ -116,7 +113,7 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
         .take_log()
         .into_iter()
         .filter_map(|asked| match asked.request {
-            NodeRequest::Remove { chunks } => Some(chunks),
+            NodeRequest::Remove(ask::Remove { chunks }) => Some(chunks),
             _ => None,
         })
         .flatten()

@@ -5,9 +5,7 @@ use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ByteRange, NodeId, Sequence, StripeRecord};
 use gabion_plan::Step;
-use gabion_protocol::message::{
-    CoordinatorRequest, Effect, NodeReply, NodeRequest, Refusal, RunPart,
-};
+use gabion_protocol::message::{Effect, NodeReply, NodeRequest, Refusal, RunPart, ask};
 use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;
@@ -84,7 +82,7 @@ fn repair_with(
             };
             is_first.then_some(reply)
         }
-        NodeRequest::Written { base, .. } => {
+        NodeRequest::Written(ask::Written { base, .. }) => {
             assert_eq!(*base, Sequence(0));
             Some(ready(Ok(NodeReply::Written(kept.clone()))).boxed())
         }
@@ -93,7 +91,7 @@ fn repair_with(
     let lost = before.nodes[3];
     bed.fail(&[lost]);
     bed.take_log();
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(3_000);
     let log = bed.take_log();
     (bed, before, log)

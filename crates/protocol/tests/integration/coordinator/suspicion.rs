@@ -7,7 +7,7 @@ use gabion_layout::NodeId;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeReply, NodeRequest,
-    Refusal, Vitals,
+    Refusal, Vitals, ask,
 };
 
 const NODE: NodeId = NodeId(4);
@@ -21,14 +21,14 @@ fn liveness(bed: &mut Bed) -> Liveness {
 }
 
 fn suspect(bed: &mut Bed) {
-    let told = bed.ask(CoordinatorRequest::Suspect { node: NODE });
+    let told = bed.ask(ask::Suspect { node: NODE });
     assert_eq!(told, CoordinatorReply::Done);
 }
 
 /// From now on so many of the other nodes cannot reach the node; it answers the coordinator.
 fn cut_off(bed: &mut Bed, cut_count: u32) {
     bed.hook(move |node, request| {
-        let NodeRequest::Reach { node: sought } = request else {
+        let NodeRequest::Reach(ask::Reach { node: sought }) = request else {
             return None;
         };
         assert_eq!(*sought, NODE);
@@ -62,7 +62,7 @@ fn a_report_about_a_node_that_answers_changes_nothing() {
     let mut bed = Bed::new(3, 3);
     suspect(&mut bed);
     assert_eq!(liveness(&mut bed), Liveness::Up);
-    bed.ask(CoordinatorRequest::Suspect { node: NodeId(99) });
+    bed.ask(ask::Suspect { node: NodeId(99) });
     bed.hook(|node, request| {
         let is_to_it = node == NODE && matches!(request, NodeRequest::Probe { .. });
         is_to_it.then(|| ready(Err(gone(node))).boxed())
@@ -122,7 +122,7 @@ fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
     let session = bed.rejoin_in_session(NODE);
     let end = |bed: &mut Bed, session| {
         let cause = EndCause::Told;
-        let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
+        let told = bed.ask(ask::EndMembership { session, cause });
         assert_eq!(told, CoordinatorReply::Done);
         liveness(bed)
     };
@@ -147,7 +147,7 @@ fn a_node_whose_disk_hangs_is_failed_as_soon_as_it_says_so_and_the_log_tells_why
     let session = bed.rejoin_in_session(NODE);
     bed.take_events();
     let cause = EndCause::DiskHangs;
-    let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
+    let told = bed.ask(ask::EndMembership { session, cause });
     assert_eq!(told, CoordinatorReply::Done);
     assert_eq!(liveness(&mut bed), Liveness::Failed);
     let events = bed.take_events();
@@ -216,7 +216,7 @@ fn a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so() {
     assert!(coordinator.broken().now_or_never().is_none());
     bed.store().fail_after(0);
     bed.ask(CoordinatorRequest::Pools);
-    let beat = bed.ask(CoordinatorRequest::Heartbeat {
+    let beat = bed.ask(ask::Heartbeat {
         node: NODE,
         incarnation: u64::MAX,
         heard: None,

@@ -6,9 +6,7 @@ use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, NodeId, StripeRecord};
 use gabion_plan::Step;
-use gabion_protocol::message::{
-    CoordinatorRequest, Effect, NodeReply, NodeRequest, Refusal, RunPart,
-};
+use gabion_protocol::message::{Effect, NodeReply, NodeRequest, Refusal, RunPart, ask};
 
 const MIB: u64 = 1 << 20;
 
@@ -38,7 +36,7 @@ fn both_are_made_by_one_plan_in_which_each_helper_reads_its_chunk_once() {
         assert_eq!(bed.failures_left(), [(0, 1)]);
         bed.take_log();
         let scheme = Some(scheme.to_owned());
-        bed.ask(CoordinatorRequest::RepairNow { scheme });
+        bed.ask(ask::RepairNow { scheme });
         bed.pass(1_000);
         let runs = runs(&bed.take_log());
         assert_eq!(runs.len(), 1);
@@ -70,7 +68,7 @@ fn schemes_without_such_a_plan_make_one_after_another() {
     bed.fail(&two_apart(&before).map(|at| before.nodes[at]));
     bed.take_log();
     let scheme = Some("ppr".to_owned());
-    bed.ask(CoordinatorRequest::RepairNow { scheme });
+    bed.ask(ask::RepairNow { scheme });
     bed.pass(1_000);
     let runs = runs(&bed.take_log());
     let counts: Vec<usize> = runs.iter().map(|run| written(run).0.len()).collect();
@@ -98,7 +96,7 @@ fn one_chunk_is_finished_when_the_requestor_of_the_other_dies() {
             let stalled = || ready(Ok(NodeReply::Refused(Refusal::Stalled(vec![])))).boxed();
             is_first.then(stalled)
         }
-        NodeRequest::Written { chunk, .. } if chunk.index.at() == first => {
+        NodeRequest::Written(ask::Written { chunk, .. }) if chunk.index.at() == first => {
             let kept = vec![ByteRange::new(0, MIB / 4)];
             Some(ready(Ok(NodeReply::Written(Some(kept)))).boxed())
         }
@@ -106,7 +104,7 @@ fn one_chunk_is_finished_when_the_requestor_of_the_other_dies() {
     });
     bed.fail(&[first, second].map(|at| before.nodes[at]));
     bed.take_log();
-    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.ask(ask::RepairNow { scheme: None });
     bed.pass(3_000);
     let runs = runs(&bed.take_log());
     assert_eq!(runs.len(), 3);

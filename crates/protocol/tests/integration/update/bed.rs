@@ -11,7 +11,7 @@ use gabion_layout::{
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId};
+use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId, ask};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
@@ -34,8 +34,8 @@ fn update_of(
     length: usize,
     substitutes: &[(ChunkIndex, NodeId)],
     generation: Generation,
-) -> NodeRequest {
-    NodeRequest::Update {
+) -> ask::Update {
+    ask::Update {
         run: RunId(run),
         stripe: STRIPE,
         generation,
@@ -185,14 +185,15 @@ impl Bed {
     }
 
     /// Sends a request to a node and waits for its reply.
-    pub(crate) fn ask(&self, node: u32, request: NodeRequest) -> NodeReply {
+    pub(crate) fn ask(&self, node: u32, request: impl Into<NodeRequest>) -> NodeReply {
+        let request = request.into();
         let called = Arc::clone(&self.world().nodes[&NodeId(node)]);
         self.run(called.handle(request, Address::Node(NodeId::CLIENT)))
     }
 
     /// Stages new bytes of a chunk at a node.
     pub(crate) fn stage(&self, node: u32, run: u64, chunk: u8, bytes: &'static [u8]) -> NodeReply {
-        let request = NodeRequest::Stage {
+        let request = ask::Stage {
             run: RunId(run),
             stripe: STRIPE,
             chunk: ChunkIndex(chunk),
@@ -216,7 +217,7 @@ impl Bed {
     }
 
     pub(crate) fn unstage(&self, node: u32, run: u64) -> NodeReply {
-        self.ask(node, NodeRequest::Unstage { run: RunId(run) })
+        self.ask(node, ask::Unstage { run: RunId(run) })
     }
 
     /// Asks node 0 to run an update of the first bytes of a chunk.
@@ -236,13 +237,14 @@ impl Bed {
         self.world().stuck.push(NodeId(chunk.into()));
         let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
         let origin = Address::Node(NodeId::CLIENT);
-        let update = primary.handle(update_of(run, chunk, length, &[], Generation(1)), origin);
-        let mark = NodeRequest::Mark {
+        let update = update_of(run, chunk, length, &[], Generation(1));
+        let update = primary.handle(update.into(), origin);
+        let mark = ask::Mark {
             stripe: STRIPE,
             settle: false,
             reconstruct: false,
         };
-        let mark = primary.handle(mark, origin);
+        let mark = primary.handle(mark.into(), origin);
         match self.run(futures::future::select(update, mark)) {
             Either::Left((reply, _)) => panic!("the update ended: {reply:?}"),
             Either::Right((reply, _)) => reply,
@@ -291,13 +293,13 @@ impl Bed {
 
     /// Has node 0 commit the stripe.
     pub(crate) fn commit(&self) -> NodeReply {
-        self.ask(0, NodeRequest::Commit { stripe: STRIPE })
+        self.ask(0, ask::Commit { stripe: STRIPE })
     }
 
     /// Asks node 0 for the mark.
     pub(crate) fn mark(&self, settle: bool, reconstruct: bool) -> NodeReply {
         let stripe = STRIPE;
-        let request = NodeRequest::Mark {
+        let request = ask::Mark {
             stripe,
             settle,
             reconstruct,
@@ -454,7 +456,8 @@ impl Bed {
         self.world().stuck.push(NodeId(1));
         let origin = Address::Node(NodeId::CLIENT);
         let [primary, data] = [0, 1].map(|node| Arc::clone(&self.world().nodes[&NodeId(node)]));
-        let update = primary.handle(update_of(run, 1, length, &[], Generation(1)), origin);
+        let update = update_of(run, 1, length, &[], Generation(1));
+        let update = primary.handle(update.into(), origin);
         let replies = |world: &World| {
             let mut replies = world.part_replies.iter();
             replies.find(|(node, _)| node.0 == other).cloned()

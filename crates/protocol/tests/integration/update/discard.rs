@@ -5,7 +5,7 @@ use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Geometry, Sequence};
 use gabion_planner::Stripe;
 use gabion_planner::repair::{self, Scheme};
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
-use gabion_protocol::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
+use gabion_protocol::message::{Effect, NodeReply, Purpose, ReadCut, Refusal, RunId, ask};
 
 fn id(chunk: u8) -> ChunkId {
     ChunkId {
@@ -51,7 +51,7 @@ impl Bed {
         let epoch = Epoch(epoch);
         self.ask(
             chunk.into(),
-            NodeRequest::Discard {
+            ask::Discard {
                 chunk: id(chunk),
                 epoch,
             },
@@ -62,19 +62,14 @@ impl Bed {
     fn is_whole(&self, chunk: u8) -> bool {
         let scrubbed = self.ask(
             chunk.into(),
-            NodeRequest::Scrub {
+            ask::Scrub {
                 chunks: vec![id(chunk)],
             },
         );
-        let NodeReply::Scrubbed {
-            chunk_count,
-            damage,
-            ..
-        } = scrubbed
-        else {
+        let NodeReply::Scrubbed(found) = scrubbed else {
             panic!("{scrubbed:?}")
         };
-        chunk_count == 1 && damage.is_empty()
+        found.chunk_count == 1 && found.damage.is_empty()
     }
 }
 

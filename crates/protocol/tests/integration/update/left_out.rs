@@ -8,7 +8,7 @@ use gabion_layout::{
 use gabion_plan::{Part, StepOrder};
 use gabion_protocol::message::{
     CommittedMark, Decided, Effect, EndCause, NodeReply, NodeRequest, Purpose, ReadCut, Refusal,
-    RunId, RunPart,
+    RunId, RunPart, ask,
 };
 use gabion_protocol::ports::Ports as _;
 
@@ -187,7 +187,7 @@ fn a_mark_says_nothing_of_records_of_another_term() {
     };
     let marks = vec![mark];
     assert_eq!(
-        bed.ask(0, NodeRequest::Committed { marks, from: None }),
+        bed.ask(0, ask::Committed { marks, from: None }),
         NodeReply::Done
     );
     assert_eq!(

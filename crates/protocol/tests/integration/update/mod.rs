@@ -11,7 +11,7 @@ mod retry;
 use bed::Bed;
 use gabion_codec::gf;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence};
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
+use gabion_protocol::message::{NodeReply, Refusal, ask};
 
 const OLD: &[u8] = b"what the client tried first";
 const NEW: &[u8] = b"what it wrote in the end...";
@@ -83,7 +83,7 @@ fn a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator() {
     );
     let marks = bed.ask(
         1,
-        NodeRequest::Committed {
+        ask::Committed {
             marks: Vec::new(),
             from: None,
         },
@@ -101,7 +101,7 @@ fn those_who_hear_that_a_record_is_durable_remember_how_far_its_node_has_come() 
     bed.stage(1, 7, 1, NEW);
     assert_eq!(bed.update(7, 1, NEW.len(), &[]), committed(1));
     bed.pass(100);
-    let known = |asked, node| match bed.ask(asked, NodeRequest::Progress { node: NodeId(node) }) {
+    let known = |asked, node| match bed.ask(asked, ask::Progress { node: NodeId(node) }) {
         NodeReply::Progress(progress) => progress.map(|progress| progress.position),
         other => panic!("{other:?}"),
     };

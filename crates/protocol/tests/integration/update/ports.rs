@@ -14,7 +14,7 @@ use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
     JoinBegun, JoinCount, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus,
-    Origin, PageAnswer, Refusal, Scope, StripeLease,
+    Origin, PageAnswer, Refusal, Scope, StripeLease, ask,
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -184,10 +184,10 @@ impl BedPorts {
     /// Asks a node that has just said that its membership has ended.
     fn hear_last_word(&self, node: NodeId) {
         let node = Arc::clone(&self.world().nodes[&node]);
-        let probe = NodeRequest::Probe {
+        let probe = ask::Probe {
             bytes: Bytes::new(),
         };
-        let asked = node.handle(probe, Address::Node(NodeId::CLIENT));
+        let asked = node.handle(probe.into(), Address::Node(NodeId::CLIENT));
         // The node looks at the time, so nothing may be locked meanwhile.
         let answer = asked.now_or_never();
         self.world().last_answers.push(answer);
@@ -195,14 +195,16 @@ impl BedPorts {
 
     fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
         match request {
-            CoordinatorRequest::BeginJoin { node, .. } => CoordinatorReply::JoinBegun(JoinBegun {
-                session: JoinSession {
-                    node: node.node.expect("nodes here have ids"),
-                    number: 1,
-                },
-                cluster: gabion_layout::ClusterId(1),
-                coordinator: ORIGIN,
-            }),
+            CoordinatorRequest::BeginJoin(ask::BeginJoin { node, .. }) => {
+                CoordinatorReply::JoinBegun(JoinBegun {
+                    session: JoinSession {
+                        node: node.node.expect("nodes here have ids"),
+                        number: 1,
+                    },
+                    cluster: gabion_layout::ClusterId(1),
+                    coordinator: ORIGIN,
+                })
+            }
             CoordinatorRequest::TellChunks(page) => self.told(&page),
             CoordinatorRequest::EndJoin(end) => CoordinatorReply::Joined(Joined {
                 node: end.session.node,
@@ -234,7 +236,7 @@ impl BedPorts {
                     joins: JoinCount::default(),
                 })
             }
-            CoordinatorRequest::NoteDegraded { epoch, chunks, .. } => {
+            CoordinatorRequest::NoteDegraded(ask::NoteDegraded { epoch, chunks, .. }) => {
                 let mut world = self.world();
                 if world.refuses_notes {
                     return CoordinatorReply::Refused("its node has returned".to_owned());
@@ -242,7 +244,7 @@ impl BedPorts {
                 world.notes.push((epoch, chunks));
                 CoordinatorReply::Done
             }
-            CoordinatorRequest::EndMembership { session, cause } => {
+            CoordinatorRequest::EndMembership(ask::EndMembership { session, cause }) => {
                 self.world().ends.push(cause);
                 self.hear_last_word(session.node);
                 CoordinatorReply::Done
@@ -251,7 +253,7 @@ impl BedPorts {
                 self.world().store_failures.push(failure.node);
                 CoordinatorReply::Done
             }
-            CoordinatorRequest::NotePhase { appends, .. } => {
+            CoordinatorRequest::NotePhase(ask::NotePhase { appends, .. }) => {
                 self.world().appends = appends;
                 CoordinatorReply::Done
             }

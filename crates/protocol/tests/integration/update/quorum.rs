@@ -4,14 +4,14 @@ use crate::update::bed::{Bed, STRIPE};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_plan::Part;
 use gabion_protocol::message::{
-    Attestation, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
+    Attestation, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart, ask,
 };
 
 const NEW: &[u8] = b"acknowledged";
 
 impl Bed {
     fn attest(&self, node: u32) -> Attestation {
-        match self.ask(node, NodeRequest::Attest { stripe: STRIPE }) {
+        match self.ask(node, ask::Attest { stripe: STRIPE }) {
             NodeReply::Attested(attested) => attested,
             other => panic!("{other:?}"),
         }

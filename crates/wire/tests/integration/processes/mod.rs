@@ -5,7 +5,7 @@
 use gabion_layout::{Epoch, NodeId, RackId, Sequence, StripeId};
 use gabion_protocol::message::{
     CommittedMark, CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest,
-    NodeStatus,
+    NodeStatus, ask,
 };
 use gabion_wire::frame::{HEADER_BYTES, Kind};
 use gabion_wire::{
@@ -43,10 +43,10 @@ pub(crate) fn ask(number: u64) -> NodeRequest {
         epoch: Epoch(1),
         sequence: Sequence(number),
     };
-    NodeRequest::Committed {
+    NodeRequest::Committed(ask::Committed {
         marks: vec![mark],
         from: None,
-    }
+    })
 }
 
 /// The answer to [`ask`].
@@ -79,7 +79,9 @@ impl Handler for Notes {
         responder: Responder<NodeRequest>,
     ) {
         match request {
-            NodeRequest::Committed { marks, .. } => responder.reply(&answer(marks[0].sequence.0)),
+            NodeRequest::Committed(ask::Committed { marks, .. }) => {
+                responder.reply(&answer(marks[0].sequence.0));
+            }
             NodeRequest::Stage { .. } => {
                 *self.last_stage.lock().unwrap() = Some(request);
                 responder.reply(&NodeReply::Done);
