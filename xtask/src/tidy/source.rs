@@ -243,6 +243,13 @@ fn paths(tokens: TokenStream) -> Vec<Path> {
     while let Some(token) = code.get(index) {
         index += 1;
         let (name, mut line) = match token {
+            // What `pub(in a::b)` names is who may see an item, not what the item needs.
+            Word::Name(name, _) if name == "in" && is(index.wrapping_sub(2), '(') => {
+                while !is(index, ')') {
+                    index += 1;
+                }
+                continue;
+            }
             Word::Name(name, line) => (name, *line),
             Word::Mark(mark) => {
                 match mark {
@@ -328,6 +335,7 @@ mod tests {
         check_paths("f::<T>()", &["f", "T"]);
         check_paths("struct A { b: c::D }", &["struct", "A", "b", "c::D"]);
         check_paths("m!({ std::net::X })", &["m", "std::net::X"]);
+        check_paths("pub(in crate::a) b: c::D", &["pub", "b", "c::D"]);
     }
 
     #[test]
