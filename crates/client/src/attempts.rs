@@ -1,7 +1,6 @@
 //! The attempts of one operation: its deadline, and the pauses between attempts.
 
 use crate::error::ClientError;
-use crate::remedy::back_off_ms;
 use gabion_protocol::client_ports::ClientPorts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +82,19 @@ impl Attempts {
     }
 }
 
+/// Pause before the next attempt: doubling from 10 to 160 ms, so that no operation waits much longer
+/// than its trouble lasts.
+const fn back_off_ms(attempt_count: u32) -> u64 {
+    const FIRST_MS: u64 = 10;
+    const DOUBLINGS_MAX: u32 = 4;
+    let doublings = if attempt_count < DOUBLINGS_MAX {
+        attempt_count
+    } else {
+        DOUBLINGS_MAX
+    };
+    FIRST_MS << doublings
+}
+
 /// The time limits of an operation whose bytes take `moving_ms`, and of one attempt of it.
 const fn limits_ms(base: Duration, moving_ms: u64) -> (u64, u64) {
     let base_ms = base.as_millis() as u64;
@@ -141,5 +153,12 @@ mod tests {
             limits_ms(base, 409_600 / READ_BYTES_PER_MS),
             (30_100, 10_100)
         );
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_sixth_of_a_second() {
+        let waits: Vec<u64> = (0..6).map(back_off_ms).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+        assert_eq!(back_off_ms(u32::MAX), 160);
     }
 }

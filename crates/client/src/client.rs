@@ -3,9 +3,8 @@
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
 use crate::error::ClientError;
-use crate::file::File;
 use crate::health::Health;
-use crate::runs::OpenRuns;
+use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
@@ -267,14 +266,6 @@ impl Client {
     /// replicated; [`ClientError::NoCoordinator`].
     pub async fn order_form(&self, order: FormOrder) -> Result<(), ClientError> {
         self.ask(order).await
-    }
-
-    /// Opens a file for reading and writing.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
-    pub async fn open(&self, name: &str) -> Result<File, ClientError> {
-        File::open(self, name).await
     }
 
     /// Planned traffic of all runs that this client completed.

@@ -2,14 +2,14 @@
 //! the stripe's nodes agrees on.
 
 use crate::attempts::Attempts;
+use crate::chosen_cut::ChosenCut;
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::{File, Layout};
-use crate::read::Reading;
+use crate::reading::Reading;
 use crate::remedy::may_ask_again;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{Epoch, Sequence, StripeRecord};
-use gabion_protocol::message::ReadCut;
+use gabion_layout::StripeRecord;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
@@ -18,25 +18,6 @@ use std::pin::pin;
 const QUORUM_AFTER_MS: u64 = 200;
 /// Time limit of a quorum's nodes, in milliseconds.
 const QUORUM_DEADLINE_MS: u64 = 500;
-
-/// The exact update of a read's cut, and the source that guarantees that it is settled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ChosenCut {
-    /// The primary of this term.
-    Vouched(Epoch, Sequence),
-    /// A quorum that knows no newer term than this.
-    Agreed(Epoch, Sequence),
-}
-
-impl ChosenCut {
-    /// The term and the cut of a plan's parts.
-    pub(crate) const fn terms(self) -> (Epoch, ReadCut) {
-        match self {
-            Self::Vouched(epoch, mark) => (epoch, ReadCut::Exactly(mark)),
-            Self::Agreed(epoch, mark) => (epoch, ReadCut::Attested(epoch, mark)),
-        }
-    }
-}
 
 impl File {
     /// Chooses a cut, with as many requests to the primary as needed; false when another stripe

@@ -7,8 +7,8 @@
 
 use crate::attempts::Attempts;
 use crate::client::{Client, topology};
+use crate::encoder::{Encoder, place};
 use crate::error::ClientError;
-use crate::put::{Encoder, place};
 use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;

@@ -127,8 +127,18 @@ impl std::fmt::Debug for File {
     }
 }
 
+impl Client {
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
+    pub async fn open(&self, name: &str) -> Result<File, ClientError> {
+        File::open(self, name).await
+    }
+}
+
 impl File {
-    pub(crate) async fn open(client: &Client, name: &str) -> Result<Self, ClientError> {
+    async fn open(client: &Client, name: &str) -> Result<Self, ClientError> {
         let layout = Layout::new(client.lookup(name).await?)?;
         let code = code_of(&layout.file.pool)?;
         let encoded = layout.file.encoded.as_ref();

@@ -22,10 +22,13 @@
 
 mod attempts;
 mod cache;
+mod cached_cluster;
 mod cached_file;
+mod chosen_cut;
 mod client;
 mod cut;
 mod elsewhere;
+mod encoder;
 mod error;
 mod extent;
 mod file;
@@ -34,9 +37,13 @@ mod hedge;
 mod inspect;
 mod losses;
 mod memory;
+mod moment;
+mod open_runs;
 mod primary;
+mod progress;
 mod put;
 mod read;
+mod reading;
 mod rehearsal;
 mod remedy;
 mod replace;
@@ -51,15 +58,5 @@ pub use error::{ClientError, ErrorKind};
 pub use file::File;
 pub use gabion_protocol::message::ScrubReport;
 pub use inspect::{ClusterMeters, FileStat, Planned};
+pub use progress::Progress;
 pub use put::PutSummary;
-
-/// Receives the progress of a long operation.
-pub trait Progress: Send + Sync {
-    /// `done_bytes` of `total_bytes` are stored durably, or delivered to the reader.
-    fn advanced(&self, done_bytes: u64, total_bytes: u64);
-}
-
-/// Ignores progress.
-impl Progress for () {
-    fn advanced(&self, _: u64, _: u64) {}
-}

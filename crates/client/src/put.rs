@@ -2,29 +2,24 @@
 //! becomes visible atomically when every chunk is durable. A stripe that a node does not take is
 //! placed again.
 
-use crate::Progress;
-use crate::client::{Client, check, code_of, topology};
+use crate::client::{Client, code_of, topology};
 use crate::elsewhere::{Shunned, Storing};
+use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
-use crate::extent::{geometry, keepings};
-use crate::memory::Segment;
+use crate::extent::geometry;
+use crate::progress::Progress;
 use crate::task::Task;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use gabion_codec::Code;
-use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
-use gabion_meta::{PoolRecord, PoolSpec, PutId};
-use gabion_planner::{Stripe, encode};
+use gabion_layout::{Geometry, StripeRecord};
+use gabion_meta::{PoolRecord, PutId};
 use gabion_protocol::client_ports::ClientPorts;
-use gabion_protocol::initiate::{PartFailed, RunTerms};
-use gabion_protocol::message::{Effect, Purpose, PutPlaces, ReadCut, ask};
+use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
 use std::sync::Arc;
 
-/// Slice size of encodings, in bytes.
-const ENCODE_SLICE_BYTES: u64 = 256 << 10;
 /// Interval of the client's signs of life for a put, in milliseconds; well below the minute after
 /// which the coordinator aborts the put.
 const TOUCH_EVERY_MS: u64 = 10_000;
@@ -55,14 +50,6 @@ struct Begun {
     pool: PoolRecord,
     stripes: Vec<StripeRecord>,
     encoder: Arc<Encoder>,
-}
-
-/// Parameters of encoding besides the stripe.
-pub(crate) struct Encoder {
-    pub(crate) client: Client,
-    pub(crate) code: Code,
-    pub(crate) pool: PoolSpec,
-    pub(crate) topology: Topology,
 }
 
 impl Client {
@@ -250,60 +237,6 @@ async fn read_segment(
         filled += read;
     }
     Ok(segment.freeze())
-}
-
-impl Encoder {
-    /// Encodes a segment; returns when all chunks of its stripe are durable except those left out,
-    /// or when one fails.
-    pub(crate) async fn store(
-        &self,
-        record: &StripeRecord,
-        geometry: Geometry,
-        segment: Bytes,
-    ) -> Result<Result<(), PartFailed>, ClientError> {
-        let left_out: Vec<_> = record.stale.iter().map(|stale| stale.chunk).collect();
-        let stripe = Stripe {
-            id: record.id,
-            code: &self.code,
-            geometry,
-            placement: &record.nodes,
-            lost: &left_out,
-        };
-        let plan = encode::direct(&stripe, NodeId::CLIENT, ENCODE_SLICE_BYTES)
-            .map_err(|error| ClientError::Broken(error.to_string()))?
-            .kept(keepings(&self.pool, geometry.chunk_bytes()));
-        check(&plan, &self.code)?;
-        let what = format!("storing {}", record.id);
-        let stored_bytes = geometry.chunk_bytes() * geometry.n() as u64;
-        let at_a_time = self.client.in_flight_count(geometry.stripe_bytes()) as u64;
-        let attempts = self.client.patient_attempts(what, at_a_time * stored_bytes);
-        let terms = RunTerms {
-            run: self.client.draw_run(),
-            epoch: Epoch(0),
-            generation: record.generation,
-            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
-            effect: Effect::Install { base: Sequence(0) },
-            purpose: Purpose::Encode,
-            spread_ms: 0,
-            deadline_ms: attempts.attempt_ms(),
-            stall_ms: Some(self.client.stall_ms()),
-        };
-        let io = Arc::new(Segment {
-            bytes: segment,
-            chunk_bytes: geometry.chunk_bytes(),
-        });
-        let stored = self.client.run(&plan, &self.topology, &terms, io).await;
-        Ok(stored.map(|_| ()))
-    }
-}
-
-/// A participant's name in a sentence.
-pub(crate) fn place(node: NodeId) -> String {
-    if node == NodeId::CLIENT {
-        "this client".to_owned()
-    } else {
-        node.to_string()
-    }
 }
 
 /// Keeps a put alive, and aborts it unless it is released.

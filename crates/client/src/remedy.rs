@@ -1,6 +1,6 @@
 //! Reactions to a refusal: pure decisions, all covered by a table of tests.
 
-use crate::cut::ChosenCut;
+use crate::chosen_cut::ChosenCut;
 use crate::error::{ClientError, passing};
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
@@ -117,19 +117,6 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
     }
 }
 
-/// Pause before the next attempt: doubling from 10 to 160 ms, so that no operation waits much longer
-/// than its trouble lasts.
-pub(crate) const fn back_off_ms(attempt_count: u32) -> u64 {
-    const FIRST_MS: u64 = 10;
-    const DOUBLINGS_MAX: u32 = 4;
-    let doublings = if attempt_count < DOUBLINGS_MAX {
-        attempt_count
-    } else {
-        DOUBLINGS_MAX
-    };
-    FIRST_MS << doublings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,12 +213,5 @@ mod tests {
         assert_eq!(last.len(), 3, "{last:?}");
         assert!(last[0].contains("full"), "{last:?}");
         assert_eq!(last[1..], ["the disk is gone", "nonsense"]);
-    }
-
-    #[test]
-    fn pauses_double_up_to_a_sixth_of_a_second() {
-        let waits: Vec<u64> = (0..6).map(back_off_ms).collect();
-        assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
-        assert_eq!(back_off_ms(u32::MAX), 160);
     }
 }

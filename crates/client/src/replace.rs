@@ -4,11 +4,12 @@
 
 use crate::attempts::Attempts;
 use crate::client::topology;
+use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::{Extent, geometry};
 use crate::file::{File, Fleet, Layout};
-use crate::put::{Encoder, Keeper};
-use crate::read::{Reading, Trouble};
+use crate::put::Keeper;
+use crate::reading::{Reading, Trouble};
 use crate::remedy::{Setback, may_ask_again};
 use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};

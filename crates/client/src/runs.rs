@@ -5,146 +5,16 @@
 
 use crate::error::ClientError;
 use crate::file::{File, Layout};
+use crate::open_runs::OpenRun;
 use futures::future::join_all;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_planner::update;
 use gabion_protocol::fate::{Witnesses, fate};
 use gabion_protocol::message::{Refusal, RunFate, RunId, RunMemory, RunQuestion, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError, NodeError, ask_living};
 use gabion_protocol::primary::failed_nodes;
-use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// Most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
-/// minute, and no run begins later than that.
-const LEFT_COUNT_MAX: usize = 4096;
-
-/// A requested run.
-#[derive(Debug)]
-pub(crate) struct OpenRun {
-    pub(crate) question: RunQuestion,
-    /// The nodes with its staged bytes.
-    pub(crate) staged_at: Vec<NodeId>,
-    /// The stripe's nodes, by chunk.
-    pub(crate) holders: Vec<NodeId>,
-    /// Its outcome, once known.
-    pub(crate) fate: OnceLock<RunFate>,
-}
-
-/// The last run that a write requested: it remains when the write fails, or when its caller stops
-/// waiting for it.
-#[derive(Debug, Default)]
-pub(crate) struct LastRun(Mutex<Option<Arc<OpenRun>>>);
-
-impl LastRun {
-    pub(crate) fn set(&self, run: &Arc<OpenRun>) {
-        *self.lock() = Some(Arc::clone(run));
-    }
-
-    /// Takes the run, unless it is known not to have taken effect.
-    pub(crate) fn take_doubt(&self) -> Option<Arc<OpenRun>> {
-        let run = self.lock().take();
-        run.filter(|run| run.fate.get() != Some(&RunFate::Never))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<OpenRun>>> {
-        // It is written at once and whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// All runs of a client with an unknown outcome.
-#[derive(Debug, Default)]
-pub(crate) struct OpenRuns(Mutex<Runs>);
-
-#[derive(Debug, Default)]
-struct Runs {
-    sent_count: u64,
-    /// By their position in the order of sending.
-    all: BTreeMap<u64, Known>,
-}
-
-#[derive(Debug)]
-struct Known {
-    run: Arc<OpenRun>,
-    /// Its write has ended without knowing the outcome.
-    is_left: bool,
-}
-
-/// A run of an active write. Dropping it leaves the run to the next write of the stripe.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    pub(crate) run: Arc<OpenRun>,
-    runs: Arc<OpenRuns>,
-    place: u64,
-}
-
-impl OpenRuns {
-    /// Notes that a run is about to be requested.
-    pub(crate) fn send(self: &Arc<Self>, run: OpenRun) -> Sent {
-        let run = Arc::new(run);
-        let mut runs = self.lock();
-        let place = runs.sent_count;
-        runs.sent_count += 1;
-        let known = Known {
-            run: Arc::clone(&run),
-            is_left: false,
-        };
-        runs.all.insert(place, known);
-        Sent {
-            run,
-            runs: Arc::clone(self),
-            place,
-        }
-    }
-
-    /// The runs that earlier writes of a stripe have left open.
-    fn left(&self, stripe: StripeId) -> Vec<(u64, Arc<OpenRun>)> {
-        let runs = self.lock();
-        let is_meant = |known: &Known| known.is_left && known.run.question.stripe == stripe;
-        let left = runs.all.iter().filter(|(_, known)| is_meant(known));
-        left.map(|(&place, known)| (place, Arc::clone(&known.run)))
-            .collect()
-    }
-
-    fn forget(&self, place: u64) {
-        self.lock().all.remove(&place);
-    }
-
-    fn leave(&self, place: u64) {
-        let mut runs = self.lock();
-        if let Some(known) = runs.all.get_mut(&place) {
-            known.is_left = true;
-        }
-        let left = runs.all.iter().filter(|(_, known)| known.is_left);
-        let left: Vec<u64> = left.map(|(&place, _)| place).collect();
-        for oldest in &left[..left.len().saturating_sub(LEFT_COUNT_MAX)] {
-            runs.all.remove(oldest);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Runs> {
-        // The map is consistent after every step, even if a caller panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Sent {
-    /// Notes the outcome of the run.
-    pub(crate) fn close(self, fate: RunFate) {
-        // A run has one outcome, so a second answer is the same.
-        let _ = self.run.fate.set(fate);
-        self.runs.forget(self.place);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        // A closed one is no longer listed.
-        self.runs.leave(self.place);
-    }
-}
+use std::sync::Arc;
 
 impl File {
     /// Closes the runs that earlier writes of this client have left open on a stripe.
@@ -359,58 +229,5 @@ impl File {
         };
         let known = witnesses.would_know(complete, asked);
         known.map_err(|error| failed(&error))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gabion_layout::Generation;
-
-    fn run(run: u64, stripe: u64) -> OpenRun {
-        OpenRun {
-            question: RunQuestion {
-                stripe: StripeId(stripe),
-                generation: Generation(1),
-                run: RunId(run),
-                after: Sequence(0),
-                chunks: vec![ChunkIndex(0)],
-            },
-            staged_at: vec![NodeId(1)],
-            holders: vec![NodeId(1)],
-            fate: OnceLock::new(),
-        }
-    }
-
-    fn left(runs: &OpenRuns, stripe: u64) -> Vec<u64> {
-        let left = runs.left(StripeId(stripe));
-        left.iter().map(|(_, run)| run.question.run.0).collect()
-    }
-
-    #[test]
-    fn a_run_is_left_when_its_write_ends_without_the_outcome() {
-        let runs = Arc::new(OpenRuns::default());
-        let (first, second) = (runs.send(run(1, 7)), runs.send(run(2, 7)));
-        let other = runs.send(run(3, 8));
-        assert_eq!(left(&runs, 7), [], "their writes go on");
-        first.close(RunFate::Never);
-        drop(second);
-        drop(other);
-        assert_eq!((left(&runs, 7), left(&runs, 8)), (vec![2], vec![3]));
-        let (place, _) = runs.left(StripeId(7))[0];
-        runs.forget(place);
-        assert_eq!(left(&runs, 7), []);
-    }
-
-    #[test]
-    fn beyond_the_limit_the_oldest_run_is_forgotten() {
-        let runs = Arc::new(OpenRuns::default());
-        let going_on = runs.send(run(u64::MAX, 7));
-        for at in 0..=LEFT_COUNT_MAX as u64 {
-            drop(runs.send(run(at, 7)));
-        }
-        let left = left(&runs, 7);
-        assert_eq!((left.len(), left[0]), (LEFT_COUNT_MAX, 1));
-        going_on.close(RunFate::Never);
     }
 }

@@ -1,23 +1,11 @@
 //! The storage behind a cache: a cluster, or in tests a model of one.
 
-use crate::client::Client;
 use crate::error::ClientError;
 use crate::extent::Extent;
-use crate::file::{File, Opened};
-use crate::read::{Moment, Reading};
-use crate::runs::{LastRun, OpenRun};
+use crate::moment::{Moment, Version};
+use crate::open_runs::{LastRun, OpenRun};
 use bytes::Bytes;
-use gabion_layout::{ByteRange, Sequence, StripeId};
-use std::sync::Arc;
-
-/// The version of a stripe's bytes. A stripe's number is never reused, nor is a committed update's,
-/// so equal versions mean equal bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Version {
-    pub(crate) stripe: StripeId,
-    /// The stripe's last update.
-    pub(crate) sequence: Sequence,
-}
+use gabion_layout::ByteRange;
 
 /// Source and destination of segments.
 pub(crate) trait Backing: Sync {
@@ -64,64 +52,4 @@ pub(crate) trait Backing: Sync {
         file: &Self::File,
         extent: Extent,
     ) -> impl Future<Output = Option<Version>> + Send;
-}
-
-impl Backing for Client {
-    type File = Arc<Opened>;
-
-    async fn read(&self, file: &Self::File, extent: Extent) -> Result<Moment, ClientError> {
-        File::of(self, file).read_extent(extent).await
-    }
-
-    async fn update(
-        &self,
-        file: &Self::File,
-        at: usize,
-        ranges: &[ByteRange],
-        bytes: Bytes,
-        last_run: &LastRun,
-    ) -> Result<Version, ClientError> {
-        let file = File::of(self, file);
-        let extents = file.pieces(at, ranges);
-        let (stripe, sequence) = file.write_extents(&extents, &bytes, last_run).await?;
-        Ok(Version { stripe, sequence })
-    }
-
-    async fn decide(&self, file: &Self::File, run: &OpenRun) -> Result<bool, ClientError> {
-        let stood = File::of(self, file).decide(run).await?;
-        Ok(stood.is_some())
-    }
-
-    async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
-        File::of(self, file).write(offset, bytes).await
-    }
-
-    async fn version(&self, file: &Self::File, extent: Extent) -> Option<Version> {
-        let file = File::of(self, file);
-        let layout = file.layout();
-        let stripe = layout.stripe(&extent);
-        let geometry = layout.geometry(stripe).ok()?;
-        let attempts = self.attempts("asking for a version".to_owned(), 0);
-        let limit_ms = attempts.attempt_ms();
-        let mark = file
-            .ask_mark(&layout, stripe, (false, false), limit_ms)
-            .await;
-        let (epoch, sequence) = mark.ok()?;
-        // The primary that answered may have lost its lease without knowing it, and others may have
-        // written since. The nodes know: they serve no cut of a past term.
-        let byte = ByteRange::new(extent.range.offset, 1);
-        let mut reading = Reading::as_of(epoch, sequence);
-        let read = file
-            .try_read(
-                layout.fleet(),
-                stripe,
-                geometry,
-                byte,
-                &mut reading,
-                &attempts,
-            )
-            .await;
-        let stripe = stripe.id;
-        matches!(read, Ok(Ok(_))).then_some(Version { stripe, sequence })
-    }
 }

@@ -25,12 +25,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backing::Backing;
 pub use counts::CacheCounts;
 
 use crate::error::ClientError;
 use crate::extent::Extent;
-use crate::runs::LastRun;
-use backing::Backing;
+use crate::open_runs::LastRun;
 use bytes::Bytes;
 use event_listener::Event;
 use futures::stream::{self, StreamExt};

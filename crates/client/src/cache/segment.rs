@@ -1,9 +1,9 @@
 //! The cached bytes of one segment: pages, which bytes are valid, and which differ from the
 //! cluster's.
 
-use super::backing::Version;
 use super::range_set::RangeSet;
-use crate::runs::OpenRun;
+use crate::moment::Version;
+use crate::open_runs::OpenRun;
 use gabion_layout::{ByteRange, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;

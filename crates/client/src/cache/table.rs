@@ -1,13 +1,12 @@
 //! The segments of a cache, their order of use, and their memory. Nothing here waits: requests to
 //! the cluster are returned to the caller.
 
-use super::backing::Version;
 use super::counts::CacheCounts;
 use super::range_set::RangeSet;
 use super::segment::{CachedSegment, PAGE_BYTES, PAGE_COST_BYTES};
 use crate::extent::Extent;
-use crate::read::Moment;
-use crate::runs::OpenRun;
+use crate::moment::{Moment, Version};
+use crate::open_runs::OpenRun;
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, PoolRequest, PutPlaces, RepairOrder,
-    Replacement, ScrubReport, Standing, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, PoolRequest, PutPlaces,
+    RepairOrder, Replacement, ScrubReport, Standing, StoreFailure, StripeLease,
 };
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;

@@ -89,13 +89,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
-        file: "crates/client/src/read.rs",
+        file: "crates/client/src/reading.rs",
         text: "lost.extend(self.forbidden());",
         replacement: "lost.extend(self.forbidden().iter().take(0));",
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
-            name: "read::tests::what_a_quorum_does_not_cover_is_left_out_in_every_choice",
+            name: "reading::tests::what_a_quorum_does_not_cover_is_left_out_in_every_choice",
         },
     },
     Mutant {

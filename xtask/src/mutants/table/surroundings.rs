@@ -92,12 +92,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-late-write-back-forgets-its-open-run",
-        file: "crates/client/src/runs.rs",
+        file: "crates/client/src/open_runs.rs",
         text: "known.is_left = true;",
         replacement: "known.is_left = false;",
         check: unit(
             "gabion-client",
-            "runs::tests::a_run_is_left_when_its_write_ends_without_the_outcome",
+            "open_runs::tests::a_run_is_left_when_its_write_ends_without_the_outcome",
         ),
     },
     // Whose store it is.

@@ -1,11 +1,11 @@
 //! A cluster in memory whose requests take time, fail, and overtake each other, as a seed decides.
 
 use super::{SEGMENT, SIZE, starts};
-use crate::cache::backing::{Backing, Version};
+use crate::cache::Backing;
 use crate::error::ClientError;
 use crate::extent::{Extent, extents};
-use crate::read::Moment;
-use crate::runs::{LastRun, OpenRun};
+use crate::moment::{Moment, Version};
+use crate::open_runs::{LastRun, OpenRun};
 use bytes::Bytes;
 use gabion_layout::{ByteRange, Generation, Sequence, StripeId};
 use gabion_protocol::message::{RunId, RunQuestion};

@@ -1,0 +1,73 @@
+//! The cluster as what is behind a client's cache.
+
+use crate::cache::Backing;
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::extent::Extent;
+use crate::file::{File, Opened};
+use crate::moment::{Moment, Version};
+use crate::open_runs::{LastRun, OpenRun};
+use crate::reading::Reading;
+use bytes::Bytes;
+use gabion_layout::ByteRange;
+use std::sync::Arc;
+
+impl Backing for Client {
+    type File = Arc<Opened>;
+
+    async fn read(&self, file: &Self::File, extent: Extent) -> Result<Moment, ClientError> {
+        File::of(self, file).read_extent(extent).await
+    }
+
+    async fn update(
+        &self,
+        file: &Self::File,
+        at: usize,
+        ranges: &[ByteRange],
+        bytes: Bytes,
+        last_run: &LastRun,
+    ) -> Result<Version, ClientError> {
+        let file = File::of(self, file);
+        let extents = file.pieces(at, ranges);
+        let (stripe, sequence) = file.write_extents(&extents, &bytes, last_run).await?;
+        Ok(Version { stripe, sequence })
+    }
+
+    async fn decide(&self, file: &Self::File, run: &OpenRun) -> Result<bool, ClientError> {
+        let stood = File::of(self, file).decide(run).await?;
+        Ok(stood.is_some())
+    }
+
+    async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
+        File::of(self, file).write(offset, bytes).await
+    }
+
+    async fn version(&self, file: &Self::File, extent: Extent) -> Option<Version> {
+        let file = File::of(self, file);
+        let layout = file.layout();
+        let stripe = layout.stripe(&extent);
+        let geometry = layout.geometry(stripe).ok()?;
+        let attempts = self.attempts("asking for a version".to_owned(), 0);
+        let limit_ms = attempts.attempt_ms();
+        let mark = file
+            .ask_mark(&layout, stripe, (false, false), limit_ms)
+            .await;
+        let (epoch, sequence) = mark.ok()?;
+        // The primary that answered may have lost its lease without knowing it, and others may have
+        // written since. The nodes know: they serve no cut of a past term.
+        let byte = ByteRange::new(extent.range.offset, 1);
+        let mut reading = Reading::as_of(epoch, sequence);
+        let read = file
+            .try_read(
+                layout.fleet(),
+                stripe,
+                geometry,
+                byte,
+                &mut reading,
+                &attempts,
+            )
+            .await;
+        let stripe = stripe.id;
+        matches!(read, Ok(Ok(_))).then_some(Version { stripe, sequence })
+    }
+}

@@ -1,0 +1,21 @@
+//! Bytes of a stripe, and as of which of its updates they are.
+
+use gabion_layout::{Sequence, StripeId};
+
+/// Bytes of one stripe as of one moment.
+pub(crate) struct Moment {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) stripe: StripeId,
+    /// All updates up to this one are in the bytes. Later ones may be included if they changed none
+    /// of these bytes.
+    pub(crate) sequence: Sequence,
+}
+
+/// The version of a stripe's bytes. A stripe's number is never reused, nor is a committed update's,
+/// so equal versions mean equal bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    pub(crate) stripe: StripeId,
+    /// The stripe's last update.
+    pub(crate) sequence: Sequence,
+}
