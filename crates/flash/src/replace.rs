@@ -4,7 +4,7 @@ use crate::array::full_below;
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::format::{StripeState, Superblock};
-use crate::geometry::PAGE_BYTES;
+use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::nvram::Nvram;
 use crate::store::FlashStore;
 use std::sync::{Arc, PoisonError};
@@ -74,40 +74,49 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 
     /// Puts a new device in the place of an absent one. It takes part in writes at once;
-    /// [`FlashStore::rebuild`] rebuilds the chunks that it lacks.
+    /// [`FlashStore::rebuild`] rebuilds the chunks that it lacks. The device gets its header only
+    /// after every stripe is durably marked as missing on it, so after a crash at any step a device
+    /// with a header never counts as whole. After an error the call can be repeated.
     ///
     /// # Errors
     /// [`FlashError::Unsupported`] when the place is taken or the device too small,
-    /// [`FlashError::FullBelow`] when there is no space below it, or when the device fails.
+    /// [`FlashError::FullBelow`] when there is no space below it, or when the device or the memory
+    /// fails.
     pub fn replace_device(&self, index: usize, device: D) -> Result<(), FlashError> {
-        let refuse = |reason: String| Err(FlashError::Unsupported { reason });
-        if !self.absent_devices().contains(&index) {
-            return refuse(format!("device {index} is not missing"));
-        }
-        let superblock = Superblock {
-            identity: self.identity,
-            geometry: self.geometry,
-        };
-        self.check_room(index, &device)?;
-        write_device_header(&superblock, index, &device)?;
         // No stripe changes its state here, so each is either marked or written with the device.
         let _collecting = self
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let mut state = self.lock();
-            for stripe in 0..state.stripes.count() {
-                if let StripeState::Sealed { missing } = state.stripes.get(stripe).state {
-                    let missing = missing | 1 << index;
-                    self.stage_header(&mut state, stripe, StripeState::Sealed { missing })?;
-                    state.stripes.set_missing(stripe, missing);
-                }
+        if !self.absent_devices().contains(&index) {
+            return Err(FlashError::Unsupported {
+                reason: format!("device {index} is not missing"),
+            });
+        }
+        check_length(&self.geometry, index, &device)?;
+        self.check_room(index, &device)?;
+        self.mark_missing(index)?;
+        self.persist()?;
+        let superblock = Superblock {
+            identity: self.identity,
+            geometry: self.geometry,
+        };
+        write_device_header(&superblock, index, &device)?;
+        self.array.set_device(index, Some(Arc::new(device)));
+        Ok(())
+    }
+
+    /// Marks all stripes on the devices as missing on this one. The marks are not durable yet.
+    fn mark_missing(&self, index: usize) -> Result<(), FlashError> {
+        let mut state = self.lock();
+        for stripe in 0..state.stripes.count() {
+            if let StripeState::Sealed { missing } = state.stripes.get(stripe).state {
+                let missing = missing | 1 << index;
+                self.stage_header(&mut state, stripe, StripeState::Sealed { missing })?;
+                state.stripes.set_missing(stripe, missing);
             }
         }
-        self.persist()?;
-        self.array.set_device(index, Some(Arc::new(device)));
         Ok(())
     }
 
@@ -175,21 +184,31 @@ pub(crate) fn write_device_header<D: Device>(
     device: &D,
 ) -> Result<(), FlashError> {
     let geometry = &superblock.geometry;
+    check_length(geometry, index, device)?;
     let failed = |source| FlashError::io(format!("write to device {index}"), source);
-    let (have, needed) = (
-        device.capacity_bytes().map_err(failed)?,
-        geometry.device_bytes(),
-    );
-    if have < needed {
-        return Err(FlashError::Unsupported {
-            reason: format!("device {index} has {have} bytes, and {needed} are needed"),
-        });
-    }
     let mut bytes = vec![0; geometry.chunk_bytes as usize];
     let header = superblock.encode_device(index);
     bytes[..header.len()].copy_from_slice(&header);
     device.write_at(0, &bytes).map_err(failed)?;
     device.sync().map_err(failed)
+}
+
+/// Refuses a device that is too small for the array.
+fn check_length<D: Device>(
+    geometry: &Geometry,
+    index: usize,
+    device: &D,
+) -> Result<(), FlashError> {
+    let have = device
+        .capacity_bytes()
+        .map_err(|source| FlashError::io(format!("measure device {index}"), source))?;
+    let needed = geometry.device_bytes();
+    if have < needed {
+        return Err(FlashError::Unsupported {
+            reason: format!("device {index} has {have} bytes, and {needed} are needed"),
+        });
+    }
+    Ok(())
 }
 
 /// Refuses a device that is not this one of this array.

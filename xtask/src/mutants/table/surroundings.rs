@@ -271,6 +271,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-replacement-gets-its-header-before-its-marks",
+        file: "crates/flash/src/replace.rs",
+        text: "self.mark_missing(index)?;\n        self.persist()?;",
+        replacement: "self.mark_missing(index)?;",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::replacing::a_blank_device_never_counts_as_whole_wherever_the_power_goes_out",
+        ),
+    },
+    Mutant {
         name: "a-failed-store-says-nothing-and-goes-on",
         file: "crates/protocol/src/store_failure.rs",
         text: "self.participant.ports.spawn(announced.boxed());",

@@ -1,11 +1,11 @@
 //! Devices that fail, rot, and are replaced under load.
 
-use crate::store::machine::{Draws, Machine, geometry};
+use crate::store::machine::{Draws, Machine, Store, geometry};
 use crate::store::model::Model;
 use gabion_flash::{FlashError, PAGE_BYTES, Power, SimDevice};
 
 /// A store with some random history.
-fn used(parity_devices: usize, seed: u64) -> (Machine, crate::store::machine::Store, Model, Draws) {
+pub(crate) fn used(parity_devices: usize, seed: u64) -> (Machine, Store, Model, Draws) {
     let machine = Machine::new(geometry(parity_devices), 512);
     let store = machine.format();
     let mut model = Model::default();

@@ -6,5 +6,6 @@ mod devices;
 mod failed_sync;
 mod machine;
 mod model;
+mod replacing;
 mod space;
 mod threads;
