@@ -7,6 +7,8 @@
 //!
 //! Without `O_DIRECT`, the file is read only once no page of it is cached. `tmpfs` has no device,
 //! so its pages are the only copy.
+//!
+//! A [`CacheFault`] says nothing about the device's bytes, so it is no damage.
 
 use rustix::fs::{Advice, OFlags, fadvise, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -14,6 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use thiserror::Error;
 
 /// Alignment of offsets and buffers, a multiple of any device's sector.
 const ALIGNMENT: usize = 4096;
@@ -24,14 +27,41 @@ const CHECKED_BYTES: u64 = 16 << 20;
 /// File systems in memory: tmpfs and ramfs.
 const MEMORY_FILE_SYSTEMS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
+/// Why a read past the page cache was refused before it could show the device's bytes.
+#[derive(Debug, Error)]
+pub enum CacheFault {
+    /// Dirty pages cannot be written back. The next attempt no longer finds them dirty.
+    #[error("dirty pages cannot be written back: {0}; try again")]
+    WriteBack(io::Error),
+    /// Cached pages differ from the device, and the system keeps them.
+    #[error(
+        "the page cache differs from the device and cannot be dropped; \
+         end other processes that map the file, or restart the machine"
+    )]
+    Differs,
+}
+
+impl CacheFault {
+    /// Whether an error of a read past the page cache is such a refusal.
+    pub fn is_in(error: &io::Error) -> bool {
+        matches!(error.get_ref(), Some(inner) if inner.is::<Self>())
+    }
+}
+
+impl From<CacheFault> for io::Error {
+    fn from(fault: CacheFault) -> Self {
+        Self::other(fault)
+    }
+}
+
 /// Fills `output` from `offset` with the device's bytes, and drops the system's cached pages of the
 /// whole file.
 ///
 /// # Errors
-/// [`ErrorKind::UnexpectedEof`] when the file is too short; when the device fails, or the cache
-/// keeps holding other bytes.
+/// [`ErrorKind::UnexpectedEof`] when the file is too short; a [`CacheFault`] when dirty pages cannot
+/// be written back or the cache keeps holding other bytes; or any error of the device.
 pub fn read_past_cache(file: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
-    file.sync_data()?;
+    file.sync_data().map_err(CacheFault::WriteBack)?;
     if is_in_memory(file)? {
         return file.read_exact_at(output, offset);
     }
@@ -135,8 +165,7 @@ fn check_cache(
             ReadWriteFlags::NOWAIT,
         );
         if read == Ok(count) && !is_right(at, &page[..count]) {
-            let reason = "the page cache differs from the device and cannot be dropped";
-            return Err(io::Error::other(reason));
+            return Err(CacheFault::Differs.into());
         }
         at += count;
     }

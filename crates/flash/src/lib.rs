@@ -63,7 +63,7 @@ mod store;
 mod stripes;
 
 pub use device::{Device, FileDevice, disk_of, is_blank};
-pub use device_read::read_past_cache;
+pub use device_read::{CacheFault, read_past_cache};
 pub use error::FlashError;
 pub use files::FileId;
 pub use geometry::{Geometry, PAGE_BYTES};

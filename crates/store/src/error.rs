@@ -1,6 +1,7 @@
 //! Errors of the store.
 
 use crate::records::record::{Damage, UpdateStamp};
+use gabion_flash::CacheFault;
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use rustix::io::Errno;
 use std::io;
@@ -219,6 +220,12 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     shortages.iter().any(|e| code == Some(e.raw_os_error()))
         || error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// Whether a read failed in a way that says nothing about the device's bytes: descriptors or memory
+/// ran out, or the page cache hides the device. It is no damage then, and the reader must stop.
+pub(crate) fn is_inconclusive(error: &io::Error) -> bool {
+    is_shortage(error) || CacheFault::is_in(error)
 }
 
 /// Whether the device or the file system has lost what was asked for: damage, as opposed to a

@@ -7,7 +7,7 @@
 use crate::checksum::crc32c;
 use crate::codec::Reader;
 use crate::disk::Source;
-use crate::error::{IoContext, StoreError, is_shortage};
+use crate::error::{IoContext, StoreError, is_inconclusive};
 use crate::paths::chunk_path;
 use crate::records::record::{ChunkSpec, Damage};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
@@ -200,7 +200,8 @@ impl Extent {
 
 /// Why bytes of a chunk file could not be read.
 pub(crate) enum ReadFailure {
-    /// Memory ran out, or the disk refused a write that had to come first.
+    /// Memory ran out, the page cache hides the device, or the disk refused a write that had to come
+    /// first. The bytes may be intact.
     Io(io::Error),
     /// These bytes of the chunk do not match their checksum, are missing, or the disk cannot read
     /// them.
@@ -257,7 +258,7 @@ pub(crate) fn read_blocks(
 }
 
 /// Reads bytes of a file. An early end of file or a read error counts as damage to `range` of the
-/// chunk.
+/// chunk, unless the error says nothing about the device's bytes.
 pub(crate) fn read_exact(
     file: Source<'_>,
     output: &mut [u8],
@@ -265,7 +266,7 @@ pub(crate) fn read_exact(
     range: ByteRange,
 ) -> Result<(), ReadFailure> {
     file.fill(output, offset).map_err(|error| {
-        if is_shortage(&error) || error.kind() == io::ErrorKind::WouldBlock {
+        if is_inconclusive(&error) || error.kind() == io::ErrorKind::WouldBlock {
             ReadFailure::Io(error)
         } else {
             ReadFailure::Corrupt(range)

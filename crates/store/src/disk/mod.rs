@@ -98,7 +98,8 @@ pub trait DiskFile: Send + Sync + 'static {
     /// reached the device. A disk without a cache reads normally.
     ///
     /// # Errors
-    /// As [`DiskFile::read_exact_at`], and if the system keeps its cached pages.
+    /// As [`DiskFile::read_exact_at`], and a [`CacheFault`](gabion_flash::CacheFault) if the system
+    /// cannot write dirty pages back or keeps cached pages that differ.
     fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(output, offset)
     }

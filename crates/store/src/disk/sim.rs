@@ -109,6 +109,23 @@ impl SimDisk {
         }
     }
 
+    /// Sets whether the system keeps its cached pages of a file, as when another process maps them:
+    /// a read from the device then fails where they differ. A crash ends that. Does nothing when the
+    /// file is missing.
+    pub fn keep_cache(&self, path: &str, keeps: bool) {
+        if let Some(Node::File(inode)) = self.lock().names.get(path) {
+            lock_inode(inode).keeps_cache = keeps;
+        }
+    }
+
+    /// Makes the next read from the device of a file fail, since dirty pages cannot be written back
+    /// before it. Does nothing when the file is missing.
+    pub fn fail_write_back(&self, path: &str) {
+        if let Some(Node::File(inode)) = self.lock().names.get(path) {
+            lock_inode(inode).fails_write_back = true;
+        }
+    }
+
     /// Ends the process that uses the disk: its handles become invalid, and the page cache stays.
     pub fn restart_process(&self) {
         let mut state = self.lock();
@@ -374,9 +391,7 @@ impl DiskFile for SimFile {
 
     fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         self.state()?.check_read()?;
-        let mut inode = lock_inode(&self.inode);
-        inode.forget_cached();
-        inode.read(output, offset)
+        lock_inode(&self.inode).read_device(output, offset)
     }
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {

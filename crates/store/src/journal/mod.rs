@@ -20,7 +20,7 @@ pub(crate) mod segment;
 
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile, remove_if_there};
-use crate::error::{IoContext, StoreError, is_lost, is_shortage};
+use crate::error::{IoContext, StoreError, is_inconclusive, is_lost};
 use crate::journal::entry::{Entry, IMAGE as IMAGE_KIND};
 use crate::journal::lost_file::LostFile;
 use crate::journal::segment::{
@@ -98,7 +98,7 @@ impl Journal {
         let capacity_bytes = capacity_bytes.unwrap_or(0);
         let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
         let base_lsn = match file.read_device_at(&mut header, 0) {
-            Err(source) if is_shortage(&source) => {
+            Err(source) if is_inconclusive(&source) => {
                 return Err(source).context_or_busy("read", &path);
             }
             read => read.ok().and_then(|()| decode_header(&header, number)),

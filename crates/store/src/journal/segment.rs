@@ -6,7 +6,7 @@
 use crate::checksum::crc32c;
 use crate::codec::Reader;
 use crate::disk::{DiskFile, Source};
-use crate::error::{IoContext, StoreError, is_shortage};
+use crate::error::{IoContext, StoreError, is_inconclusive, is_shortage};
 use crate::paths::{chunk_path, segment_path};
 use gabion_layout::ChunkId;
 use std::io;
@@ -111,7 +111,7 @@ impl Frames {
     }
 
     /// Reads all bytes at once, or page by page if some cannot be read; unreadable pages become
-    /// zeros.
+    /// zeros. Fails if the page cache hides the device's bytes: they may be intact.
     fn read_pages(
         &self,
         source: Source<'_>,
@@ -120,7 +120,7 @@ impl Frames {
         let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
         let mut unreadable_end = 0;
         let is_read = |read: io::Result<()>| match read {
-            Err(error) if is_shortage(&error) => {
+            Err(error) if is_inconclusive(&error) => {
                 Err(error).context_or_busy("read", &segment_path(self.number))
             }
             read => Ok(read.is_ok()),

@@ -489,6 +489,69 @@ fn a_record_whose_sync_failed_does_not_come_back_as_durable() {
     }
 }
 
+/// The file that holds the newest records of chunk 1-0.
+fn holder(disk: &SimDisk, keeping: Keeping) -> String {
+    if let Keeping::Reserve { .. } = keeping {
+        return chunk_path(chunk(1, 0));
+    }
+    let segments = disk.files().into_iter().filter(|path| is_segment(path));
+    segments.max().expect("there is a journal")
+}
+
+/// Opens the store and asks for the records of chunk 1-0, which must be those acknowledged.
+fn acknowledged(disk: &SimDisk) -> Result<(), StoreError> {
+    let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS)?;
+    let state = store.collect(StripeId(1));
+    assert_eq!((report.damage, report.journal_damage), (vec![], vec![]));
+    assert_eq!(store.failure(), None);
+    let records = state?.records.into_iter().map(|record| record.stamp);
+    assert_eq!(records.collect::<Vec<_>>(), [stamp(1, 1)]);
+    let newest = Cut::Newest(Sequence(1));
+    assert_eq!(read(&store, chunk(1, 0), 0, 3, newest)?, b"new");
+    Ok(())
+}
+
+#[test]
+fn a_page_cache_that_hides_the_device_is_no_damage() {
+    let reserve = Keeping::Reserve { bytes: 12_288 };
+    for (keeping, is_kept) in [
+        (Keeping::InPlace, true),
+        (Keeping::InPlace, false),
+        (reserve, true),
+        (reserve, false),
+    ] {
+        let disk = SimDisk::new(3);
+        let (store, _) = open(&disk);
+        let id = chunk(1, 0);
+        let spec = ChunkSpec {
+            keeping,
+            ..spec(1, CHUNK_BYTES, 0)
+        };
+        write_chunk(&store, id, spec, &pattern(1, BYTES)).unwrap();
+        update(&store, id, 1).unwrap();
+        disk.fail_next_sync();
+        update(&store, id, 2).unwrap_err();
+        drop(store);
+        disk.restart_process();
+        let path = holder(&disk, keeping);
+        if is_kept {
+            disk.keep_cache(&path, true);
+        } else {
+            disk.fail_write_back(&path);
+        }
+        for _ in 0..=usize::from(is_kept) {
+            let refused = acknowledged(&disk).unwrap_err();
+            assert!(matches!(refused, StoreError::Io { .. }), "{refused}");
+            assert!(refused.to_string().contains(&path), "{refused}");
+        }
+        // Nothing was lost in the refused attempts.
+        disk.keep_cache(&path, false);
+        acknowledged(&disk).unwrap();
+        disk.crash();
+        acknowledged(&disk).unwrap();
+    }
+}
+
 /// A process that ends while it creates a store leaves names that the next one sees, and a power
 /// failure loses.
 #[test]

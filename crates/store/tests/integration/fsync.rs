@@ -6,6 +6,7 @@ use crate::{OPTIONS, append, chunk, pattern, spec, stamp, write_chunk};
 use gabion_flash::{FileDevice, FlashOptions, FlashStore, Geometry, MappedNvram};
 use gabion_layout::{Keeping, StripeId};
 use gabion_store::{ChunkSpec, FlashDisk, RealDisk, RecordKind::NewBytes, Store};
+use memmap2::MmapOptions;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -107,11 +108,22 @@ fn a_record_that_only_the_page_cache_has_is_not_durable() {
         let mut cached = vec![0; holder.metadata().unwrap().len() as usize];
         holder.read_exact_at(&mut cached, 0).unwrap();
         assert!(cached.windows(4096).any(|window| window == &new[..4096]));
-        drop(holder);
+        // Mapped pages stay in the cache: the device's bytes are hidden, and not damaged.
+        let mapped = MmapOptions::new()
+            .populate()
+            .map_raw_read_only(&holder)
+            .unwrap();
+        let opened = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS);
+        let refused = opened.and_then(|(store, _)| store.collect(StripeId(1)));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("the page cache differs"), "{refused}");
+        drop((mapped, holder));
 
-        let (store, _) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
+        let (store, report) =
+            Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
         let state = store.collect(StripeId(1)).unwrap();
         assert_eq!(state.records, [], "{keeping:?}");
+        assert_eq!((report.damage, report.journal_damage), (vec![], vec![]));
     }
 }
 

@@ -260,6 +260,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
     },
     Mutant {
+        name: "a-page-cache-that-hides-the-device-counts-as-damage",
+        file: "crates/store/src/error.rs",
+        text: "is_shortage(error) || CacheFault::is_in(error)",
+        replacement: "is_shortage(error)",
+        check: store("failing::a_page_cache_that_hides_the_device_is_no_damage"),
+    },
+    Mutant {
         name: "an-array-believes-the-page-cache",
         file: "crates/flash/src/recovery.rs",
         text: ".forget_cached()\n",

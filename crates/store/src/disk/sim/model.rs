@@ -1,6 +1,7 @@
 //! The contents of a simulated disk, which of them are durable, and the effect of a crash.
 
 use crate::disk::SECTOR_BYTES;
+use gabion_flash::CacheFault;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -101,6 +102,10 @@ pub(super) struct Inode {
     pub(super) unsynced: Vec<Change>,
     /// Pages that a failed sync has not written; the system caches them and considers them clean.
     pub(super) forgotten: BTreeSet<usize>,
+    /// Whether the system cannot drop its cached pages.
+    pub(super) keeps_cache: bool,
+    /// Whether the next attempt to write dirty pages back before a read of the device fails.
+    pub(super) fails_write_back: bool,
     /// Pages that the device cannot read.
     pub(super) unreadable: BTreeSet<usize>,
 }
@@ -370,7 +375,7 @@ impl Inode {
     }
 
     /// Writes back dirty pages, and drops the others from the cache.
-    pub(super) fn forget_cached(&mut self) {
+    fn forget_cached(&mut self) {
         if self.forgotten.is_empty() {
             return;
         }
@@ -379,6 +384,23 @@ impl Inode {
         for change in &self.unsynced {
             change.apply(&mut self.current);
         }
+    }
+
+    /// Reads past the cache.
+    pub(super) fn read_device(&mut self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        if std::mem::take(&mut self.fails_write_back) {
+            return Err(CacheFault::WriteBack(input_output_error()).into());
+        }
+        if self.keeps_cache {
+            let end = (offset as usize + output.len()).div_ceil(PAGE_BYTES);
+            let pages = offset as usize / PAGE_BYTES..end;
+            if self.forgotten.range(pages).next().is_some() {
+                return Err(CacheFault::Differs.into());
+            }
+        } else {
+            self.forget_cached();
+        }
+        self.read(output, offset)
     }
 
     /// The bytes of a range, if the file is long enough and the device can read them.
@@ -418,6 +440,7 @@ impl Inode {
             }
         }
         self.forgotten.clear();
+        self.keeps_cache = false;
         self.current.clone_from(&self.durable);
     }
 }
