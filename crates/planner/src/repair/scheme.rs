@@ -36,7 +36,7 @@ impl Scheme {
     /// The names, for a sentence: `conventional, pipeline, ppr or cyclic`.
     pub fn names() -> String {
         let names = Self::NAMES.map(|(name, _)| name);
-        let (last, others) = names.split_last().expect("there are schemes");
+        let [others @ .., last] = names;
         format!("{} or {last}", others.join(", "))
     }
 }
