@@ -13,6 +13,7 @@ use gabion_protocol::fate::{Witnesses, fate};
 use gabion_protocol::message::{Refusal, RunFate, RunId, RunMemory, RunQuestion, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError, NodeError, ask_living};
 use gabion_protocol::primary::failed_nodes;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -167,11 +168,15 @@ impl File {
                 asking.push(self.recollect(asked, index, node, deadline_ms));
             }
         }
-        let answers = join_all(asking).await;
-        let said = answers.iter().filter_map(|(index, answer)| {
-            let memory = answer.as_ref().ok()?;
-            Some((*index, *memory))
-        });
+        let (mut memories, mut missing) = (BTreeMap::new(), None);
+        for (index, answer) in join_all(asking).await {
+            match answer {
+                Ok(memory) => {
+                    memories.insert(index, memory);
+                }
+                Err(error) => missing = missing.or(hindrance(error)),
+            }
+        }
         let would_know = |complete: &[ChunkIndex]| match &ended {
             Some(ended) => self.would_know(layout, ended, asked, complete),
             // If it took effect, it did so where its bytes were staged.
@@ -180,14 +185,8 @@ impl File {
                 complete.contains(chunk) && node.is_some_and(|node| open.staged_at.contains(node))
             })),
         };
-        let silent = answers.iter().find_map(|(_, answer)| match answer {
-            Err(NodeError::Silent(error)) => Some(error),
-            _ => None,
-        });
-        match fate(&said.collect(), asked.after, would_know)? {
-            RunFate::Forgotten => silent.map_or(Ok(RunFate::Forgotten), |error| {
-                Err(Refusal::Unavailable(error.peer.clone()))
-            }),
+        match fate(&memories, asked.after, would_know)? {
+            RunFate::Forgotten => missing.map_or(Ok(RunFate::Forgotten), Err),
             fate => Ok(fate),
         }
     }
@@ -231,3 +230,17 @@ impl File {
         known.map_err(|error| failed(&error))
     }
 }
+
+/// Why a node has not told its memory of a chunk's runs, if it may tell it later: it cannot be reached, or does not
+/// serve now. None if it has no memory of the chunk to tell.
+fn hindrance(error: NodeError) -> Option<Refusal> {
+    match error {
+        NodeError::Refused(Refusal::NoSuchChunk(_) | Refusal::Damaged(_) | Refusal::Invalid(_)) => {
+            None
+        }
+        error => Some(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

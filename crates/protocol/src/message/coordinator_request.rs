@@ -271,6 +271,8 @@ impl CoordinatorRequest {
                 | Self::OrderForm(_)
                 | Self::Drain(_)
                 | Self::Keep(_)
+                // It lowers how many nodes must have spoken.
+                | Self::RepairNow { .. }
         )
     }
 }

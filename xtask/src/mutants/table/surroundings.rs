@@ -38,6 +38,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     // Runs that are asked after.
     Mutant {
+        name: "a-node-that-does-not-serve-yet-has-no-memory",
+        file: "crates/client/src/runs.rs",
+        text: "error => Some(error.into()),",
+        replacement: "NodeError::Refused(_) => None,\n        error => Some(error.into()),",
+        check: unit(
+            "gabion-client",
+            "runs::tests::a_node_that_does_not_serve_yet_is_asked_again",
+        ),
+    },
+    Mutant {
         name: "a-fate-is-told-without-the-nodes-that-would-know",
         file: "crates/protocol/src/fate.rs",
         text: "Ok(if would_know(&complete)? {",
@@ -194,6 +204,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "!standing.given_up && self.records.get(node).is_some_and(|r| !r.failed)",
         check: protocol(
             "coordinator::identity::a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up",
+        ),
+    },
+    Mutant {
+        name: "an-operator-ends-the-grace-of-nodes-by-old-metadata",
+        file: "crates/protocol/src/message/coordinator_request.rs",
+        text: "                | Self::RepairNow { .. }\n        )",
+        replacement: "        )",
+        check: protocol(
+            "coordinator::identity::an_operator_ends_no_grace_before_most_nodes_have_spoken",
         ),
     },
     Mutant {

@@ -212,7 +212,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let (heard_count, expected_count) = self.heard_count();
         Err(format!(
             "since the coordinator started, {heard_count} of {expected_count} nodes have spoken to it, and it needs \
-             more than half to know that its metadata is the newest; start the others, or wait until they are given up"
+             more than half to know that its metadata is the newest; start the others, or wait until their grace period has ended"
         ))
     }
 

@@ -278,6 +278,38 @@ fn a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up() {
 }
 
 #[test]
+fn an_operator_ends_no_grace_before_most_nodes_have_spoken() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    for node in (0..5).map(NodeId) {
+        bed.stop(node);
+    }
+    bed.restart();
+    bed.pass(TIMING.lease_ms + TIMING.margin_ms + 500);
+    // An old copy with four of nine nodes would answer clients once the other five count no more.
+    let repair_now = CoordinatorRequest::from(ask::RepairNow { scheme: None });
+    let lookup = CoordinatorRequest::from(ask::Lookup {
+        name: "f".to_owned(),
+    });
+    for request in [repair_now.clone(), lookup] {
+        let answer = bed.ask(request);
+        let CoordinatorReply::Busy(sentence) = &answer else {
+            panic!("{answer:?}");
+        };
+        assert!(sentence.contains("4 of 9 nodes"), "{sentence}");
+    }
+    let given_up = |bed: &mut Bed| {
+        let events = bed.take_events().into_iter();
+        let given_up = events.filter(|event| matches!(event, Event::GivenUp(_)));
+        given_up.count()
+    };
+    assert_eq!(given_up(&mut bed), 0);
+    bed.rejoin_obsolete(NodeId(0), vec![]);
+    assert_eq!(bed.ask(repair_now), CoordinatorReply::Done);
+    assert_eq!(given_up(&mut bed), 4);
+}
+
+#[test]
 fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
     let mut bed = Bed::three_racks();
     let (file, stripes) = bed.begin_put("f", 4 << 20);

@@ -1,0 +1,257 @@
+//! What a client finds out about a run whose stripe has ended, from scripted nodes.
+
+use crate::client::{Client, ClientOptions};
+use crate::error::ClientError;
+use crate::open_runs::OpenRun;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::future::{BoxFuture, ready};
+use futures::{FutureExt, StreamExt};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Generation, NodeId, PoolId, RackId, Sequence, StripeId,
+    StripeRecord, Survive, UpdateScheme,
+};
+use gabion_meta::{Departure, FileRecord, PoolRecord, PoolSpec, PutId};
+use gabion_protocol::client_ports::{ClientPorts, RunFlows};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, Meter, NodeReply,
+    NodeRequest, NodeStatus, Refusal, RunId, RunMemory, RunQuestion,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Chunks of the ended stripe, chunk `i` on node `i`.
+const CHUNK_COUNT: u32 = 3;
+/// The only node whose memory reaches back to the run.
+const KNOWS: NodeId = NodeId(0);
+const STRIPE: StripeId = StripeId(7);
+
+/// A cluster with an empty file, whose only stripe has ended.
+struct Script {
+    now_ms: Mutex<u64>,
+    /// What the node that knows answers at first, and how often.
+    refusal: Refusal,
+    refusals_left: Mutex<u64>,
+}
+
+impl Script {
+    fn now(&self) -> MutexGuard<'_, u64> {
+        self.now_ms.lock().unwrap()
+    }
+
+    fn recollect(&self, node: NodeId) -> NodeReply {
+        if node != KNOWS {
+            return NodeReply::Recollection(RunMemory {
+                sequence: None,
+                complete_after: Sequence(9),
+            });
+        }
+        let mut left = self.refusals_left.lock().unwrap();
+        if *left > 0 {
+            *left -= 1;
+            return NodeReply::Refused(self.refusal.clone());
+        }
+        NodeReply::Recollection(RunMemory {
+            sequence: None,
+            complete_after: Sequence(0),
+        })
+    }
+}
+
+fn nodes() -> Vec<NodeStatus> {
+    let status = |node| NodeStatus {
+        node: NodeId(node),
+        rack: RackId(node),
+        address: format!("10.0.0.1:{node}"),
+        liveness: Liveness::Up,
+        departure: Departure::None,
+    };
+    (0..CHUNK_COUNT).map(status).collect()
+}
+
+fn layout() -> FileLayout {
+    let spec = PoolSpec {
+        name: "p".to_owned(),
+        code: "rs(2,1)".to_owned(),
+        k: 2,
+        m: 1,
+        sub_chunks: 1,
+        chunk_bytes: 4096,
+        survive: Survive::Nodes(1),
+        chunks_per_rack: 1,
+        update: UpdateScheme::default(),
+        reserve: None,
+        append: None,
+    };
+    let (id, lifecycle) = (PoolId(0), None);
+    FileLayout {
+        file: FileRecord {
+            name: "f".to_owned(),
+            pool: id,
+            size_bytes: 0,
+            segments: Vec::new(),
+            put: PutId(1),
+            created_ms: 0,
+        },
+        pool: PoolRecord {
+            id,
+            spec,
+            lifecycle,
+        },
+        encoded: None,
+        stripes: Vec::new(),
+        appending: Vec::new(),
+        nodes: nodes(),
+    }
+}
+
+impl Ports for Script {
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        _: u64,
+    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        let reply = match request {
+            NodeRequest::Unstage { .. } => NodeReply::Unstaged { was_waiting: false },
+            NodeRequest::Recollect { .. } => self.recollect(node),
+            _ => NodeReply::Done,
+        };
+        ready(Ok(reply)).boxed()
+    }
+
+    fn call_coordinator(
+        &self,
+        request: CoordinatorRequest,
+        _: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let reply = match request {
+            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
+            CoordinatorRequest::Lookup { .. } => CoordinatorReply::File(layout()),
+            CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
+                stripe: Some(StripeRecord {
+                    id: STRIPE,
+                    pool: PoolId(0),
+                    chunk_bytes: 4096,
+                    generation: Generation(1),
+                    nodes: (0..CHUNK_COUNT).map(NodeId).collect(),
+                    stale: Vec::new(),
+                }),
+                nodes: nodes(),
+            },
+            other => panic!("{other:?}"),
+        };
+        ready(Ok(reply)).boxed()
+    }
+
+    fn send_flows(
+        &self,
+        _: Address,
+        flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        flows.for_each(|_| ready(())).map(Ok).boxed()
+    }
+
+    fn learn_nodes(&self, _: &[NodeStatus]) {}
+
+    fn now_ms(&self) -> u64 {
+        *self.now()
+    }
+
+    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
+        *self.now() += ms;
+        ready(()).boxed()
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
+    fn random(&self) -> u64 {
+        4
+    }
+}
+
+impl ClientPorts for Script {
+    fn flows_of(&self, run: RunId) -> RunFlows {
+        panic!("{run:?} takes no part in a plan")
+    }
+
+    fn reach_coordinator(&self, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
+        ready(Ok(())).boxed()
+    }
+
+    fn reach_node(&self, _: NodeId, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
+        ready(Ok(())).boxed()
+    }
+
+    fn now_us(&self) -> u64 {
+        self.now_ms() * 1000
+    }
+
+    fn meter(&self) -> Meter {
+        Meter::default()
+    }
+}
+
+/// What the client finds out when the node that knows refuses so many times at first.
+fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, ClientError> {
+    let ports = Arc::new(Script {
+        now_ms: Mutex::default(),
+        refusal,
+        refusals_left: Mutex::new(refusal_count),
+    });
+    let all = (0..CHUNK_COUNT).map(NodeId).collect();
+    let open = OpenRun {
+        question: RunQuestion {
+            stripe: STRIPE,
+            generation: Generation(1),
+            run: RunId(1),
+            after: Sequence(0),
+            chunks: vec![ChunkIndex(0)],
+        },
+        staged_at: vec![NodeId(1)],
+        holders: all,
+        fate: OnceLock::new(),
+    };
+    let found = async {
+        let client = Client::connect(ports, ClientOptions::default()).await?;
+        client.open("f").await?.decide(&open).await
+    };
+    found.now_or_never().expect("the script waits for nothing")
+}
+
+#[test]
+fn a_node_that_does_not_serve_yet_is_asked_again() {
+    let passing = [
+        Refusal::NoLease,
+        Refusal::Busy("no descriptors".to_owned()),
+        Refusal::StoreFailed("cannot sync".to_owned()),
+    ];
+    for refusal in passing {
+        let found = find(refusal.clone(), 3);
+        assert!(matches!(found, Ok(None)), "{refusal}: {found:?}");
+        let found = find(refusal.clone(), u64::MAX);
+        let is_open = matches!(found, Err(ClientError::Undecided { .. }));
+        assert!(is_open, "{refusal}: {found:?}");
+    }
+}
+
+#[test]
+fn a_node_that_has_no_memory_of_a_chunk_is_not_asked_again() {
+    let chunk = ChunkId {
+        stripe: STRIPE,
+        index: ChunkIndex(0),
+    };
+    let damage = Damage {
+        chunk,
+        generation: Generation(1),
+        range: ByteRange::new(0, 1),
+    };
+    for refusal in [Refusal::NoSuchChunk(chunk), Refusal::Damaged(damage)] {
+        let found = find(refusal.clone(), 1);
+        let is_forgotten = matches!(found, Err(ClientError::Forgotten(_)));
+        assert!(is_forgotten, "{refusal}: {found:?}");
+    }
+}
