@@ -17,6 +17,10 @@ pub enum Event {
     Suspect(NodeId),
     /// Most nodes cannot reach a node: it is no member until they can.
     Evicted(NodeId),
+    /// For long one other node could not reach a node, the first: it is no member until that other node can.
+    EvictedForLink(NodeId, NodeId),
+    /// A node has found chunks of its own damaged: they are repaired.
+    Damaged(NodeId, u64),
     /// A node is declared failed: its chunks count as lost.
     Failed(NodeId),
     /// A failed node has not returned in time: its chunks are repaired elsewhere.
@@ -47,6 +51,8 @@ impl Event {
                 | Self::WentBack(_)
                 | Self::JoinHeld(..)
                 | Self::Evicted(_)
+                | Self::EvictedForLink(..)
+                | Self::Damaged(..)
                 | Self::Failed(_)
                 | Self::GivenUp(_)
                 | Self::DiskHangs(_)
@@ -64,6 +70,8 @@ impl Event {
             | Self::JoinHeld(node, _)
             | Self::Suspect(node)
             | Self::Evicted(node)
+            | Self::EvictedForLink(node, _)
+            | Self::Damaged(node, _)
             | Self::Failed(node)
             | Self::GivenUp(node)
             | Self::Drained(node)
@@ -104,6 +112,14 @@ impl fmt::Display for Event {
             Self::Evicted(node) => {
                 write!(f, "{node} is evicted: other nodes cannot reach it")
             }
+            Self::EvictedForLink(node, other) => write!(
+                f,
+                "{node} is evicted until {other} can reach it: updates of stripes with chunks on both waited"
+            ),
+            Self::Damaged(node, count) => write!(
+                f,
+                "{node} has found {count} damaged chunks of its own: they are repaired"
+            ),
             Self::Failed(node) => write!(f, "{node} has failed: its chunks count as lost"),
             Self::GivenUp(node) => {
                 write!(

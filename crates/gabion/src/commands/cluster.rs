@@ -356,6 +356,8 @@ fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
         "node": node.node.0,
         "heard_ms_ago": heard_ms_ago,
         "space": space,
+        "damaged_chunks": status.damaged_chunk_counts.get(&node.node).unwrap_or(&0),
+        "evictions": status.eviction_counts.get(&node.node).unwrap_or(&0),
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),

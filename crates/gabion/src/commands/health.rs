@@ -90,6 +90,19 @@ fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
     }
 }
 
+/// What tells of a disk that decays or a link that breaks, a sentence each, although all of it is mended.
+pub(crate) fn signs(status: &ClusterStatus) -> Vec<String> {
+    let damaged = status.damaged_chunk_counts.iter().map(|(node, count)| {
+        format!(
+            "{node} has found {count} damaged chunks since the coordinator started; check its disk"
+        )
+    });
+    let evicted = status.eviction_counts.iter().map(|(node, count)| {
+        format!("{node} was evicted {count} times since the coordinator started; check its links")
+    });
+    damaged.chain(evicted).collect()
+}
+
 /// Time since the last message of the node, among those that are up, that was silent longest, in
 /// milliseconds.
 pub(crate) fn age_ms(status: &ClusterStatus) -> Option<u64> {
@@ -116,6 +129,9 @@ pub(crate) fn print(status: &ClusterStatus) {
                 say(format!("- {trouble}"));
             }
         }
+    }
+    for sign in signs(status) {
+        say(sign);
     }
 }
 
@@ -157,6 +173,20 @@ mod tests {
             silence_ms: ids().map(|node| (node, 100 * u64::from(node.0))).collect(),
             ..ClusterStatus::default()
         }
+    }
+
+    #[test]
+    fn signs_of_decay_stay_when_all_is_repaired() {
+        let mut status = well();
+        assert_eq!(signs(&status), [""; 0]);
+        status.damaged_chunk_counts.insert(NodeId(2), 7);
+        status.eviction_counts.insert(NodeId(1), 2);
+        assert_eq!(light(&status), "green");
+        let sentences = [
+            "node 2 has found 7 damaged chunks since the coordinator started; check its disk",
+            "node 1 was evicted 2 times since the coordinator started; check its links",
+        ];
+        assert_eq!(signs(&status), sentences);
     }
 
     fn check(change: impl Fn(&mut ClusterStatus), wanted_light: &str, wanted: &str) {

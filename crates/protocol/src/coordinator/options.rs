@@ -34,6 +34,14 @@ pub struct CoordinatorOptions {
     pub scrub_deadline_ms: u64,
 }
 
+impl CoordinatorOptions {
+    /// How long a single link between two nodes may be broken before one of them is evicted: three times as long as
+    /// a silent node takes to be declared failed. By default 10.5 s.
+    pub const fn link_patience_ms(&self) -> u64 {
+        3 * (self.timing.lease_ms + self.timing.margin_ms)
+    }
+}
+
 impl Default for CoordinatorOptions {
     fn default() -> Self {
         Self {

@@ -31,6 +31,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             joining: self.ground.nodes.joining(),
             nodes: fleet.nodes().to_vec(),
             arrays: self.ground.nodes.arrays(),
+            damaged_chunk_counts: self.repair.damaged_chunk_counts(),
+            eviction_counts: self.ground.nodes.eviction_counts(),
             repair: self.repair.counts(),
             grouped_chunk_count: self.grouping.moved_count(),
             planned: self.repair.planned(),

@@ -87,6 +87,11 @@ pub struct ClusterStatus {
     pub silence_ms: BTreeMap<NodeId, u64>,
     /// The nodes that join now, members or not, and how far each is.
     pub joining: BTreeMap<NodeId, JoinProgress>,
+    /// Damaged chunks that nodes have found among their own since the coordinator's start; a node without any is not
+    /// in it. They are repaired: this shows a disk that decays.
+    pub damaged_chunk_counts: BTreeMap<NodeId, u64>,
+    /// How often nodes were evicted since the coordinator's start, because others could not reach them.
+    pub eviction_counts: BTreeMap<NodeId, u64>,
     /// Chunks that are not lost, but whose nodes do not answer now.
     pub unreachable_chunk_count: u64,
     /// Stripes by the number of further chunk losses that they survive; stripes that have lost

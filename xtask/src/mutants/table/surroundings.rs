@@ -464,6 +464,52 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-single-broken-link-evicts-no-node",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
+        text: "return if is_due && !is_outranked {",
+        replacement: "return if is_due && !is_outranked && false {",
+        check: protocol(
+            "coordinator::suspicion::one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended",
+        ),
+    },
+    Mutant {
+        name: "either-end-of-a-broken-link-is-evicted",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
+        text: "held.complainants.contains(&node) && rank > (1, node)",
+        replacement: "held.complainants.contains(&node) && rank > (1, node) && false",
+        check: protocol(
+            "coordinator::suspicion::one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended",
+        ),
+    },
+    Mutant {
+        name: "who-is-evicted-for-a-link-returns-while-it-is-broken",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
+        text: "if self.evicted_for_link(node).is_some_and(is_broken) {",
+        replacement: "if self.evicted_for_link(node).is_some_and(is_broken) && false {",
+        check: unit(
+            "gabion-protocol",
+            "coordinator::members::suspicions::tests::who_is_evicted_for_a_link_returns_when_its_other_end_reaches_it",
+        ),
+    },
+    Mutant {
+        name: "an-eviction-for-a-link-makes-stripes-read-only",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        text: "if pools.failures_left(meta, stripe.pool, &without)? < 1 {",
+        replacement: "if pools.failures_left(meta, stripe.pool, &without)? < 0 {",
+        check: protocol(
+            "coordinator::suspicion::no_end_of_a_broken_link_is_evicted_that_stripes_need_for_updates",
+        ),
+    },
+    Mutant {
+        name: "damage-is-counted-each-time-it-is-found",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "u64::from(marked.is_some() && !was_lost)",
+        replacement: "u64::from(marked.is_some() && (!was_lost || true))",
+        check: protocol(
+            "coordinator::condition::damaged_chunks_are_counted_once_and_the_log_tells_of_them",
+        ),
+    },
+    Mutant {
         name: "a-late-word-ends-a-later-membership",
         file: "crates/protocol/src/coordinator/members/sessions.rs",
         text: "(since == session).then_some(incarnation)",

@@ -54,7 +54,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             joins: futures::lock::Mutex::default(),
             sessions: Mutex::default(),
             roster: Mutex::new(Roster::new(core.options.timing, records, standings, now_ms)),
-            suspicions: Mutex::default(),
+            suspicions: Mutex::new(Suspicions::new(core.options.link_patience_ms())),
             reports: Mutex::default(),
             links: Mutex::default(),
         };
@@ -160,6 +160,11 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
     /// Forgets the links of a node that is drained.
     pub(super) fn forget_links(&self, node: NodeId) {
         lock(&self.links).forget(node);
+    }
+
+    /// How often nodes were evicted since the start.
+    pub(in crate::coordinator) fn eviction_counts(&self) -> BTreeMap<NodeId, u64> {
+        lock(&self.suspicions).eviction_counts()
     }
 
     /// What links carry.

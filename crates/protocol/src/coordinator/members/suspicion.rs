@@ -6,7 +6,8 @@
 //! the other nodes try, too. If most of them cannot use a node for some seconds, or at least two that reach more
 //! nodes than it does, the coordinator *evicts* it: it renews the node's lease no more, and that run of the node
 //! joins again only when the others reach it again. That takes longer each time, so that a node on a bad link does
-//! not come and go. Of the two ends of a single broken link neither is evicted.
+//! not come and go. Of the two ends of a single broken link one is evicted, if the link stays broken for longer than
+//! the timing options allow and every stripe can be updated without that end.
 //!
 //! A process that has died is not cut off: nothing of it is left to reach. So a node is evicted only if
 //! its heartbeats arrive all the same. A new start of an evicted node is let in, since it may listen
@@ -14,7 +15,7 @@
 
 use super::Members;
 use super::suspicions::{Look, Verdict};
-use crate::coordinator::core::lock;
+use crate::coordinator::core::{PAGE, lock};
 use crate::event::Event;
 use crate::message::{Applicant, CoordinatorReply, Liveness, ask};
 use crate::ports::{Ask as _, NodeError, REACH_DEADLINE_MS, reach};
@@ -47,15 +48,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             let verdict = lock(&self.nodes.suspicions).note(node, &look, now_ms);
             match verdict {
                 Verdict::Cleared => return,
-                Verdict::Evict => {
-                    if self.can_spare(node).await.unwrap_or(false)
-                        && lock(&self.nodes.suspicions).evict(node, now_ms)
-                    {
-                        self.core.ports.note_event(&Event::Evicted(node));
-                        self.core.note_error(format!(
-                            "other nodes cannot reach {node}, so it is evicted until they can"
-                        ));
-                    }
+                Verdict::Evict => self.evict_cut_off(node, now_ms).await,
+                Verdict::EvictForLink(other) => self.evict_for_link(node, other, now_ms).await,
+                Verdict::LinkIsBroken(other) => {
+                    self.suspect(other);
                 }
                 Verdict::Open => {}
             }
@@ -91,6 +87,59 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
+    async fn evict_cut_off(self: &Arc<Self>, node: NodeId, now_ms: u64) {
+        if self.can_spare(node).await.unwrap_or(false)
+            && lock(&self.nodes.suspicions).evict(node, None, now_ms)
+        {
+            self.core.ports.note_event(&Event::Evicted(node));
+            self.core.note_error(format!(
+                "other nodes cannot reach {node}, so it is evicted until they can"
+            ));
+        }
+    }
+
+    /// Evicts a node because of one broken link. Until then only stripes with chunks on both of its ends wait, so no
+    /// stripe may become read-only for that.
+    async fn evict_for_link(self: &Arc<Self>, node: NodeId, other: NodeId, now_ms: u64) {
+        let is_spared = self.can_spare(node).await.unwrap_or(false)
+            && self.can_write_without(node).await.unwrap_or(false);
+        let mut suspicions = lock(&self.nodes.suspicions);
+        if !is_spared {
+            suspicions.bear_link(node, now_ms);
+        } else if suspicions.evict(node, Some(other), now_ms) {
+            drop(suspicions);
+            let event = Event::EvictedForLink(node, other);
+            self.core.ports.note_event(&event);
+            self.core.note_error(event.to_string());
+        }
+    }
+
+    /// Whether every stripe with a chunk on a node takes updates without it.
+    async fn can_write_without(self: &Arc<Self>, node: NodeId) -> Result<bool, MetaError> {
+        let (fleet, pools) = (self.nodes.fleet(), Arc::clone(&self.pools));
+        let check = move |meta: &Meta<K>| {
+            let mut after = None;
+            loop {
+                let page = meta.stripes_on(node, after, PAGE)?;
+                let Some(last) = page.last() else {
+                    return Ok(true);
+                };
+                after = Some(last.id);
+                for stripe in &page {
+                    let mut without = fleet.unreadable(stripe);
+                    without.extend(stripe.chunk_on(node));
+                    without.sort_unstable();
+                    without.dedup();
+                    // Updates need a stripe that survives one more loss.
+                    if pools.failures_left(meta, stripe.pool, &without)? < 1 {
+                        return Ok(false);
+                    }
+                }
+            }
+        };
+        self.core.with_meta(check).await
+    }
+
     /// Whether all pools survive that a node is lost beside all that are lost already.
     async fn can_spare(self: &Arc<Self>, node: NodeId) -> Result<bool, MetaError> {
         let mut lost_count = lock(&self.nodes.suspicions).evicted_count() + 1;
@@ -118,11 +167,14 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// What to tell a run of a node that asks to join while it is evicted.
     pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Option<CoordinatorReply> {
         let node = applicant.node?;
-        let is_evicted = lock(&self.nodes.suspicions).is_run_evicted(node, applicant.start.number);
-        is_evicted.then(|| {
-            CoordinatorReply::Busy(format!(
-                "other nodes cannot reach {node}; it may join when they can"
-            ))
-        })
+        let suspicions = lock(&self.nodes.suspicions);
+        if !suspicions.is_run_evicted(node, applicant.start.number) {
+            return None;
+        }
+        let words = match suspicions.evicted_for_link(node) {
+            Some(other) => format!("{other} cannot reach {node}; it may join when {other} can"),
+            None => format!("other nodes cannot reach {node}; it may join when they can"),
+        };
+        Some(CoordinatorReply::Busy(words))
     }
 }

@@ -16,8 +16,12 @@ const EVICTED_MS: u64 = 5_000;
 const EVICTED_MS_MAX: u64 = 600_000;
 
 /// What is held against nodes. In memory alone: a coordinator that starts anew finds out anew.
-#[derive(Debug, Default)]
-pub(super) struct Suspicions(BTreeMap<NodeId, Suspicion>);
+#[derive(Debug)]
+pub(super) struct Suspicions {
+    held: BTreeMap<NodeId, Suspicion>,
+    /// How long a single link may be broken before one of its ends is evicted.
+    link_patience_ms: u64,
+}
 
 #[derive(Debug, Default)]
 struct Suspicion {
@@ -25,8 +29,10 @@ struct Suspicion {
     is_watched: bool,
     /// It has not answered the coordinator lately.
     is_silent: bool,
-    /// How many of the others could not use it at the last look.
-    complaint_count: usize,
+    /// The others that could not use it at the last look.
+    complainants: Vec<NodeId>,
+    /// The link to the only other node that cannot use it.
+    link: Option<BrokenLink>,
     /// Looks in a row that found what would change its state.
     look_count: u32,
     /// The run of it whose heartbeats have come since those looks began, if any have.
@@ -35,11 +41,20 @@ struct Suspicion {
     eviction_count: u32,
 }
 
+/// A link over which the node at its other end cannot use this one.
+#[derive(Clone, Copy, Debug)]
+struct BrokenLink {
+    to: NodeId,
+    since_ms: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Eviction {
     since_ms: u64,
     /// The run of the node that is evicted.
     incarnation: u64,
+    /// The other end, if it is evicted for a single broken link.
+    link_to: Option<NodeId>,
 }
 
 /// What a look at a node has found.
@@ -60,39 +75,53 @@ pub(super) enum Verdict {
     Cleared,
     /// Look again.
     Open,
+    /// Look again, and also look at the only other node that cannot use it.
+    LinkIsBroken(NodeId),
     /// It should be evicted, if the others can do without it.
     Evict,
+    /// The same, for the broken link to one other node.
+    EvictForLink(NodeId),
 }
 
 impl Suspicions {
+    /// Nothing is held against any node.
+    pub(super) const fn new(link_patience_ms: u64) -> Self {
+        let held = BTreeMap::new();
+        Self {
+            held,
+            link_patience_ms,
+        }
+    }
+
     /// Whether a node had better be left alone though its lease runs.
     pub(super) fn is_suspect(&self, node: NodeId) -> bool {
-        let held = self.0.get(&node);
+        let held = self.held.get(&node);
         held.is_some_and(|held| held.is_silent || held.evicted.is_some())
     }
 
     /// Whether a node is evicted.
     pub(super) fn is_evicted(&self, node: NodeId) -> bool {
-        let held = self.0.get(&node);
+        let held = self.held.get(&node);
         held.is_some_and(|held| held.evicted.is_some())
     }
 
     /// Whether this run of a node is evicted.
     pub(super) fn is_run_evicted(&self, node: NodeId, incarnation: u64) -> bool {
-        let held = self.0.get(&node).and_then(|held| held.evicted);
+        let held = self.held.get(&node).and_then(|held| held.evicted);
         held.is_some_and(|evicted| incarnation <= evicted.incarnation)
     }
 
     pub(super) fn evicted_count(&self) -> usize {
-        let held = self.0.values();
+        let held = self.held.values();
         held.filter(|held| held.evicted.is_some()).count()
     }
 
     /// A run of a node has joined. Of a new one nothing is known.
     pub(super) fn hear(&mut self, node: NodeId, incarnation: u64) {
         let is_evicted = self.is_run_evicted(node, incarnation);
-        if let Some(held) = self.0.get_mut(&node) {
+        if let Some(held) = self.held.get_mut(&node) {
             (held.is_silent, held.look_count, held.heard) = (false, 0, None);
+            held.link = None;
             if !is_evicted {
                 held.evicted = None;
             }
@@ -101,14 +130,14 @@ impl Suspicions {
 
     /// A heartbeat of a member has come.
     pub(super) fn hear_heartbeat(&mut self, node: NodeId, incarnation: u64) {
-        if let Some(held) = self.0.get_mut(&node) {
+        if let Some(held) = self.held.get_mut(&node) {
             held.heard = Some(incarnation);
         }
     }
 
     /// In how long to look at a node again, after a look that took so long.
     pub(super) fn look_after_ms(&self, node: NodeId, look_took_ms: u64) -> u64 {
-        match self.0.get(&node) {
+        match self.held.get(&node) {
             Some(held) if held.evicted.is_none() && (1..LOOK_COUNT).contains(&held.look_count) => {
                 let left_ms = LOOK_AGAIN_EVERY_MS.saturating_sub(look_took_ms);
                 left_ms.max(LOOK_PAUSE_MS)
@@ -119,27 +148,49 @@ impl Suspicions {
 
     /// Begins to look after a node; false when somebody does already.
     pub(super) fn watch(&mut self, node: NodeId) -> bool {
-        !std::mem::replace(&mut self.0.entry(node).or_default().is_watched, true)
+        !std::mem::replace(&mut self.held.entry(node).or_default().is_watched, true)
     }
 
-    /// Whether at least two others cannot use a node, and they are most of them or reach more nodes than it does:
+    /// Whether the link is broken still for which a node is evicted, or at least two others cannot use it, and they are most of them or reach more nodes than it does:
     /// a complaint says as much about who complains. Of nodes that reach equally many, the first is believed.
     fn is_cut_off(&self, node: NodeId, look: &Look) -> bool {
+        let is_broken = |other| look.complainants.contains(&other);
+        if self.evicted_for_link(node).is_some_and(is_broken) {
+            return true;
+        }
         let count = look.complainants.len();
-        let complaint_count = |of: &NodeId| self.0.get(of).map_or(0, |held| held.complaint_count);
+        let complaint_count =
+            |of: &NodeId| self.held.get(of).map_or(0, |held| held.complainants.len());
         let reaches_more = |other: &&NodeId| (complaint_count(other), **other) < (count, node);
         let credible_count = look.complainants.iter().filter(reaches_more).count();
         credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)
     }
 
+    /// Whether a node whose link to another one is broken stays, because that one is evicted: the other one cannot
+    /// be used either, by this node alone and has the higher number, or by more nodes.
+    fn is_outranked(&self, node: NodeId, other: NodeId) -> bool {
+        self.held.get(&other).is_some_and(|held| {
+            let rank = (held.complainants.len(), other);
+            held.complainants.contains(&node) && rank > (1, node)
+        })
+    }
+
+    /// The other end of the link for which a node is evicted; none if it is not, or not for a single link.
+    pub(super) fn evicted_for_link(&self, node: NodeId) -> Option<NodeId> {
+        self.held.get(&node)?.evicted?.link_to
+    }
+
     /// Takes note of what a look has found.
     pub(super) fn note(&mut self, node: NodeId, look: &Look, now_ms: u64) -> Verdict {
         let is_cut_off = self.is_cut_off(node, look);
-        let held = self.0.entry(node).or_default();
+        let patience_ms = self.link_patience_ms;
+        let is_outranked = look.link_to().is_some_and(|to| self.is_outranked(node, to));
+        let held = self.held.entry(node).or_default();
         held.is_silent = !look.answers;
-        held.complaint_count = look.complainants.len();
+        held.complainants.clone_from(&look.complainants);
         let would_change = is_cut_off != held.evicted.is_some();
-        if held.look_count == 0 {
+        let is_same_link = held.note_link(look.link_to(), now_ms);
+        if held.look_count == 0 && !is_same_link {
             held.heard = None;
         }
         held.look_count = if would_change { held.look_count + 1 } else { 0 };
@@ -159,29 +210,80 @@ impl Suspicions {
         if held.is_silent || is_cut_off {
             return Verdict::Open;
         }
+        if let Some(BrokenLink { to, since_ms }) = held.link {
+            let is_due = now_ms >= since_ms.saturating_add(patience_ms) && held.heard.is_some();
+            return if is_due && !is_outranked {
+                Verdict::EvictForLink(to)
+            } else {
+                Verdict::LinkIsBroken(to)
+            };
+        }
         held.is_watched = false;
         Verdict::Cleared
     }
 
-    /// Evicts the run of a node that was heard while it was looked at; false when another has joined.
-    pub(super) fn evict(&mut self, node: NodeId, now_ms: u64) -> bool {
-        let held = self.0.entry(node).or_default();
+    /// The others cannot do without a node: its broken link is borne with for as long again.
+    pub(super) fn bear_link(&mut self, node: NodeId, now_ms: u64) {
+        if let Some(held) = self.held.get_mut(&node) {
+            held.link = held.link.map(|link| BrokenLink {
+                since_ms: now_ms,
+                ..link
+            });
+        }
+    }
+
+    /// Evicts the run of a node that was heard while it was looked at, perhaps for the broken link to one other
+    /// node; false when another has joined.
+    pub(super) fn evict(&mut self, node: NodeId, link_to: Option<NodeId>, now_ms: u64) -> bool {
+        let held = self.held.entry(node).or_default();
         let Some(incarnation) = held.heard.take() else {
             return false;
         };
         held.evicted = Some(Eviction {
             since_ms: now_ms,
             incarnation,
+            link_to,
         });
-        held.look_count = 0;
+        (held.look_count, held.link) = (0, None);
         held.eviction_count += 1;
         true
     }
 
     /// Nobody looks any more: the node is declared failed, and proves itself when it joins.
     pub(super) fn drop_watch(&mut self, node: NodeId) {
-        if let Some(held) = self.0.get_mut(&node) {
-            (held.is_watched, held.is_silent, held.complaint_count) = (false, false, 0);
+        if let Some(held) = self.held.get_mut(&node) {
+            (held.is_watched, held.is_silent, held.link) = (false, false, None);
+            held.complainants.clear();
+        }
+    }
+
+    /// How often nodes were evicted.
+    pub(super) fn eviction_counts(&self) -> BTreeMap<NodeId, u64> {
+        let counts = self.held.iter();
+        let counts = counts.map(|(&node, held)| (node, u64::from(held.eviction_count)));
+        counts.filter(|&(_, count)| count > 0).collect()
+    }
+}
+
+impl Suspicion {
+    /// Notes the broken link that a look has found, if it has found one. Whether the last one found it too.
+    fn note_link(&mut self, link_to: Option<NodeId>, now_ms: u64) -> bool {
+        let found = link_to.filter(|_| self.evicted.is_none());
+        let is_same = found.is_some() && self.link.map(|link| link.to) == found;
+        if !is_same {
+            let since_ms = now_ms;
+            self.link = found.map(|to| BrokenLink { to, since_ms });
+        }
+        is_same
+    }
+}
+
+impl Look {
+    /// The only other node that cannot use the node, if all else is well.
+    fn link_to(&self) -> Option<NodeId> {
+        match self.complainants[..] {
+            [other] if self.answers => Some(other),
+            _ => None,
         }
     }
 }
@@ -191,6 +293,7 @@ mod tests {
     use super::*;
 
     const NODE: NodeId = NodeId(3);
+    const PATIENCE_MS: u64 = 10_000;
     fn look(complainants: &[u32]) -> Look {
         Look {
             answers: true,
@@ -214,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not() {
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         let is_cut_off = |suspicions: &mut Suspicions, node, complainants: &[u32]| {
             let (node, look) = (NodeId(node), look(complainants));
             let found = suspicions.is_cut_off(node, &look);
@@ -231,7 +334,7 @@ mod tests {
         assert!(is_cut_off(&mut suspicions, 6, &[1, 2, 4]));
         assert!(!is_cut_off(&mut suspicions, 1, &[3, 6]));
         // Two sides of the same size accuse each other.
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         for node in 0..4 {
             is_cut_off(&mut suspicions, node, &[4, 5, 6, 7]);
             is_cut_off(&mut suspicions, node + 4, &[0, 1, 2, 3]);
@@ -242,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_suspect_until_it_answers() {
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         assert!(suspicions.watch(NODE) && !suspicions.watch(NODE));
         assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
         assert!(suspicions.is_suspect(NODE) && !suspicions.is_evicted(NODE));
@@ -253,7 +356,7 @@ mod tests {
 
     #[test]
     fn who_is_cut_off_for_some_looks_is_evicted_and_returns_later_each_time() {
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         let evict = |suspicions: &mut Suspicions| {
             assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
             assert_eq!(
@@ -266,7 +369,7 @@ mod tests {
                 suspicions.hear_heartbeat(NODE, 1);
             }
             assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
-            assert!(suspicions.evict(NODE, 0));
+            assert!(suspicions.evict(NODE, None, 0));
             assert!(suspicions.is_suspect(NODE) && suspicions.is_evicted(NODE));
         };
         evict(&mut suspicions);
@@ -292,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_heard_only_before_the_looks_is_not_evicted() {
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
         suspicions.hear_heartbeat(NODE, 1);
         for _ in 0..2 * LOOK_COUNT {
@@ -301,17 +404,17 @@ mod tests {
         suspicions.hear_heartbeat(NODE, 1);
         assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
         suspicions.hear(NODE, 2);
-        assert!(!suspicions.evict(NODE, 0), "another run has joined");
+        assert!(!suspicions.evict(NODE, None, 0), "another run has joined");
     }
 
     #[test]
     fn an_eviction_holds_for_the_run_that_was_evicted() {
-        let mut suspicions = Suspicions::default();
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
         for _ in 0..LOOK_COUNT {
             suspicions.note(NODE, &cut_off(), 0);
             suspicions.hear_heartbeat(NODE, 4);
         }
-        assert!(suspicions.evict(NODE, 0));
+        assert!(suspicions.evict(NODE, None, 0));
         assert!(suspicions.is_run_evicted(NODE, 4) && !suspicions.is_run_evicted(NODE, 5));
         suspicions.hear(NODE, 4);
         assert!(
@@ -319,6 +422,76 @@ mod tests {
             "it asked before it was evicted"
         );
         suspicions.hear(NODE, 5);
+        assert!(!suspicions.is_evicted(NODE));
+    }
+
+    /// Looks at both ends of a link once a second, each with these complainants, until one is to be evicted: which,
+    /// and when. Heartbeats of both arrive.
+    fn first_evicted(ends: [(u32, &[u32]); 2]) -> Option<(u32, u64)> {
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
+        for now_ms in (0..3 * PATIENCE_MS).step_by(1_000) {
+            for (node, complainants) in ends {
+                let (id, look) = (NodeId(node), look(complainants));
+                match suspicions.note(id, &look, now_ms) {
+                    Verdict::EvictForLink(_) | Verdict::Evict => return Some((node, now_ms)),
+                    _ => suspicions.hear_heartbeat(id, 1),
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn one_end_of_a_link_that_stays_broken_is_evicted() {
+        let due = |node| Some((node, PATIENCE_MS));
+        assert_eq!(first_evicted([(3, &[5]), (5, &[3])]), due(5), "the higher");
+        assert_eq!(
+            first_evicted([(5, &[3]), (3, &[5])]),
+            due(5),
+            "in any order"
+        );
+        // Of the other one it is not known whether it could use it again.
+        assert_eq!(first_evicted([(3, &[5]), (5, &[])]), due(3), "one way");
+        assert_eq!(first_evicted([(3, &[]), (5, &[])]), None);
+        // The other one is cut off from more.
+        let (evicted, _) = first_evicted([(3, &[5, 6]), (5, &[3])]).unwrap();
+        assert_eq!(evicted, 3);
+    }
+
+    #[test]
+    fn a_link_that_mends_in_between_costs_no_end_its_membership() {
+        let mut suspicions = Suspicions::new(PATIENCE_MS);
+        let broken = look(&[1]);
+        for now_ms in (0..3 * PATIENCE_MS).step_by(1_000) {
+            let is_mended = now_ms % PATIENCE_MS == 0;
+            let look = if is_mended { fine() } else { broken.clone() };
+            let verdict = suspicions.note(NODE, &look, now_ms);
+            let expected = if is_mended {
+                Verdict::Cleared
+            } else {
+                Verdict::LinkIsBroken(NodeId(1))
+            };
+            assert_eq!(verdict, expected, "{now_ms}");
+            suspicions.hear_heartbeat(NODE, 1);
+        }
+    }
+
+    #[test]
+    fn who_is_evicted_for_a_link_returns_when_its_other_end_reaches_it() {
+        let mut suspicions = Suspicions::new(0);
+        suspicions.note(NODE, &look(&[1]), 0);
+        suspicions.hear_heartbeat(NODE, 1);
+        let verdict = suspicions.note(NODE, &look(&[1]), 0);
+        assert_eq!(verdict, Verdict::EvictForLink(NodeId(1)));
+        assert!(suspicions.evict(NODE, Some(NodeId(1)), 0));
+        for _ in 0..2 * LOOK_COUNT {
+            let verdict = suspicions.note(NODE, &look(&[1]), EVICTED_MS);
+            assert_eq!(verdict, Verdict::Open, "the link is broken still");
+        }
+        for look_number in 1..=LOOK_COUNT {
+            assert!(suspicions.is_evicted(NODE), "{look_number}");
+            suspicions.note(NODE, &look(&[2]), EVICTED_MS);
+        }
         assert!(!suspicions.is_evicted(NODE));
     }
 }

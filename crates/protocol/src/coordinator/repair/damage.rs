@@ -5,7 +5,7 @@ use crate::coordinator::core::{Answer, Denied};
 use crate::message::{CoordinatorReply, Damage, ScrubReport, Scrubbed, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
-use gabion_layout::{NodeId, StripeRecord};
+use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
@@ -101,12 +101,33 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
         let mark = move |meta: &Meta<K>| {
-            let marked = damage
-                .into_iter()
-                .map(|found| meta.mark_damaged(found.chunk, node, found.generation));
-            marked.filter_map(Result::transpose).collect()
+            let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
+            for found in damage {
+                let was_lost = is_known_lost(meta, found.chunk)?;
+                let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
+                new_count += u64::from(marked.is_some() && !was_lost);
+                records.extend(marked);
+            }
+            Ok((records, new_count))
         };
-        let records: Vec<StripeRecord> = self.core.with_meta(mark).await?;
+        let (records, new_count) = self.core.with_meta(mark).await?;
+        if new_count > 0 {
+            *lock(&self.damaged).entry(node).or_default() += new_count;
+            let event = Event::Damaged(node, new_count);
+            self.core.ports.note_event(&event);
+        }
         self.backlog.add(records).await
+    }
+}
+
+/// Whether a chunk counts as lost already: a node reports the same damage again until the chunk is repaired.
+fn is_known_lost<K: KeyValue>(meta: &Meta<K>, chunk: ChunkId) -> Result<bool, MetaError> {
+    match meta.stripe(chunk.stripe) {
+        Ok(stripe) => {
+            let stale = stripe.staleness(chunk.index);
+            Ok(stale.is_some_and(|stale| stale.missed_after.is_none()))
+        }
+        Err(MetaError::UnknownStripe(_)) => Ok(true),
+        Err(error) => Err(error),
     }
 }

@@ -39,10 +39,11 @@ use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use crate::message::{Meter, Purpose, RepairStatus};
 use backlog::Backlog;
-use gabion_layout::Topology;
+use gabion_layout::{NodeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use throttle::Throttle;
 
@@ -61,6 +62,8 @@ pub(in crate::coordinator) struct Repair<K> {
     scheme: Mutex<Scheme>,
     /// Counts since the start; the rest of the fields are filled in when a user asks.
     counts: Mutex<RepairStatus>,
+    /// Chunks that nodes have found damaged since the start.
+    damaged: Mutex<BTreeMap<NodeId, u64>>,
     /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
     planned: Mutex<Meter>,
 }
@@ -94,6 +97,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             throttle: Arc::new(Throttle::new(&ground.core, &ground.backlog, settings)),
             scheme: Mutex::new(scheme),
             counts: Mutex::default(),
+            damaged: Mutex::default(),
             planned: Mutex::default(),
         })
     }
@@ -123,6 +127,11 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             scheme: name.expect("every scheme has a name").0.to_owned(),
             ..lock(&self.counts).clone()
         }
+    }
+
+    /// Chunks that nodes have found damaged since the start.
+    pub(in crate::coordinator) fn damaged_chunk_counts(&self) -> BTreeMap<NodeId, u64> {
+        lock(&self.damaged).clone()
     }
 
     /// What nodes were to send for commits and exchanges.

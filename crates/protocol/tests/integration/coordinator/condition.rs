@@ -1,10 +1,10 @@
 //! What the coordinator knows of nodes' disks, silence and addresses, and what it puts into its log.
 
-use crate::coordinator::bed::{Bed, TIMING};
+use crate::coordinator::bed::{Bed, TIMING, chunk_on};
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
-use gabion_protocol::message::{Applicant, CoordinatorReply, Vitals, ask};
+use gabion_protocol::message::{Applicant, CoordinatorReply, RepairOrder, Vitals, ask};
 
 const MIB: u64 = 1 << 20;
 
@@ -177,4 +177,22 @@ fn an_address_is_taken_from_a_node_that_is_not_there_any_more() {
     let joined = join(&mut bed, 1, "10.0.0.1:7");
     assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
     assert_eq!(address_of(&mut bed, 1), "10.0.0.1:7");
+}
+
+#[test]
+fn damaged_chunks_are_counted_once_and_the_log_tells_of_them() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    bed.ask(RepairOrder::Pause);
+    let (node, healthy) = (stripe.nodes[0], stripe.nodes[1]);
+    assert!(bed.status().damaged_chunk_counts.is_empty());
+    for _ in 0..2 {
+        // It finds the same again until the chunk is repaired.
+        bed.report_damage(chunk_on(&stripe, node));
+    }
+    // That chunk is not its own.
+    bed.report_damage_of(healthy, chunk_on(&stripe, node), u64::MAX);
+    let counts = bed.status().damaged_chunk_counts;
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(node, 1)]);
+    assert_eq!(bed.take_events(), [Event::Damaged(node, 1)]);
 }
