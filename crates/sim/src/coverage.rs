@@ -5,9 +5,10 @@ use crate::network::{Reply, Request, Slot};
 use crate::world::lock;
 use gabion_layout::{Sequence, StripeId};
 use gabion_plan::Step;
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunFate,
-    RunPart, ask,
+    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, Refusal,
+    RunFate, RunPart, ask,
 };
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -48,11 +49,31 @@ pub struct Coverage {
     pub conversion_count: u64,
     /// Stripes that got others in their place, by a write across borders or one that was too large for records.
     pub replacement_count: u64,
+    /// Files that were stored whole.
+    pub put_count: u64,
+    /// Files that were removed.
+    pub removal_count: u64,
+    /// Stripes of puts that were placed again, since a node had not taken its chunk.
+    pub placed_anew_count: u64,
+    /// Parts of reads at the cut of a quorum.
+    pub quorum_read_count: u64,
+    /// Pieces of updates that a node had no room to stage.
+    pub unstaged_count: u64,
+    /// Nodes that were evicted since several others could not reach them.
+    pub eviction_count: u64,
+    /// Nodes that were evicted for a single broken link.
+    pub link_eviction_count: u64,
+    /// Nodes that were found to have gone back in time.
+    pub rollback_count: u64,
+    /// Requests that a coordinator refused since its metadata was found to be an old copy.
+    pub old_metadata_count: u64,
+    /// Requests that a coordinator refused since too few nodes vouched for its metadata.
+    pub unvouched_count: u64,
 }
 
 impl Coverage {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 16] {
+    pub fn rows(&self) -> [(&'static str, u64); 26] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -70,6 +91,16 @@ impl Coverage {
             ("repeated messages", self.repeated_count),
             ("conversions begun", self.conversion_count),
             ("stripes replaced", self.replacement_count),
+            ("puts", self.put_count),
+            ("removals", self.removal_count),
+            ("stripes placed anew", self.placed_anew_count),
+            ("reads by quorum", self.quorum_read_count),
+            ("pieces without room", self.unstaged_count),
+            ("evictions", self.eviction_count),
+            ("evictions for a link", self.link_eviction_count),
+            ("rollbacks found", self.rollback_count),
+            ("requests to old metadata", self.old_metadata_count),
+            ("requests to metadata in doubt", self.unvouched_count),
         ]
     }
 }
@@ -92,6 +123,16 @@ impl AddAssign for Coverage {
         self.repeated_count += other.repeated_count;
         self.conversion_count += other.conversion_count;
         self.replacement_count += other.replacement_count;
+        self.put_count += other.put_count;
+        self.removal_count += other.removal_count;
+        self.placed_anew_count += other.placed_anew_count;
+        self.quorum_read_count += other.quorum_read_count;
+        self.unstaged_count += other.unstaged_count;
+        self.eviction_count += other.eviction_count;
+        self.link_eviction_count += other.link_eviction_count;
+        self.rollback_count += other.rollback_count;
+        self.old_metadata_count += other.old_metadata_count;
+        self.unvouched_count += other.unvouched_count;
     }
 }
 
@@ -126,6 +167,18 @@ pub(crate) enum Intent {
     Close,
     /// A stripe gets stripes in its place.
     Replace,
+    /// A file becomes visible.
+    Put,
+    /// A file goes.
+    Remove,
+    /// A stripe of a put gets another place.
+    PlaceAnew,
+    /// A part of a read at the cut of a quorum.
+    ReadByQuorum,
+    /// New bytes are to be kept for an update.
+    Stage,
+    /// Anything else of the coordinator.
+    Other,
 }
 
 impl Intent {
@@ -136,6 +189,14 @@ impl Intent {
                 Some(Self::NoteDegraded)
             }
             Request::Coordinator(CoordinatorRequest::CommitReplace { .. }) => Some(Self::Replace),
+            Request::Coordinator(CoordinatorRequest::CommitPut(_)) => Some(Self::Put),
+            Request::Coordinator(CoordinatorRequest::RemoveFile { .. }) => Some(Self::Remove),
+            Request::Coordinator(CoordinatorRequest::PlaceAnew { .. }) => Some(Self::PlaceAnew),
+            Request::Coordinator(_) => Some(Self::Other),
+            Request::Node(_, NodeRequest::Stage { .. }) => Some(Self::Stage),
+            Request::Node(_, NodeRequest::RunPart(part)) if part.is_quorum_read() => {
+                Some(Self::ReadByQuorum)
+            }
             Request::Node(_, NodeRequest::Update(ask::Update { substitutes, .. })) => {
                 (!substitutes.is_empty()).then_some(Self::UpdateDegraded)
             }
@@ -197,7 +258,24 @@ impl Tally {
     pub(crate) fn answered(&self, intent: Intent, slot: Slot, reply: &Reply) {
         let state = &mut *lock(&self.0);
         let part_is_done = matches!(reply, Reply::Node(NodeReply::PartDone { .. }));
+        if let Reply::Coordinator(reply) = reply {
+            count_doubts(&mut state.coverage, reply);
+        }
         match (intent, reply) {
+            (Intent::Put, Reply::Coordinator(reply)) => {
+                state.coverage.put_count += u64::from(**reply == CoordinatorReply::Done);
+            }
+            (Intent::Remove, Reply::Coordinator(reply)) => {
+                state.coverage.removal_count += u64::from(**reply == CoordinatorReply::Done);
+            }
+            (Intent::PlaceAnew, Reply::Coordinator(reply)) => {
+                let is_placed = matches!(**reply, CoordinatorReply::Put { .. });
+                state.coverage.placed_anew_count += u64::from(is_placed);
+            }
+            (Intent::Stage, Reply::Node(NodeReply::Refused(Refusal::Unavailable(_)))) => {
+                state.coverage.unstaged_count += 1;
+            }
+            (Intent::ReadByQuorum, _) if part_is_done => state.coverage.quorum_read_count += 1,
             (Intent::NoteDegraded, Reply::Coordinator(reply)) => {
                 let is_noted = **reply == CoordinatorReply::Done;
                 state.coverage.degraded_note_count += u64::from(is_noted);
@@ -233,6 +311,17 @@ impl Tally {
         }
     }
 
+    /// Counts what the coordinator puts into its log.
+    pub(crate) fn noted(&self, event: &Event) {
+        let coverage = &mut lock(&self.0).coverage;
+        match event {
+            Event::Evicted(_) => coverage.eviction_count += 1,
+            Event::EvictedForLink(..) => coverage.link_eviction_count += 1,
+            Event::WentBack(_) => coverage.rollback_count += 1,
+            _ => {}
+        }
+    }
+
     /// A machine's node asks to join: from now on its chunks may have missed more.
     pub(crate) fn joins(&self, slot: Slot) {
         lock(&self.0).rebuilt.retain(|&(_, other)| other != slot);
@@ -246,5 +335,18 @@ impl Tally {
     /// What has been done so far.
     pub(crate) fn coverage(&self) -> Coverage {
         lock(&self.0).coverage
+    }
+}
+
+/// Counts a refusal of a coordinator that does not trust its metadata.
+fn count_doubts(coverage: &mut Coverage, reply: &CoordinatorReply) {
+    match reply {
+        CoordinatorReply::Refused(why) if why.contains("metadata is an old copy") => {
+            coverage.old_metadata_count += 1;
+        }
+        CoordinatorReply::Busy(why) if why.contains("nodes have spoken to it") => {
+            coverage.unvouched_count += 1;
+        }
+        _ => {}
     }
 }

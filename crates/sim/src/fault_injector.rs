@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::faults::{Fault, FaultCounts};
 use crate::network::Slot;
+use crate::ports::COORDINATOR;
 use crate::workload::{Files, start_worker};
 use crate::world::lock;
 use futures::FutureExt;
@@ -24,6 +25,8 @@ use std::sync::{Arc, Mutex};
 const RECOVERY_MS_MAX: u64 = 300_000;
 /// A node that is silent for this time is declared failed: more than a lease and its margin.
 const VERDICT_MS: u64 = 3_000;
+/// Time that the cuts last longer which end memberships: more than the coordinator tolerates a broken link.
+const EVICTING_CUT_MS: u64 = 8_000;
 /// Interval of the checks during a recovery.
 const LOOK_EVERY_MS: u64 = 500;
 
@@ -341,8 +344,13 @@ impl FaultInjector {
             Fault::Isolate => (true, [true, true]),
             _ => (dice.one_in(3), *dice.pick(&[[true, false], [false, true]])),
         });
+        // Some last until the coordinator evicts an end, and some leave it a link to the coordinator.
+        let is_stubborn = world.roll(|dice| dice.one_in(3));
+        let cut_ms = cut_ms + if is_stubborn { EVICTING_CUT_MS } else { 0 };
+        let is_spared = |other| is_stubborn && fault == Fault::Isolate && other == COORDINATOR;
         let machine_count = 1 + self.cluster.shape.node_count + self.cluster.shape.client_count;
-        let others = (0..machine_count).map(Slot).filter(|&other| other != slot);
+        let others = (0..machine_count).map(Slot);
+        let others = others.filter(|&other| other != slot && !is_spared(other));
         let mut others: Vec<Slot> = others.collect();
         if !from_all {
             others = vec![world.roll(|dice| *dice.pick(&others))];

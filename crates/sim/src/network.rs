@@ -418,6 +418,11 @@ impl Network {
         }
     }
 
+    /// What is counted.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Whether the next message arrives twice.
     fn repeats(&self) -> bool {
         let one_in = lock(&self.state).repeat_one_in;

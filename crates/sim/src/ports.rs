@@ -386,6 +386,7 @@ impl Ports for SimPorts {
     }
 
     fn note_event(&self, event: &Event) {
+        self.network.tally().noted(event);
         // The operator looks at a node's log now and then, and has no doubts.
         if let Event::JoinHeld(node, _) = event
             && self.party.slot != COORDINATOR

@@ -1,7 +1,8 @@
 //! Damage: chunks that their nodes have found corrupt, in a scrub or on their own, are marked stale and repaired.
 
 use super::Repair;
-use crate::coordinator::core::{Answer, Denied};
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::event::Event;
 use crate::message::{CoordinatorReply, Damage, ScrubReport, Scrubbed, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
