@@ -33,6 +33,9 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
             match cluster.start_node(node).await? {
                 Started::Serves => println!("node {node} runs"),
                 Started::Waits(join) => say(health::join_trouble(NodeId(node), &join)),
+                Started::IsNoMember => say(format!(
+                    "node {node} runs, but counts as failed and may not join yet; 'gabion cluster log' tells why"
+                )),
             }
         }
         ChaosCommand::FlipBit { .. } if cluster.options().engine == Engine::Tween => {

@@ -10,15 +10,16 @@ mod readiness;
 mod shape;
 
 use self::process::Running;
-pub use self::readiness::READY;
-use self::readiness::{NotReady, START_DEADLINE, last_line, until_it_waits, wait_until_ready};
+use self::readiness::{
+    NotReady, START_DEADLINE, last_line, state_of, until_it_waits, wait_until_ready,
+};
+pub use self::readiness::{READY, Started};
 use self::shape::Shape;
 pub use self::shape::{Behaviour, ClusterOptions, Engine, Merging};
 use crate::error::{Context, TestbedError};
 use crate::namespaces::{self, Seats};
 use crate::processor_time;
 use gabion_layout::NodeId;
-use gabion_protocol::message::JoinProgress;
 use gabion_wire::{LinkSpec, LinkTable};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -33,15 +34,6 @@ const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
 const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
-
-/// The state of a started node's process.
-#[derive(Clone, Debug)]
-pub enum Started {
-    /// It serves, as far as it knows.
-    Serves,
-    /// It waits for the operator before it joins.
-    Waits(JoinProgress),
-}
 
 /// A cluster in a directory.
 #[derive(Clone, Debug)]
@@ -242,7 +234,8 @@ impl LocalCluster {
         Ok(testbed)
     }
 
-    /// Starts a node unless it runs.
+    /// Starts a node unless it runs. For a process that runs, the coordinator is asked how far it is; if that does
+    /// not answer, the node serves as far as it knows.
     ///
     /// # Errors
     /// [`TestbedError::NoNode`], or why the process does not start.
@@ -250,7 +243,8 @@ impl LocalCluster {
         self.check_node(node)?;
         let name = format!("node-{node}");
         if self.running(&name).is_some() {
-            return Ok(Started::Serves);
+            let known = state_of(self.coordinator()?, NodeId(node)).await;
+            return Ok(known.unwrap_or(Started::Serves));
         }
         let rack = node / self.shape.options.nodes_per_rack;
         let index = node % self.shape.options.nodes_per_rack;

@@ -3,7 +3,7 @@
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
-use gabion_protocol::message::JoinProgress;
+use gabion_protocol::message::{JoinProgress, Liveness};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +14,17 @@ use tokio::process::ChildStdout;
 pub const READY: &str = "ready";
 /// Time limit of a process from its start until it is ready: a node recovers its store first.
 pub(super) const START_DEADLINE: Duration = Duration::from_mins(1);
+
+/// The state of a started node's process.
+#[derive(Clone, Debug)]
+pub enum Started {
+    /// It serves, as far as it knows.
+    Serves,
+    /// It joins, or waits for the operator before it does.
+    Waits(JoinProgress),
+    /// It ran already, and the coordinator counts the node as failed: it may not join yet.
+    IsNoMember,
+}
 
 /// Why a process is not ready.
 pub(super) enum NotReady {
@@ -43,15 +54,28 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgress {
     loop {
         tokio::time::sleep(ASK_EVERY).await;
-        let Ok(client) = gabion_wire::connect(coordinator, ClientOptions::default()).await else {
-            continue;
-        };
-        let joining = client.status().await.map(|status| status.joining);
-        let join = joining.unwrap_or_default().remove(&node);
-        if let Some(join) = join.filter(|join| join.waits_with_unknown.is_some()) {
+        if let Some(Started::Waits(join)) = state_of(coordinator, node).await
+            && join.waits_with_unknown.is_some()
+        {
             return join;
         }
     }
+}
+
+/// How the coordinator counts a node whose process runs; none if it does not answer.
+pub(super) async fn state_of(coordinator: &str, node: NodeId) -> Option<Started> {
+    let client = gabion_wire::connect(coordinator, ClientOptions::default()).await;
+    let mut status = client.ok()?.status().await.ok()?;
+    if let Some(join) = status.joining.remove(&node) {
+        return Some(Started::Waits(join));
+    }
+    let mut nodes = status.nodes.iter();
+    let has_failed = nodes.any(|s| s.node == node && s.liveness == Liveness::Failed);
+    Some(if has_failed {
+        Started::IsNoMember
+    } else {
+        Started::Serves
+    })
 }
 
 /// The last sentence of a log. Indented lines continue the one before.
