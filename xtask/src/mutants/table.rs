@@ -35,9 +35,9 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
 const UPDATES: &[Mutant] = &[
     Mutant {
         name: "who-was-left-out-counts-when-a-stripe-ends",
-        file: "crates/meta/src/replacements.rs",
-        text: "for chunk in exclusions::left_out(txn, &stripe)? {",
-        replacement: "for chunk in exclusions::left_out(txn, &stripe)?.into_iter().take(0) {",
+        file: "crates/meta/src/displaced.rs",
+        text: "for chunk in left_out(txn, &stripe)? {",
+        replacement: "for chunk in left_out(txn, &stripe)?.into_iter().take(0) {",
         check: test(
             "gabion-meta",
             "integration",
