@@ -2,6 +2,7 @@
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
 mod clients;
+mod disks;
 mod surroundings;
 
 use super::Mutant;
@@ -13,6 +14,10 @@ const fn test(package: &'static str, target: &'static str, name: &'static str) -
         target,
         name,
     }
+}
+
+const fn unit(package: &'static str, name: &'static str) -> Check {
+    test(package, "lib", name)
 }
 
 const fn protocol(name: &'static str) -> Check {
@@ -28,6 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
     UPDATES
         .iter()
         .chain(surroundings::MUTANTS)
+        .chain(disks::MUTANTS)
         .chain(clients::MUTANTS)
 }
 

@@ -1,11 +1,7 @@
-//! Mutants of what surrounds updates: whose store it is, disks that fail, runs that are asked after, what clients
+//! Mutants of what surrounds updates: whose store it is, runs that are asked after, what clients
 //! and people are told.
 
-use super::{Check, Mutant, protocol, store, test};
-
-const fn unit(package: &'static str, name: &'static str) -> Check {
-    test(package, "lib", name)
-}
+use super::{Check, Mutant, protocol, test, unit};
 
 const fn command(name: &'static str) -> Check {
     test("gabion", "bin", name)
@@ -76,20 +72,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.waiting_bytes -= waiting_bytes;\n        self.release(&pieces);\n        !pieces.is_empty()",
         replacement: "entry.since_ms = now_ms;\n        !entry.pieces.is_empty()",
         check: protocol("update::a_withdrawn_update_changes_nothing_however_late_it_comes"),
-    },
-    Mutant {
-        name: "runs-are-forgotten-with-their-records",
-        file: "crates/store/src/records/runs.rs",
-        text: "sequence > self.complete_after && self.known.insert(sequence, run).is_none()",
-        replacement: "sequence > self.complete_after && run != run",
-        check: store("runs::runs_outlive_their_records_and_the_process"),
-    },
-    Mutant {
-        name: "the-run-of-a-dropped-update-is-remembered",
-        file: "crates/store/src/records/runs.rs",
-        text: "self.known.remove(&sequence);",
-        replacement: "let _ = sequence;",
-        check: store("runs::the_run_of_a_dropped_update_is_forgotten_and_nothing_else"),
     },
     Mutant {
         name: "committed-replacements-are-forgotten",
@@ -272,42 +254,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     // Disks that fail.
     Mutant {
-        name: "recovery-believes-the-page-cache",
-        file: "crates/store/src/disk/mod.rs",
-        text: "Self::Device(file) => file.read_device_at(output, offset),",
-        replacement: "Self::Device(file) => file.read_exact_at(output, offset),",
-        check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
-    },
-    Mutant {
-        name: "a-page-cache-that-hides-the-device-counts-as-damage",
-        file: "crates/store/src/error.rs",
-        text: "is_shortage(error) || CacheFault::is_in(error)",
-        replacement: "is_shortage(error)",
-        check: store("failing::a_page_cache_that_hides_the_device_is_no_damage"),
-    },
-    Mutant {
-        name: "an-array-believes-the-page-cache",
-        file: "crates/flash/src/recovery.rs",
-        text: ".forget_cached()\n",
-        replacement: ".persist(&[])\n",
-        check: test(
-            "gabion-flash",
-            "integration",
-            "store::failed_sync::a_write_whose_sync_failed_does_not_come_back_as_durable",
-        ),
-    },
-    Mutant {
-        name: "a-replacement-gets-its-header-before-its-marks",
-        file: "crates/flash/src/replace.rs",
-        text: "self.mark_missing(index)?;\n        self.persist()?;",
-        replacement: "self.mark_missing(index)?;",
-        check: test(
-            "gabion-flash",
-            "integration",
-            "store::replacing::a_blank_device_never_counts_as_whole_wherever_the_power_goes_out",
-        ),
-    },
-    Mutant {
         name: "a-failed-store-says-nothing-and-goes-on",
         file: "crates/protocol/src/store_failure.rs",
         text: "self.participant.ports.spawn(announced.boxed());",
@@ -333,70 +279,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: protocol(
             "coordinator::membership::a_node_whose_store_has_failed_counts_as_failed_at_once",
         ),
-    },
-    Mutant {
-        name: "a-vanished-file-fails-the-store-when-it-is-set-aside",
-        file: "crates/store/src/chunk/trash.rs",
-        text: "Err(source) if source.kind() == ErrorKind::NotFound => {}",
-        replacement: "Err(source) if source.kind() == ErrorKind::StorageFull => {}",
-        check: store("failing::setting_a_chunk_aside_whose_file_vanished_succeeds"),
-    },
-    Mutant {
-        name: "a-vanished-file-fails-the-store-when-it-is-removed",
-        file: "crates/store/src/disk/mod.rs",
-        text: "Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),",
-        replacement: "Err(source) if source.kind() == io::ErrorKind::StorageFull => Ok(()),",
-        check: store("failing::removing_a_chunk_whose_file_vanished_succeeds"),
-    },
-    Mutant {
-        name: "a-chunk-directory-that-cannot-be-listed-counts-as-empty",
-        file: "crates/store/src/recovery.rs",
-        text: "Err(error) if error.kind() == ErrorKind::NotADirectory => {",
-        replacement: "Err(error) if error.kind() != ErrorKind::NotFound => {",
-        check: store(
-            "failing::a_chunk_directory_that_cannot_be_listed_fails_the_start_and_loses_nothing",
-        ),
-    },
-    Mutant {
-        name: "positions-go-on-behind-a-segment-of-unknown-end",
-        file: "crates/store/src/recovery.rs",
-        text: "None => self.highest_lsn()? + POSITIONS_SKIPPED,",
-        replacement: "None => self.highest_lsn()?.min(self.state.journal.end_lsn()) + (POSITIONS_SKIPPED >> 40),",
-        check: store("failing::the_only_segment_without_its_front_costs_all_chunks_however_young"),
-    },
-    Mutant {
-        name: "a-segment-that-cannot-be-opened-fails-the-start",
-        file: "crates/store/src/journal/mod.rs",
-        text: "Err(source) if is_lost(&source) => (Arc",
-        replacement: "Err(source) if is_lost(&source) && is_shortage(&source) => (Arc",
-        check: store(
-            "failing::a_segment_that_cannot_be_opened_costs_the_chunks_that_were_there_before",
-        ),
-    },
-    Mutant {
-        name: "a-refusal-to-open-a-segment-counts-as-its-loss",
-        file: "crates/store/src/error.rs",
-        text: "losses.iter().any(|e| code == Some(e.raw_os_error()))",
-        replacement: "losses.len() > 1 || code.is_none()",
-        check: store(
-            "failing::a_segment_that_the_system_refuses_to_open_fails_the_start_and_loses_nothing",
-        ),
-    },
-    Mutant {
-        name: "any-place-is-believed-of-a-segment-without-a-header",
-        file: "crates/store/src/journal/base.rs",
-        text: "frame::decode(frames, lsn) != Check::Unreadable\n",
-        replacement: "frame::decode(frames, lsn) != Check::Unreadable || !frames.is_empty()\n",
-        check: store(
-            "failing::a_header_of_a_segment_that_cannot_be_read_costs_nothing_beside_whole_segments",
-        ),
-    },
-    Mutant {
-        name: "a-lack-of-descriptors-fails-the-store",
-        file: "crates/store/src/error.rs",
-        text: "let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];",
-        replacement: "let shortages = [Errno::NFILE, Errno::NOMEM];",
-        check: store("failing::a_lack_of_descriptors_refuses_and_fails_nothing"),
     },
     // Without the coordinator, and around nodes that are slow.
     Mutant {
