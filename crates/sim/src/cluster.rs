@@ -357,6 +357,8 @@ impl Cluster {
             };
             (options, machine.disk.clone())
         };
+        // A new process has descriptors of its own.
+        disk.give_descriptors(true);
         let party = self.begin(slot);
         lock(&self.nodes)[slot.0 - 1].running = Some(Running { party, store: None });
         let cluster = Arc::clone(self);
