@@ -218,7 +218,7 @@ impl Intent {
                     _ => None,
                 }
             }
-            _ => None,
+            Request::Node(..) => None,
         }
     }
 }

@@ -161,7 +161,9 @@ impl Plot {
         let place = |(x, y): (f64, f64)| (level.px(x), scale.px(height(y)));
         for (at, (_, points)) in series.iter().enumerate() {
             let line: Vec<(f64, f64)> = points.iter().copied().map(place).collect();
-            frame.canvas.path(&[line.clone()], &style::stroke(at));
+            frame
+                .canvas
+                .path(std::slice::from_ref(&line), &style::stroke(at));
             for &spot in line.iter().step_by(line.len().div_ceil(MARKERS_MAX).max(1)) {
                 style::marker(&mut frame.canvas, at, spot);
             }
@@ -192,9 +194,9 @@ impl Plot {
         let area = frame.area;
         let scale = Scale::upright(area, 0.0, top);
         frame.upright(&scale.ticks());
-        let slot = area.width() / samples.len() as f64;
+        let width_px = area.width() / samples.len() as f64;
         for (at, (name, values)) in samples.iter().enumerate() {
-            let x = area.left + slot * (at as f64 + 0.5);
+            let x = area.left + width_px * (at as f64 + 0.5);
             draw_box(&mut frame.canvas, x, values, scale);
             for mark in &self.marks {
                 if matches!(&mark.at, At::Box(marked) if marked == name) {

@@ -174,24 +174,24 @@ fn add_causes(
         },
     )?;
     let paper = Summary {
-        pays_pct: PAYS_PCT,
-        most_pct: STRIPES.map(|(_, most_pct)| most_pct),
-        worst_pct: WORST_PCT,
+        pays: PAYS_PCT,
+        most: STRIPES.map(|(_, most_pct)| most_pct),
+        worst: WORST_PCT,
     };
     for (name, summary) in all.into_iter().chain([("the paper", paper)]) {
-        let [few, some, many] = summary.most_pct;
-        let cells = [summary.pays_pct, few, some, many, summary.worst_pct];
+        let [few, some, many] = summary.most;
+        let cells = [summary.pays, few, some, many, summary.worst];
         table.row([name.into()].into_iter().chain(cells.map(Into::into)));
     }
     report.tables.push(table);
     Ok(())
 }
 
-/// What the paper prints of all volumes.
+/// What the paper prints of all volumes, in per cent.
 struct Summary {
-    pays_pct: f64,
-    most_pct: [f64; 3],
-    worst_pct: f64,
+    pays: f64,
+    most: [f64; 3],
+    worst: f64,
 }
 
 impl Summary {
@@ -201,9 +201,9 @@ impl Summary {
         let positive = all().filter(|saving| *saving > 0.0).count();
         let most = |at: usize| savings.iter().map(|row| row[at]).fold(f64::MIN, f64::max);
         Self {
-            pays_pct: 100.0 * positive as f64 / all().count().max(1) as f64,
-            most_pct: [0, 1, 2].map(most),
-            worst_pct: all().fold(f64::MAX, f64::min),
+            pays: 100.0 * positive as f64 / all().count().max(1) as f64,
+            most: [0, 1, 2].map(most),
+            worst: all().fold(f64::MAX, f64::min),
         }
     }
 
@@ -221,13 +221,13 @@ impl Summary {
             .without_effect(50.0)
             .printed("85 %, 51 of 60");
         let what = format!("volumes and u_s for which grouping pays, rule {rule}");
-        let mut findings = vec![beside(what, self.pays_pct, paper)];
-        for ((stripes, paper_pct), most_pct) in STRIPES.into_iter().zip(self.most_pct) {
+        let mut findings = vec![beside(what, self.pays, paper)];
+        for ((stripes, paper_pct), most_pct) in STRIPES.into_iter().zip(self.most) {
             let what = format!("most that grouping spares at u_s = {stripes}, rule {rule}");
             findings.push(beside(what, most_pct, Paper::saving(paper_pct)));
         }
         let what = format!("worst case of grouping, rule {rule}");
-        findings.push(beside(what, self.worst_pct, Paper::saving(WORST_PCT)));
+        findings.push(beside(what, self.worst, Paper::saving(WORST_PCT)));
         findings
     }
 }
@@ -274,7 +274,7 @@ fn plot(rule: GroupingRule, subjects: &[Subject], savings: &[Vec<f64>]) -> Plot 
     );
     let mut plot = by_volume(plot, subjects);
     let least = |most_pct: f64| (100.0 - most_pct).max(0.0);
-    plot.add_group("least", &Summary::of(savings).most_pct.map(least));
+    plot.add_group("least", &Summary::of(savings).most.map(least));
     for (stripes, most_pct) in STRIPES {
         plot.mark_bar("least", format!("u_s = {stripes}"), least(most_pct));
     }

@@ -261,8 +261,8 @@ impl<'a> Bench<'a> {
             ..Phase::default()
         };
         let mut busiest_ns = [0; 2];
-        let models = self.models.iter_mut().zip(&mut self.unsynced);
-        for ((model, unsynced), operations) in models.zip(storage.take_recordings()) {
+        let drives = self.models.iter_mut().zip(&mut self.unsynced);
+        for ((model, unsynced), operations) in drives.zip(storage.take_recordings()) {
             phase.io.add(&operations);
             let times_ns = [
                 replay(model, &operations),
