@@ -441,22 +441,6 @@ fn searches_for_paths_are_exact() {
     assert_eq!(exact.verdict, Some(Verdict::Near), "{exact:?}");
 }
 
-/// What stands in docs/lab.md of all experiments: a row each, in the order of the registry.
-#[test]
-fn the_guide_has_a_verdict_on_every_experiment() {
-    let guide = include_str!("../../../../docs/lab.md");
-    let (_, table) = guide
-        .split_once("| experiment | seed 1 | seed 2 | seed 3 | verdict | seconds | cause |\n")
-        .expect("docs/lab.md has the table of verdicts");
-    let rows = table
-        .lines()
-        .skip(1)
-        .take_while(|line| line.starts_with('|'));
-    let listed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
-    let ids: Vec<&str> = registry().iter().map(|e| e.id).collect();
-    assert_eq!(listed, ids);
-}
-
 /// No plot's text has quotes, and what the papers print is marked where it can be.
 #[test]
 fn plots_mark_what_the_papers_print() {
