@@ -9,8 +9,7 @@ mod repair;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
-    SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
-    UpdateTrafficOptions,
+    SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit, UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};

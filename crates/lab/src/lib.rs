@@ -38,7 +38,6 @@ pub mod mttdl;
 pub mod plot;
 pub mod profile;
 pub mod reliability;
-mod sample;
 pub mod stats;
 pub mod storage;
 pub mod trace;

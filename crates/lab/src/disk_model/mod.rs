@@ -152,16 +152,9 @@ impl DiskModel {
 
     /// Writes back everything and empties the page cache, as a test does before it measures.
     pub fn drop_caches(&mut self) {
-        self.write_back();
-        self.cached = Ranges::default();
-    }
-
-    /// Writes back everything in one sweep; the answer is how long the drive was busy with it, in nanoseconds.
-    pub fn write_back(&mut self) -> u64 {
-        let before_ns = self.used.busy_ns;
         let files: Vec<FileNumber> = self.dirty.keys().copied().collect();
         self.flush(&files);
-        self.used.busy_ns - before_ns
+        self.cached = Ranges::default();
     }
 
     /// What was done so far.
@@ -177,7 +170,8 @@ impl DiskModel {
             self.cached.insert(address, length);
         }
         if self.dirty_bytes > DIRTY_BYTES_MAX {
-            self.write_back();
+            let files: Vec<FileNumber> = self.dirty.keys().copied().collect();
+            self.flush(&files);
         }
     }
 
