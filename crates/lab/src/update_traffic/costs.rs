@@ -111,8 +111,8 @@ mod tests {
             let ranges: Vec<ChunkRange> = set.chunks().map(part).collect();
             let own = stripe_at(&stripes, stripe, &placement);
             let plan = planner(&own, stripes.topology(), &ranges).unwrap();
-            let planned = Cost::of(&plan, stripes.topology()).cross_rack_bytes;
-            assert_eq!(remembered, planned, "stripe {stripe}, {set:?}");
+            let own_bytes = Cost::of(&plan, stripes.topology()).cross_rack_bytes;
+            assert_eq!(remembered, own_bytes, "stripe {stripe}, {set:?}");
         }
         let known = costs.known.len();
         assert!(known < 300, "{known} patterns: nothing was remembered");

@@ -76,13 +76,13 @@ impl Groupings {
     /// updated chunk comes first, that rack's chunks come first.
     fn find_order(&mut self, stripes: &Stripes, racks: &[u8], set: ChunkSet) {
         let geometry = stripes.geometry();
-        let mut rank = [u8::MAX; 256];
+        let mut places = [u8::MAX; 256];
         if self.rule == GroupingRule::Algorithm1 {
             let mut next = 0;
             for chunk in set.chunks() {
-                let rank = &mut rank[usize::from(racks[chunk.at()])];
-                if *rank == u8::MAX {
-                    *rank = next;
+                let place = &mut places[usize::from(racks[chunk.at()])];
+                if *place == u8::MAX {
+                    *place = next;
                     next += 1;
                 }
             }
@@ -92,7 +92,8 @@ impl Groupings {
         let (data, parity) = self.order.split_at_mut(geometry.k());
         let kind = |chunk: &ChunkIndex| {
             let rack = racks[chunk.at()];
-            (rank[usize::from(rack)], rack, !set.contains(*chunk), *chunk)
+            let place = places[usize::from(rack)];
+            (place, rack, !set.contains(*chunk), *chunk)
         };
         data.sort_unstable_by_key(kind);
         parity.sort_unstable_by_key(kind);

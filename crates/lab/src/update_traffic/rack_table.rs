@@ -33,35 +33,30 @@ impl RackTable {
             stripes: Vec::new(),
             racks: Vec::new(),
         };
-        match table.classes {
-            Some(classes) => {
-                table.racks = vec![0; n * classes as usize];
-                for (class, racks) in (0..).zip(table.racks.chunks_mut(n)) {
-                    stripes.racks(class, racks)?;
-                }
+        if let Some(classes) = table.classes {
+            table.racks = vec![0; n * classes as usize];
+            for (class, racks) in (0..).zip(table.racks.chunks_mut(n)) {
+                stripes.racks(class, racks)?;
             }
-            None => {
-                table.stripes = vec![0; SLOTS];
-                table.racks = vec![0; n * SLOTS];
-            }
+        } else {
+            table.stripes = vec![0; SLOTS];
+            table.racks = vec![0; n * SLOTS];
         }
         Ok(table)
     }
 
     /// The number of each chunk's rack.
     pub(super) fn racks(&mut self, stripes: &Stripes, stripe: u64) -> Result<&[u8], LabError> {
-        let at = match self.classes {
-            Some(classes) => (stripe % classes) as usize,
-            None => {
-                let slot = stripe.wrapping_mul(SPREAD) >> (64 - SLOTS.ilog2());
-                let slot = slot as usize;
-                if self.stripes[slot] != stripe + 1 {
-                    let racks = &mut self.racks[slot * self.n..][..self.n];
-                    stripes.racks(stripe, racks)?;
-                    self.stripes[slot] = stripe + 1;
-                }
-                slot
+        let at = if let Some(classes) = self.classes {
+            (stripe % classes) as usize
+        } else {
+            let slot = (stripe.wrapping_mul(SPREAD) >> (64 - SLOTS.ilog2())) as usize;
+            if self.stripes[slot] != stripe + 1 {
+                let racks = &mut self.racks[slot * self.n..][..self.n];
+                stripes.racks(stripe, racks)?;
+                self.stripes[slot] = stripe + 1;
             }
+            slot
         };
         Ok(&self.racks[at * self.n..][..self.n])
     }
