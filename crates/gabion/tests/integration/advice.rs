@@ -184,7 +184,7 @@ fn a_pool_sends_what_is_advised_for_pools() {
             scheme,
         ];
         let advised = cluster.json(&advise);
-        let ends = [0, 1].map(|end| advised[0]["interval_bytes"][end].as_u64());
+        let ends = [0_usize, 1].map(|end| advised[0]["interval_bytes"][end].as_u64());
         let [low, high] = ends.map(|end| end.expect("a number"));
         let mean = advised[0]["cross_rack_bytes"].as_u64().expect("a number");
         assert!(low <= mean && mean <= high, "{advised}");

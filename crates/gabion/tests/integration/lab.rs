@@ -227,7 +227,7 @@ fn odd_times_are_warned_of_on_stderr() {
     ];
     let count = ["update-traffic", "--racks=3", "--code=rs(4,2)"];
     for command in [&advise[..], &count] {
-        let all = [&["--format=json", "lab"], command, &["--trace", path]].concat();
+        let all = [&["--format=json", "lab"][..], command, &["--trace", path]].concat();
         let output = gabion(&all).output().expect("the binary runs");
         assert!(output.status.success());
         let found: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
@@ -273,7 +273,7 @@ fn what_fails_leaves_no_half_file() {
             "advise" => &["--trace", trace, "--racks=3"],
             _ => &["--trace", trace],
         };
-        let all = [&["--format=json", "lab", command], further].concat();
+        let all = [&["--format=json", "lab", command][..], further].concat();
         let output = gabion(&all).output().expect("the binary runs");
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert_eq!(text(&output.stdout), "", "{command}: half a result");
