@@ -115,6 +115,15 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
+    /// Whether [`Meta::withdrawn`] was told of a stripe that is garbage yet.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn is_withdrawn(&self, stripe: StripeId) -> Result<bool, MetaError> {
+        self.store
+            .read(|txn| Ok(WITHDRAWN.get(txn, &stripe)?.is_some()))
+    }
+
     /// Forgets a garbage stripe whose chunks are gone. Returns whether it was known. Chunks may
     /// remain on nodes that did not answer; those nodes' inventories show them as
     /// [`crate::StripeStatus::Unknown`].

@@ -76,6 +76,8 @@ struct Member {
 pub struct Membership {
     timing: Timing,
     members: BTreeMap<NodeId, Member>,
+    /// When [`Membership::run`] was last called; none before the first call.
+    ran_ms: Option<u64>,
 }
 
 impl Membership {
@@ -84,6 +86,7 @@ impl Membership {
         Self {
             timing,
             members: BTreeMap::new(),
+            ran_ms: None,
         }
     }
 
@@ -99,6 +102,23 @@ impl Membership {
         self.members
             .entry(node)
             .or_insert_with(|| Member::found(failed, now_ms));
+    }
+
+    /// Notes that the coordinator runs, which it does several times a lease. If it did not for half a lease, its
+    /// process was stopped: it could hear nobody, so that time counts as nobody's silence. Returns that time, in
+    /// milliseconds; 0 if it ran.
+    pub fn run(&mut self, now_ms: u64) -> u64 {
+        let last_ms = self.ran_ms.replace(now_ms).unwrap_or(now_ms);
+        let stopped_ms = now_ms.saturating_sub(last_ms);
+        if stopped_ms < self.timing.lease_ms.div_ceil(2) {
+            return 0;
+        }
+        for member in self.members.values_mut() {
+            // The clock may have stepped, and no silence begins later than now.
+            let later_ms = member.silent_since_ms.saturating_add(stopped_ms);
+            member.silent_since_ms = later_ms.min(now_ms.max(member.silent_since_ms));
+        }
+        stopped_ms
     }
 
     /// Processes a heartbeat of a node that has joined. The reply must identify the heartbeat, so
@@ -307,6 +327,26 @@ mod tests {
             [(Dead, Up)],
             "even a dead node may return"
         );
+    }
+
+    #[test]
+    fn nobody_is_silent_while_the_coordinator_is_stopped() {
+        let mut membership = Membership::new(TIMING);
+        let (failed, silent, heard) = (NodeId(1), NodeId(2), NodeId(3));
+        membership.expect(failed, true, 0);
+        membership.heartbeat(silent, 1, 20);
+        assert_eq!(membership.run(30), 0, "the first run has none before it");
+        membership.heartbeat(heard, 1, 70);
+        assert_eq!(membership.run(79), 0, "49 of a lease of 100");
+        assert_eq!(membership.run(10_079), 10_000);
+        // Silences go on where they were at 79.
+        assert_eq!(membership.state(silent, 10_119), Some(Up));
+        assert_eq!(membership.state(silent, 10_120), Some(Suspect));
+        assert_eq!(membership.state(heard, 10_169), Some(Up));
+        assert_eq!(membership.state(failed, 10_999), Some(Failed));
+        assert_eq!(membership.state(failed, 11_000), Some(Dead));
+        // A clock that steps back is no stop.
+        assert_eq!(membership.run(9_000), 0);
     }
 
     #[test]

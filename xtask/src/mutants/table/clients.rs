@@ -88,6 +88,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-failed-node-counts-as-one-that-has-removed-its-chunk",
+        file: "crates/protocol/src/coordinator/garbage/mod.rs",
+        text: "if obeyed_count >= meta.pool(pool)?.spec.k {",
+        replacement: "if obeyed_count + meta.pool(pool)?.spec.k > 0 {",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "integration",
+            name: "coordinator::replace::a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads",
+        },
+    },
+    Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/reading.rs",
         text: "lost.extend(self.forbidden());",

@@ -105,6 +105,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "nodes-are-silent-while-the-coordinator-is-stopped",
+        file: "crates/meta/src/membership.rs",
+        text: "member.silent_since_ms = later_ms.min(now_ms.max(member.silent_since_ms));",
+        replacement: "let _ = (member, later_ms);",
+        check: unit(
+            "gabion-meta",
+            "membership::tests::nobody_is_silent_while_the_coordinator_is_stopped",
+        ),
+    },
+    Mutant {
         name: "clusters-not-compared-at-joins",
         file: "crates/protocol/src/coordinator/members/membership.rs",
         text: "applicant.cluster.filter(|&cluster| cluster != own)",

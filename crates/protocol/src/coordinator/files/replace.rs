@@ -9,7 +9,7 @@ use super::Files;
 use super::live_puts::LivePut;
 use super::places::{find_places, needed_bytes, survives_without, too_few};
 use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::core::{Answer, SHORT_DEADLINE_MS, lock};
 use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Replacement, SettledStripe, ask};
@@ -212,8 +212,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         ))
     }
 
-    /// Removes the chunks of those of the stripes that are garbage. Whether all of them are gone
-    /// from every node that may serve.
+    /// Removes the chunks of those of the stripes that are garbage. Whether no reader can read any of them.
     pub(in crate::coordinator) async fn withdraw(
         self: &Arc<Self>,
         stripes: Vec<StripeId>,
@@ -226,7 +225,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(garbage)
         };
         let garbage = self.core.with_meta(find).await?;
-        self.garbage.remove_stripes(&garbage).await
+        let removal = self.garbage.remove_stripes(&garbage, SHORT_DEADLINE_MS);
+        Ok(removal.await?.none_served)
     }
 
     /// What a client has to know of a stripe that has ended, to find out what became of its last updates.

@@ -11,7 +11,7 @@ use super::members::nodes::Nodes;
 use crate::message::{Liveness, NodeReply, NodeRequest, ask};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkId, Epoch, NodeId, PoolId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use leftovers::Leftovers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,23 @@ use std::sync::Arc;
 
 /// Longest time that a node may take to remove a page's chunks.
 const REMOVE_DEADLINE_MS: u64 = 30_000;
+
+/// What has become of garbage stripes.
+pub(in crate::coordinator) struct Removal {
+    /// Whether every node that has not failed has removed its chunks.
+    pub(in crate::coordinator) all_asked: bool,
+    /// Whether no reader can read any of the stripes, whatever layout it has.
+    pub(in crate::coordinator) none_served: bool,
+}
+
+/// The nodes with chunks to remove that have not failed.
+#[derive(Default)]
+struct Orders {
+    /// Those that have removed them.
+    obeyed: BTreeSet<NodeId>,
+    /// Those that may have them yet.
+    pending: BTreeSet<NodeId>,
+}
 
 /// Removes what counts no more from the nodes.
 pub(in crate::coordinator) struct Garbage<K> {
@@ -72,54 +89,60 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 return Ok(all_gone);
             };
             after = Some(last.id);
-            all_gone &= self.remove_stripes(&page).await?;
+            let removal = self.remove_stripes(&page, REMOVE_DEADLINE_MS).await?;
+            all_gone &= removal.all_asked;
         }
     }
 
-    /// Removes the chunks of garbage stripes. Those of which none is left are forgotten, unless a failed
-    /// node that may return has one: it is known what that is, then. Whether no node that serves has one.
+    /// Removes the chunks of garbage stripes. A stripe is forgotten when no node serves it and no failed node
+    /// that may return has a chunk of it: until then it is known what such a chunk is.
     pub(in crate::coordinator) async fn remove_stripes(
         self: &Arc<Self>,
         stripes: &[StripeRecord],
-    ) -> Result<bool, MetaError> {
-        let pending = self.remove_page(stripes).await;
-        let is_gone =
+        deadline_ms: u64,
+    ) -> Result<Removal, MetaError> {
+        let Orders { pending, obeyed } = self.remove_page(stripes, deadline_ms).await;
+        let is_asked =
             |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
-        let all_gone = stripes.iter().all(|stripe| is_gone(&stripe));
         let fleet = self.nodes.fleet();
-        let is_owed = |stripe: &&StripeRecord| stripe.nodes.iter().any(|&n| fleet.may_return(n));
-        let gone: Vec<_> = stripes
+        let asked: Vec<_> = stripes
             .iter()
-            .filter(|stripe| is_gone(stripe) && !is_owed(stripe))
-            .map(|stripe| stripe.id)
-            .collect();
-        let owed = stripes.iter().filter(|s| is_gone(s) && is_owed(s));
-        let owed: Vec<(StripeId, PoolId, usize)> = owed
+            .filter(is_asked)
             .map(|stripe| {
-                let obeyed = stripe.nodes.iter();
-                let obeyed = obeyed.filter(|&&node| fleet.liveness(node) != Liveness::Failed);
-                (stripe.id, stripe.pool, obeyed.count())
+                let of_stripe = stripe.nodes.iter();
+                let obeyed_count = of_stripe.filter(|&node| obeyed.contains(node)).count();
+                let is_owed = stripe.nodes.iter().any(|&node| fleet.may_return(node));
+                (stripe.id, stripe.pool, obeyed_count, is_owed)
             })
             .collect();
+        let all_asked = asked.len() == stripes.len();
         let forget = move |meta: &Meta<K>| {
             let mut withdrawn = Vec::new();
-            for (id, pool, obeyed_count) in owed {
-                // Failed nodes that are still there find no quorum without these.
+            for &(id, pool, obeyed_count, _) in &asked {
+                // A failed node may be alive and answer quorum reads. Without these it finds no quorum.
                 if obeyed_count >= meta.pool(pool)?.spec.k {
                     withdrawn.push(id);
                 }
             }
             meta.withdrawn(&withdrawn)?;
-            gone.into_iter()
-                .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
+            let mut none_served = all_asked;
+            for (id, _, _, is_owed) in asked {
+                if !meta.is_withdrawn(id)? {
+                    none_served = false;
+                } else if !is_owed {
+                    meta.reclaimed(id)?;
+                }
+            }
+            Ok(none_served)
         };
-        self.core.with_meta(forget).await?;
-        Ok(all_gone)
+        Ok(Removal {
+            all_asked,
+            none_served: self.core.with_meta(forget).await?,
+        })
     }
 
-    /// Tells each node which chunks of the page's stripes to remove. The nodes that have not, and
-    /// have not failed either: a failed node is told when it joins.
-    async fn remove_page(&self, page: &[StripeRecord]) -> BTreeSet<NodeId> {
+    /// Tells each node which chunks of the page's stripes to remove. A failed node is told when it joins.
+    async fn remove_page(&self, page: &[StripeRecord], deadline_ms: u64) -> Orders {
         let (fleet, joining) = {
             // A node whose join is under way was told to keep what was no garbage then; it is asked
             // when it is a member.
@@ -143,18 +166,27 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 liveness => liveness,
             };
             async move {
-                let gone = match liveness {
-                    Liveness::Failed => true,
+                let obeys = match liveness {
+                    Liveness::Failed => return None,
                     Liveness::Suspect => false,
                     Liveness::Up => {
                         let order = ask::Remove { chunks };
-                        self.obeys(node, order.into(), REMOVE_DEADLINE_MS).await
+                        self.obeys(node, order.into(), deadline_ms).await
                     }
                 };
-                (!gone).then_some(node)
+                Some((node, obeys))
             }
         });
-        join_all(removals).await.into_iter().flatten().collect()
+        let mut orders = Orders::default();
+        for (node, obeys) in join_all(removals).await.into_iter().flatten() {
+            let side = if obeys {
+                &mut orders.obeyed
+            } else {
+                &mut orders.pending
+            };
+            side.insert(node);
+        }
+        orders
     }
 
     /// Has a node remove a chunk of a stripe that the caller occupies, which is not its any more. One

@@ -58,6 +58,7 @@ impl Roster {
     /// Renews a member's lease. Whether it is renewed: a node that is unknown, failed or superseded
     /// must join first.
     pub(super) fn renew(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        self.membership.run(now_ms);
         let failed = self.records.get(&node).is_none_or(|record| record.failed)
             || self.membership.state(node, now_ms) >= Some(NodeState::Failed);
         !failed && self.admit(node, incarnation, now_ms)
@@ -145,6 +146,7 @@ impl Roster {
     /// Lets time pass: the nodes whose leases have just ended, those to declare failed, and those whose
     /// time of grace has just ended.
     pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
+        self.membership.run(now_ms);
         let transitions = self.membership.tick(now_ms);
         let that_became = |state| {
             let became = transitions.iter().filter(move |t| t.to == state);

@@ -1,7 +1,7 @@
 //! Writes that span stripes: who may touch the old stripes meanwhile, and what is left of a
 //! replacement however it ends.
 
-use crate::coordinator::bed::{Bed, chunk_on, gone, words};
+use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
@@ -144,6 +144,29 @@ fn a_write_is_not_acknowledged_while_a_node_serves_old_chunks() {
     bed.unhook();
     assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 2);
+}
+
+#[test]
+fn a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 1);
+    let nodes = &old[0].nodes;
+    let (put, _, new) = begin(&mut bed, &old);
+    // Three of six are cut off from the coordinator. A reader on their side takes a cut of 6 - 4 + 1 nodes.
+    let cut_off = [nodes[0], nodes[1], nodes[2]];
+    bed.fail(&cut_off);
+    for _ in 0..2 {
+        busy(&commit(&mut bed, put, &old), "not withdrawn");
+    }
+    assert_eq!(look(&mut bed).stripes, new, "but it is done");
+    // Nor is it after the grace period: nobody has seen the nodes end.
+    bed.pass(2 * TIMING.grace_ms);
+    busy(&commit(&mut bed, put, &old), "not withdrawn");
+    let node = cut_off[0];
+    let held = chunk_on(&old[0], node);
+    assert_eq!(bed.rejoin_obsolete(node, vec![held]), [held]);
+    bed.pass(1_000);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
 }
 
 #[test]
