@@ -10,6 +10,7 @@ mod crash_under_load;
 mod degraded_writes;
 mod demo;
 mod disturbed_repair;
+mod earlier_copies;
 mod failing_disks;
 mod full_disk;
 mod gray_failures;
