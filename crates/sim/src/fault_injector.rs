@@ -353,6 +353,9 @@ impl FaultInjector {
         let others = others.filter(|&other| other != slot && !is_spared(other));
         let mut others: Vec<Slot> = others.collect();
         if !from_all {
+            if is_stubborn {
+                others.retain(|other| self.cluster.node_slots().contains(other));
+            }
             others = vec![world.roll(|dice| *dice.pick(&others))];
         }
         world.note(&format!(
