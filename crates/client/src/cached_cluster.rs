@@ -1,4 +1,4 @@
-//! The cluster as what is behind a client's cache.
+//! The cluster as the storage behind a client's cache.
 
 use crate::cache::Backing;
 use crate::client::Client;

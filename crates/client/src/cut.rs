@@ -7,7 +7,7 @@ use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::{File, Layout};
 use crate::reading::Reading;
-use crate::remedy::may_ask_again;
+use crate::retry::may_ask_again;
 use futures::{FutureExt, select_biased};
 use gabion_layout::StripeRecord;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};

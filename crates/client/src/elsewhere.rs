@@ -20,23 +20,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How long a node gets no chunks of a put after it has not taken one. By then the coordinator
 /// knows if a node has died or is full; another may only have been busy.
-const SHUNNED_FOR_MS: u64 = 5_000;
+const AVOIDED_FOR_MS: u64 = 5_000;
 /// Time limit of the coordinator's answer.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
 /// The nodes that did not take chunks of a put, with the time by the client's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Shunned(Mutex<BTreeMap<NodeId, u64>>);
+pub(crate) struct AvoidedNodes(Mutex<BTreeMap<NodeId, u64>>);
 
-impl Shunned {
+impl AvoidedNodes {
     fn note(&self, nodes: &[NodeId], now_ms: u64) {
         self.lock().extend(nodes.iter().map(|&node| (node, now_ms)));
     }
 
     fn at(&self, now_ms: u64) -> Vec<NodeId> {
-        let mut shunned = self.lock();
-        shunned.retain(|_, since_ms| now_ms.saturating_sub(*since_ms) < SHUNNED_FOR_MS);
-        shunned.keys().copied().collect()
+        let mut avoided = self.lock();
+        avoided.retain(|_, since_ms| now_ms.saturating_sub(*since_ms) < AVOIDED_FOR_MS);
+        avoided.keys().copied().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
@@ -49,7 +49,7 @@ impl Shunned {
 pub(crate) struct Storing {
     pub(crate) put: PutId,
     pub(crate) encoder: Arc<Encoder>,
-    pub(crate) shunned: Arc<Shunned>,
+    pub(crate) avoided: Arc<AvoidedNodes>,
     pub(crate) record: StripeRecord,
 }
 
@@ -70,7 +70,7 @@ impl Storing {
         let bytes = shape.chunk_bytes() * shape.n() as u64;
         let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
         loop {
-            let missing = if self.is_shunned() {
+            let missing = if self.has_avoided_node() {
                 format!("a node of {} refused another chunk", self.record.id)
             } else {
                 let (record, segment) = (&self.record, segment.clone());
@@ -85,7 +85,7 @@ impl Storing {
                         refusal: failed.refusal.to_string(),
                     });
                 }
-                self.shunned.note(&blamed, client.ports().now_ms());
+                self.avoided.note(&blamed, client.ports().now_ms());
                 format!(
                     "{} did not take its chunk: {}",
                     place(failed.node),
@@ -97,10 +97,10 @@ impl Storing {
         }
     }
 
-    fn is_shunned(&self) -> bool {
-        let shunned = self.shunned.at(self.encoder.client.ports().now_ms());
+    fn has_avoided_node(&self) -> bool {
+        let avoided = self.avoided.at(self.encoder.client.ports().now_ms());
         let mut nodes = self.record.nodes.iter().zip(self.record.chunks());
-        nodes.any(|(node, chunk)| shunned.contains(node) && !self.record.is_stale(chunk))
+        nodes.any(|(node, chunk)| avoided.contains(node) && !self.record.is_stale(chunk))
     }
 
     /// Asks the coordinator to place the stripe again; `missing` is the reason.
@@ -118,7 +118,7 @@ impl Storing {
                 put: self.put,
                 first,
                 failed,
-                avoid: self.shunned.at(self.encoder.client.ports().now_ms()),
+                avoid: self.avoided.at(self.encoder.client.ports().now_ms()),
             };
             let deadline_ms = COORDINATOR_DEADLINE_MS.min(attempts.left_ms());
             let asked = client.ports().ask_coordinator(request, deadline_ms);
@@ -194,15 +194,15 @@ mod tests {
         assert_eq!(
             blamed(NodeId::CLIENT, Refusal::Failed(String::new()), &[]),
             [],
-            "a client cannot shun itself"
+            "a client cannot avoid itself"
         );
     }
 
     #[test]
-    fn a_node_is_shunned_for_a_while() {
-        let (shunned, now) = (Shunned::default(), 1_000);
-        shunned.note(&[NodeId(3)], now);
-        assert_eq!(shunned.at(now), [NodeId(3)]);
-        assert_eq!(shunned.at(now + SHUNNED_FOR_MS), []);
+    fn a_node_is_avoided_for_a_while() {
+        let (avoided, now) = (AvoidedNodes::default(), 1_000);
+        avoided.note(&[NodeId(3)], now);
+        assert_eq!(avoided.at(now), [NodeId(3)]);
+        assert_eq!(avoided.at(now + AVOIDED_FOR_MS), []);
     }
 }

@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Cluster,
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// The request is invalid.

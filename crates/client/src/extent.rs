@@ -18,7 +18,7 @@ pub(crate) struct Extent {
     pub(crate) stripe_at: usize,
     /// Bytes of the stripe's data.
     pub(crate) range: ByteRange,
-    /// Where the piece starts in the file.
+    /// The start of the piece in the file.
     pub(crate) file_offset: u64,
 }
 

@@ -44,11 +44,11 @@ mod progress;
 mod put;
 mod read;
 mod reading;
-mod rehearsal;
-mod remedy;
 mod replace;
+mod retry;
 mod runs;
 mod task;
+mod timed_repair;
 mod write;
 
 pub use cache::CacheCounts;

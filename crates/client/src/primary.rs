@@ -11,7 +11,7 @@ use std::pin::pin;
 /// that name each other need time to find the holder.
 const REDIRECTS_MAX: u32 = 3;
 
-/// Why a stripe's primary has not carried out a request, as far as is known.
+/// The reason why a stripe's primary has not carried out a request, as far as known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NotDone {
     pub(crate) refusal: Refusal,
@@ -36,7 +36,7 @@ impl NotDone {
     }
 }
 
-/// Why a node that was asked, or could not be, has not done it.
+/// The reason why a node has not executed a request, or could not be asked.
 fn not_done(error: NodeError, is_sent: bool) -> NotDone {
     let may_have_begun = match error {
         // It has refused before it did anything.
@@ -67,8 +67,8 @@ impl File {
         let mut redirect_count = 0;
         loop {
             let guess = self.with_primary(stripe.id, |p| p.next(stripe, &layout.file.nodes));
-            let nobody = || Refusal::Unavailable(format!("any node of {}", stripe.id));
-            let node = guess.ok_or_else(|| NotDone::unbegun(nobody()))?;
+            let no_answer = || Refusal::Unavailable(format!("any node of {}", stripe.id));
+            let node = guess.ok_or_else(|| NotDone::unbegun(no_answer()))?;
             let not_done = match self
                 .ask_once((stripe.id, node), call.clone(), deadline_ms)
                 .await

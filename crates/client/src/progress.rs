@@ -1,4 +1,4 @@
-//! How far a long operation is.
+//! The progress of a long operation.
 
 /// Receives the progress of a long operation.
 pub trait Progress: Send + Sync {

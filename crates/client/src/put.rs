@@ -3,7 +3,7 @@
 //! placed again.
 
 use crate::client::{Client, code_of, topology};
-use crate::elsewhere::{Shunned, Storing};
+use crate::elsewhere::{AvoidedNodes, Storing};
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::geometry;
@@ -163,7 +163,7 @@ async fn store_all(
     let mut storing = FuturesUnordered::new();
     let (mut read_bytes, mut done_bytes) = (0, 0);
     let mut stored = Vec::with_capacity(begun.stripes.len());
-    let shunned = Arc::new(Shunned::default());
+    let avoided = Arc::new(AvoidedNodes::default());
     progress.advanced(0, size_bytes);
     for record in &begun.stripes {
         let shape = geometry(spec, record.chunk_bytes)?;
@@ -179,7 +179,7 @@ async fn store_all(
         let one = Storing {
             put: begun.put,
             encoder: Arc::clone(&begun.encoder),
-            shunned: Arc::clone(&shunned),
+            avoided: Arc::clone(&avoided),
             record: record.clone(),
         };
         let ports = begun.encoder.client.ports();

@@ -17,7 +17,7 @@ use crate::memory::ReadBuffer;
 use crate::moment::Moment;
 use crate::progress::Progress;
 use crate::reading::{Reading, Trouble};
-use crate::remedy::{ReadRemedy, read_remedy};
+use crate::retry::{ReadRetry, read_retry};
 use crate::task::Task;
 use futures::io::{AsyncWrite, AsyncWriteExt};
 use futures::stream::{self, StreamExt};
@@ -255,14 +255,14 @@ impl File {
         attempts: &Attempts,
     ) -> Result<Trouble, ClientError> {
         let participants = plan.participants();
-        let remedy = read_remedy(failed.node, &failed.refusal, &participants, reading.cut);
-        match remedy {
-            ReadRemedy::AvoidNode(node) => self.client.suspect(node),
+        let retry = read_retry(failed.node, &failed.refusal, &participants, reading.cut);
+        match retry {
+            ReadRetry::AvoidNode(node) => self.client.suspect(node),
             // One of the nodes may be unreachable for another.
-            ReadRemedy::Refresh => reading.is_direct = true,
+            ReadRetry::Refresh => reading.is_direct = true,
             _ => {}
         }
-        let trouble = reading.apply(remedy, stripe, failed.to_string());
+        let trouble = reading.apply(retry, stripe, failed.to_string());
         trouble.ok_or_else(|| ClientError::Node {
             what: format!("{} from {}", attempts.what(), failed.node),
             refusal: failed.refusal.to_string(),

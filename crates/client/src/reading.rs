@@ -1,9 +1,10 @@
-//! What a read of one stripe knows from its attempts: its cut, the chunks to do without, and what is delivered.
+//! The state of a read of one stripe across its attempts: its cut, the chunks to leave out, and the
+//! delivered bytes.
 
 use crate::chosen_cut::ChosenCut;
 use crate::losses::{lost_for_good, lost_for_now};
 use crate::memory::ReadBuffer;
-use crate::remedy::ReadRemedy;
+use crate::retry::ReadRetry;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_protocol::message::NodeStatus;
 use gabion_protocol::quorum::Agreement;
@@ -84,7 +85,7 @@ impl Delivered {
     }
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 pub(crate) enum Trouble {
     /// The primary must give a cut first.
     NeedsCut { settle: bool, missing: String },
@@ -96,7 +97,7 @@ pub(crate) enum Trouble {
 }
 
 impl Reading {
-    /// A read of another stripe in this one's place: what is known of this one does not apply to it.
+    /// Starts the read of another stripe in this one's place, without the state of this one.
     pub(crate) fn anew(&self) -> Self {
         Self {
             delivered: Arc::clone(&self.delivered),
@@ -142,8 +143,9 @@ impl Reading {
         }
     }
 
-    /// The chunks to do without, first choice first: those that are lost now, avoided or on ailing nodes; those that are
-    /// lost now or avoided; those that are lost for good. What must never be read is in all of them.
+    /// The sets of chunks to leave out, in order of preference: those that are lost now, avoided or on
+    /// ailing nodes; those that are lost now or avoided; those that are lost for good. Chunks that must
+    /// never be read are in all of them.
     pub(crate) fn left_out(
         &self,
         stripe: &StripeRecord,
@@ -180,23 +182,23 @@ impl Reading {
     /// Takes the immediate measure for a failed part; none if none helps.
     pub(crate) fn apply(
         &mut self,
-        remedy: ReadRemedy,
+        retry: ReadRetry,
         stripe: &StripeRecord,
         missing: String,
     ) -> Option<Trouble> {
-        let is_refresh = match remedy {
-            ReadRemedy::TakeCut { settle } => return Some(Trouble::NeedsCut { settle, missing }),
-            ReadRemedy::TakeQuorum => return Some(Trouble::NeedsQuorum { missing }),
-            ReadRemedy::GiveUp => return None,
-            ReadRemedy::AvoidChunk(chunk) => {
+        let is_refresh = match retry {
+            ReadRetry::TakeCut { settle } => return Some(Trouble::NeedsCut { settle, missing }),
+            ReadRetry::TakeQuorum => return Some(Trouble::NeedsQuorum { missing }),
+            ReadRetry::Fail => return None,
+            ReadRetry::AvoidChunk(chunk) => {
                 self.avoided.insert(chunk);
                 false
             }
-            ReadRemedy::AvoidNode(node) => {
+            ReadRetry::AvoidNode(node) => {
                 self.avoided.extend(stripe.chunk_on(node));
                 true
             }
-            ReadRemedy::Refresh => true,
+            ReadRetry::Refresh => true,
         };
         Some(Trouble::Again {
             is_refresh,
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
     use gabion_layout::{ByteRange, ChunkRange, StripeId};
 
-    /// Whatever else is lost: a node outside of the quorum may lack what was acknowledged.
+    /// A node outside of the quorum may lack acknowledged updates.
     #[test]
     fn what_a_quorum_does_not_cover_is_left_out_in_every_choice() {
         let stripe = StripeRecord {

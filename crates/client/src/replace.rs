@@ -10,7 +10,7 @@ use crate::extent::{Extent, geometry};
 use crate::file::{File, Fleet, Layout};
 use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
-use crate::remedy::{Setback, may_ask_again};
+use crate::retry::{AttemptError, may_ask_again};
 use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -55,11 +55,11 @@ impl File {
             }
             match self.try_replace(extents, bytes, &mut attempts).await {
                 Ok(()) => break,
-                Err(Setback::Again(missing)) => {
+                Err(AttemptError::Retry(missing)) => {
                     attempts.pause(&missing).await?;
                     self.refresh().await?;
                 }
-                Err(Setback::Last(error)) => return Err(error),
+                Err(AttemptError::Final(error)) => return Err(error),
             }
         }
         // The write is done. Without the new layout, the next operation finds that it needs one.
@@ -72,26 +72,26 @@ impl File {
         extents: &[Extent],
         bytes: &Bytes,
         attempts: &mut Attempts,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), AttemptError> {
         let begun = self.begin_replace(extents, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
         let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
-        if let Err(setback) = self.write_anew(&begun, extents, bytes, attempts).await {
+        if let Err(error) = self.write_anew(&begun, extents, bytes, attempts).await {
             keeper.abort().await;
-            return Err(setback);
+            return Err(error);
         }
         match self.commit_replace(&begun, attempts).await {
             Ok(()) => {
                 keeper.release();
                 Ok(())
             }
-            Err(Setback::Last(error)) => {
+            Err(AttemptError::Final(error)) => {
                 keeper.abort().await;
                 self.decide_replace(&begun, error).await
             }
-            Err(setback) => {
+            Err(error) => {
                 keeper.abort().await;
-                Err(setback)
+                Err(error)
             }
         }
     }
@@ -100,14 +100,14 @@ impl File {
         &self,
         extents: &[Extent],
         attempts: &Attempts,
-    ) -> Result<Begun, Setback> {
+    ) -> Result<Begun, AttemptError> {
         let layout = self.layout();
         let stripes: Option<Vec<StripeId>> = extents
             .iter()
             .map(|extent| Some(layout.find(extent)?.id))
             .collect();
         let Some(stripes) = stripes else {
-            return Err(Setback::Again(format!(
+            return Err(AttemptError::Retry(format!(
                 "{} has other stripes now",
                 self.name()
             )));
@@ -140,7 +140,7 @@ impl File {
         extents: &[Extent],
         bytes: &Bytes,
         attempts: &Attempts,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), AttemptError> {
         let in_flight_count = self.client.in_flight_count(begun.layout.stripe_bytes_max());
         let start = extents[0].file_offset;
         let mut writes = Vec::with_capacity(extents.len());
@@ -163,7 +163,7 @@ impl File {
         extent: Extent,
         piece: Bytes,
         attempts: &Attempts,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), AttemptError> {
         let (old, new) = (
             &begun.replacement.settled[at],
             &begun.replacement.stripes[at],
@@ -192,10 +192,10 @@ impl File {
             let refusal = failed.to_string();
             // The next attempt has other places, and avoids a full node.
             if may_ask_again(&failed.refusal) || failed.refusal == Refusal::NoSpace {
-                Setback::Again(refusal)
+                AttemptError::Retry(refusal)
             } else {
                 let what = attempts.what().to_owned();
-                Setback::Last(ClientError::Node { what, refusal })
+                AttemptError::Final(ClientError::Node { what, refusal })
             }
         })
     }
@@ -208,7 +208,7 @@ impl File {
         shape: Geometry,
         range: ByteRange,
         attempts: &Attempts,
-    ) -> Result<Vec<u8>, Setback> {
+    ) -> Result<Vec<u8>, AttemptError> {
         let fleet = Fleet {
             nodes: &begun.replacement.nodes,
             topology: &begun.topology,
@@ -232,23 +232,27 @@ impl File {
                 Ok(moment) => return Ok(moment.bytes),
                 // No other holder may advance the stripe, so its lease has been taken over.
                 Err(Trouble::NeedsCut { missing, .. } | Trouble::NeedsQuorum { missing }) => {
-                    return Err(Setback::Again(missing));
+                    return Err(AttemptError::Retry(missing));
                 }
                 Err(Trouble::Again { missing: new, .. }) => missing = new,
             }
         }
-        Err(Setback::Again(missing))
+        Err(AttemptError::Retry(missing))
     }
 
     /// Swaps the new stripes in; if an answer was lost, a repetition gives the same one. After
-    /// [`Setback::Again`] they are not in the file and never will be; after [`Setback::Last`] that
+    /// [`AttemptError::Retry`] they are not in the file and never will be; after [`AttemptError::Final`] that
     /// is unknown.
-    async fn commit_replace(&self, begun: &Begun, attempts: &mut Attempts) -> Result<(), Setback> {
+    async fn commit_replace(
+        &self,
+        begun: &Begun,
+        attempts: &mut Attempts,
+    ) -> Result<(), AttemptError> {
         loop {
             let deadline_ms = attempts.attempt_ms();
             let missing = match self.ask_to_commit(begun, deadline_ms).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => return Err(Setback::Again(why)),
+                Ok(Err(why)) => return Err(AttemptError::Retry(why)),
                 Err(error) => passing(error)?,
             };
             attempts.pause(&missing).await?;
@@ -273,11 +277,11 @@ impl File {
 
     /// Ends a write whose replacement was aborted with an error, unless the replacement turns out
     /// to be committed.
-    async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), Setback> {
+    async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), AttemptError> {
         match self.ask_to_commit(begun, LAST_CLOSE_MS).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(error.into()),
-            Err(_) => Err(Setback::Last(ClientError::Undecided {
+            Err(_) => Err(AttemptError::Final(ClientError::Undecided {
                 source: Box::new(error),
             })),
         }
@@ -313,14 +317,14 @@ mod tests {
 
     #[test]
     fn silence_and_overload_are_temporary_and_a_refusal_is_not() {
-        let is_passing = |error| matches!(Setback::from(error), Setback::Again(_));
+        let is_passing = |error| matches!(AttemptError::from(error), AttemptError::Retry(_));
         let gone = CallError {
             peer: "the coordinator".to_owned(),
             reason: "is gone".to_owned(),
         };
         assert!(is_passing(CoordinatorError::Silent(gone)));
         assert!(is_passing(CoordinatorError::Busy("wait".to_owned())));
-        let refused = Setback::from(CoordinatorError::Refused("no".to_owned()));
-        assert!(matches!(refused, Setback::Last(ClientError::Refused(why)) if why == "no"));
+        let refused = AttemptError::from(CoordinatorError::Refused("no".to_owned()));
+        assert!(matches!(refused, AttemptError::Final(ClientError::Refused(why)) if why == "no"));
     }
 }

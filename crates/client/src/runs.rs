@@ -60,7 +60,7 @@ impl File {
     /// [`ClientError::Undecided`] when that cannot be determined in time;
     /// [`ClientError::Forgotten`]; [`ClientError::Replaced`].
     pub(crate) async fn decide(&self, run: &OpenRun) -> Result<Option<Sequence>, ClientError> {
-        let what = format!("finding out what became of a write of {}", self.name());
+        let what = format!("finding the outcome of a write of {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
             let found = self

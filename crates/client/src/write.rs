@@ -10,7 +10,7 @@ use crate::file::{File, Layout};
 use crate::losses::lost_for_good;
 use crate::open_runs::{LastRun, OpenRun, Sent};
 use crate::primary::NotDone;
-use crate::remedy::{Setback, may_ask_again};
+use crate::retry::{AttemptError, may_ask_again};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -161,8 +161,8 @@ impl File {
         loop {
             let missing = match update.attempt(&attempts).await {
                 Ok(updated) => return Ok(updated),
-                Err(Setback::Again(missing)) => missing,
-                Err(Setback::Last(error)) => return update.end(error, &attempts).await,
+                Err(AttemptError::Retry(missing)) => missing,
+                Err(AttemptError::Final(error)) => return update.end(error, &attempts).await,
             };
             let mut again = attempts.pause(&missing).await;
             if again.is_ok() {
@@ -246,7 +246,7 @@ struct Update<'a> {
 
 impl Update<'_> {
     /// One attempt, under a run of its own, once all earlier ones are known to have had no effect.
-    async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, Setback> {
+    async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, AttemptError> {
         let (file, deadline_ms) = (self.file, attempts.attempt_ms());
         let layout = file.layout();
         let found = layout.find(&self.extents[0]);
@@ -256,7 +256,7 @@ impl Update<'_> {
         let Some(stripe) = found else {
             return Ok(Updated::Moved);
         };
-        let again = |refusal: Refusal| Setback::Again(refusal.to_string());
+        let again = |refusal: Refusal| AttemptError::Retry(refusal.to_string());
         let closed = file.close_left(&layout, stripe, deadline_ms).await;
         closed.map_err(again)?;
         let geometry = layout.geometry(stripe)?;
@@ -267,12 +267,12 @@ impl Update<'_> {
         }
         let last = |refusal: String| {
             let what = attempts.what().to_owned();
-            Setback::Last(ClientError::Node { what, refusal })
+            AttemptError::Final(ClientError::Node { what, refusal })
         };
         // This also finds too many lost chunks before bytes are staged.
         let plan = match file.plan_update_of(&layout, stripe, &ranges) {
             Ok(plan) => plan,
-            Err(refusal) if !self.is_fresh => return Err(Setback::Again(refusal)),
+            Err(refusal) if !self.is_fresh => return Err(AttemptError::Retry(refusal)),
             Err(refusal) => return Err(last(refusal)),
         };
         check(&plan, file.code(stripe))?;
@@ -290,7 +290,7 @@ impl Update<'_> {
             Err(Refusal::StageAt(places)) => {
                 let sentence = Refusal::StageAt(Vec::new()).to_string();
                 self.named = Some(places);
-                Err(Setback::Again(sentence))
+                Err(AttemptError::Retry(sentence))
             }
             Err(refusal) if may_ask_again(&refusal) => Err(again(refusal)),
             Err(refusal) => Err(last(refusal.to_string())),
@@ -360,14 +360,14 @@ impl Update<'_> {
         layout: &Layout,
         found: Option<&StripeRecord>,
         deadline_ms: u64,
-    ) -> Result<Option<Updated>, Setback> {
+    ) -> Result<Option<Updated>, AttemptError> {
         let Some(sent) = &self.sent else {
             return Ok(None);
         };
         let closed = self.file.close_run(layout, found, &sent.run, deadline_ms);
         let fate = closed
             .await
-            .map_err(|refusal| Setback::Again(refusal.to_string()))?;
+            .map_err(|refusal| AttemptError::Retry(refusal.to_string()))?;
         let stripe = sent.run.question.stripe;
         if let Some(sent) = self.sent.take() {
             sent.close(fate);
@@ -377,7 +377,7 @@ impl Update<'_> {
             RunFate::Never => Ok(None),
             RunFate::Forgotten => {
                 let name = self.file.name().to_owned();
-                Err(Setback::Last(ClientError::Forgotten(name)))
+                Err(AttemptError::Final(ClientError::Forgotten(name)))
             }
         }
     }
@@ -395,8 +395,8 @@ impl Update<'_> {
         match self.close(&layout, found, deadline_ms).await {
             Ok(Some(updated)) => Ok(updated),
             Ok(None) => Err(error),
-            Err(Setback::Last(forgotten)) => Err(forgotten),
-            Err(Setback::Again(_)) => Err(ClientError::Undecided {
+            Err(AttemptError::Final(forgotten)) => Err(forgotten),
+            Err(AttemptError::Retry(_)) => Err(ClientError::Undecided {
                 source: Box::new(error),
             }),
         }

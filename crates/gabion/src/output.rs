@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Why stdout has failed.
+/// The reason why stdout has failed.
 static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
 
 /// The standard macro of this name panics when stdout is full or closed; this one keeps that for

@@ -258,7 +258,7 @@ mod tests {
         let path = directory.path().join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
-        // Opened for both, it waits for nobody.
+        // Opened for both, so the open does not wait for a reader.
         let mut options = OpenOptions::new();
         let mut reader = options.read(true).write(true).open(&path).unwrap();
         write(&path, b"bytes");

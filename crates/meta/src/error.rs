@@ -6,7 +6,7 @@ use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a metadata operation failed. After every variant but [`MetaError::Storage`] the state is
+/// The reason why a metadata operation failed. After every variant but [`MetaError::Storage`] the state is
 /// unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MetaError {

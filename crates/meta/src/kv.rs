@@ -41,7 +41,7 @@ pub trait KeyValue {
     /// Runs `body` on one consistent view.
     ///
     /// # Errors
-    /// What `body` returns, or [`MetaError::Storage`] when the engine fails.
+    /// The result of `body`, or [`MetaError::Storage`] when the engine fails.
     fn read<T>(
         &self,
         body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,

@@ -1,5 +1,5 @@
-//! What a client needs from the world beside the ports of every role. It takes part in the plans that it
-//! starts, serves no requests, and must know whether a request has left it at all.
+//! The ports that a client needs beside those of every role. A client takes part in the plans that it
+//! starts, serves no requests, and must know whether a request was sent at all.
 
 use crate::message::{Flow, Meter, RunId};
 use crate::ports::{CallError, Ports};
@@ -14,19 +14,19 @@ pub trait ClientPorts: Ports {
     /// The frames of a run in which this client takes part, until they are dropped.
     ///
     /// # Panics
-    /// When the run is taken part in already.
+    /// When this client takes part in the run already.
     fn flows_of(&self, run: RunId) -> RunFlows;
 
     /// Connects to the coordinator unless there is a connection.
     ///
     /// # Errors
-    /// When there is none in time. Nothing has been asked then.
+    /// When the connection fails or times out. No request has been sent then.
     fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>>;
 
     /// Connects to a node unless there is a connection.
     ///
     /// # Errors
-    /// When there is none in time. Nothing has been asked then.
+    /// When the connection fails or times out. No request has been sent then.
     fn reach_node(
         &self,
         node: NodeId,
@@ -36,7 +36,7 @@ pub trait ClientPorts: Ports {
     /// Microseconds of the clock of [`Ports::now_ms`].
     fn now_us(&self) -> u64;
 
-    /// What this process has sent so far.
+    /// Bytes that this process has sent so far.
     fn meter(&self) -> Meter;
 }
 
@@ -62,7 +62,7 @@ impl FlowRouter {
         }
     }
 
-    /// Hands a frame to its run. The frame of a run that is over is dropped.
+    /// Hands a frame to its run. A frame of an ended run is dropped.
     pub fn route(&self, flow: Flow) {
         if let Some(run) = self.lock().get(&flow.run()) {
             // The part may have ended before its last frames.

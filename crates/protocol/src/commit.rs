@@ -1,7 +1,8 @@
-//! The commit of a stripe: parity follows what was appended to logs since the last one (CAU, section
-//! 3.2). It is an update like any other, with a number, participants and records of its own, whose new
-//! bytes come out of nodes' logs; so a crash at any moment leaves it made or not made, and what it takes
-//! in is appended still if it was not. Primaries run it, and the coordinator does before it repairs.
+//! The commit of a stripe: parity follows the updates that were appended to logs since the last commit
+//! (CAU, section 3.2). It is an update like any other, with a sequence, participants and records of its
+//! own, whose new bytes come from nodes' logs. So after a crash at any moment it either stands or does not,
+//! and in the second case its appended updates are still in the logs. Primaries run it, and so does the
+//! coordinator before a repair.
 
 use crate::initiate::{PartFailed, RunTerms, patience_ms, record_holders, run_heard};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId};
@@ -15,37 +16,37 @@ use gabion_planner::{PlanError, Stripe};
 /// A commit that has been planned and checked.
 pub(crate) struct Commit {
     pub(crate) plan: Plan,
-    /// Lost chunks that it would change. Whoever runs it has them noted first.
+    /// Lost chunks that it would change. The caller has them noted first.
     pub(crate) missed: Vec<ChunkIndex>,
 }
 
-/// Under which term a commit runs.
+/// The term of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommitTerms {
     pub(crate) epoch: Epoch,
     pub(crate) generation: Generation,
     /// The last settled update.
     pub(crate) mark: Sequence,
-    /// The commit's own number.
+    /// The commit's own sequence.
     pub(crate) sequence: Sequence,
 }
 
-/// What a commit makes of lost chunks that were not known to be stale before: they will be.
+/// How a commit treats lost chunks that were not stale before: they will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absent {
-    /// Their nodes may return, and then each chunk counts again unless the commit is made. So it is
-    /// made only where updates are: a stripe must not come down to its last few chunks for it.
+    /// Their nodes may return, and then each chunk counts again unless the commit stands. So the commit
+    /// runs only where updates may run: it must not reduce a stripe to its last few chunks.
     MayReturn,
-    /// They are to be made anew in any case, and wait for the commit.
+    /// They are rebuilt in any case, and wait for the commit.
     GivenUp,
 }
 
 impl Commit {
-    /// Plans the commit of what waits.
+    /// Plans the commit of the appended updates.
     ///
     /// # Errors
-    /// [`PlanError`] when what is left of the stripe does not have what is needed; [`Refusal::Failed`]
-    /// for a plan that is wrong.
+    /// [`PlanError`] when the rest of the stripe does not suffice; [`Refusal::Failed`] for a plan that is
+    /// wrong.
     pub(crate) fn plan(
         stripe: &Stripe<'_>,
         topology: &Topology,
@@ -66,11 +67,11 @@ impl Commit {
         Ok(Self { plan, missed })
     }
 
-    /// Refuses a commit that leaves too few chunks of what was there before. `fresh` are missed chunks that
+    /// Refuses a commit that leaves too few chunks with the state before it. `fresh` are missed chunks that
     /// were not stale.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`]: it may be made when nodes have returned, or are given up.
+    /// [`Refusal::Unavailable`]: it may run when nodes have returned, or are no longer awaited.
     pub(crate) fn check_left(
         stripe: &Stripe<'_>,
         fresh: &[ChunkIndex],
@@ -91,7 +92,7 @@ impl Commit {
     /// Runs it. When it succeeds, the commit stands.
     ///
     /// # Errors
-    /// The first part that failed; whether the commit stands is then for a settlement to find out.
+    /// The first part that failed; a settlement then decides whether the commit stands.
     pub(crate) async fn run(
         &self,
         ports: &dyn Ports,

@@ -1,23 +1,24 @@
-//! What a coordinator's log tells: what has become of nodes, disks and repairs.
+//! Events for a coordinator's log: changes of nodes, disks and repairs.
 
 use gabion_layout::{NodeId, StripeId};
 use gabion_planner::placement::Space;
 use std::fmt;
 
-/// Something that an operator may want to know.
+/// An event that concerns operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A node has joined, for the first time or again.
     Joined(NodeId),
-    /// A node has joined with a directory of an earlier time: its chunks count as stale from what they show.
+    /// A node has joined with an old directory: each of its chunks counts as stale from its last update
+    /// there.
     WentBack(NodeId),
-    /// A node that joins has so many chunks of which nothing is known that it waits for the operator's word.
+    /// A joining node has this many unknown chunks, and waits for the operator's permission.
     JoinHeld(NodeId, u64),
     /// A node is silent for longer than its lease.
     Suspect(NodeId),
-    /// Most nodes cannot reach a node: it is no member until they can.
+    /// Most nodes cannot reach a node: it is not a member until they can.
     Evicted(NodeId),
-    /// For long one other node could not reach a node, the first: it is no member until that other node can.
+    /// The second node has not reached the first one for long: the first is not a member until it can.
     EvictedForLink(NodeId, NodeId),
     /// A node has found chunks of its own damaged: they are repaired.
     Damaged(NodeId, u64),
@@ -27,7 +28,7 @@ pub enum Event {
     GivenUp(NodeId),
     /// A node has been drained.
     Drained(NodeId),
-    /// A node's disk hangs: the node is no member until work on it comes to an end.
+    /// A node's disk hangs: the node is not a member until an operation on the disk completes.
     DiskHangs(NodeId),
     /// A node's disk has become full.
     DiskFull(NodeId, Space),
@@ -35,14 +36,14 @@ pub enum Event {
     DiskHasRoom(NodeId, Space),
     /// The repair of a stripe begins.
     RepairBegan(StripeId),
-    /// The repair of a stripe has ended, as far as it could go now.
+    /// The repair of a stripe has ended; the rest may have to wait.
     RepairEnded(StripeId),
-    /// The repair of a stripe has failed; it is tried again.
+    /// The repair of a stripe has failed and will be retried.
     RepairFailed(StripeId, String),
 }
 
 impl Event {
-    /// Whether redundancy or room is less than before.
+    /// Whether the event reduces redundancy or free space.
     #[must_use]
     pub const fn is_warning(&self) -> bool {
         matches!(
@@ -61,7 +62,7 @@ impl Event {
         )
     }
 
-    /// The node that it is about, if it is about one.
+    /// The node of the event, if it concerns one.
     #[must_use]
     pub const fn node(&self) -> Option<NodeId> {
         match self {
@@ -82,7 +83,7 @@ impl Event {
         }
     }
 
-    /// The stripe that it is about, if it is about one.
+    /// The stripe of the event, if it concerns one.
     #[must_use]
     pub const fn stripe(&self) -> Option<StripeId> {
         match self {
@@ -104,7 +105,7 @@ impl fmt::Display for Event {
             ),
             Self::JoinHeld(node, count) => write!(
                 f,
-                "{node} has {count} chunks of which nothing is known: it waits to join until 'gabion \
+                "{node} has {count} unknown chunks: it waits to join until 'gabion \
                  node accept {}' says that it may set them aside",
                 node.0
             ),
@@ -130,7 +131,7 @@ impl fmt::Display for Event {
             Self::Drained(node) => write!(f, "{node} is drained and may be switched off"),
             Self::DiskHangs(node) => write!(
                 f,
-                "the disk of {node} hangs: the node serves nothing until work on it comes to an end"
+                "the disk of {node} hangs: the node does not serve until an operation on it completes"
             ),
             Self::DiskFull(node, space) => {
                 let percent = space.used_percent();
@@ -148,7 +149,7 @@ impl fmt::Display for Event {
             Self::RepairFailed(stripe, why) => {
                 write!(
                     f,
-                    "the repair of {stripe} has failed, and is tried again: {why}"
+                    "the repair of {stripe} has failed and will be retried: {why}"
                 )
             }
         }

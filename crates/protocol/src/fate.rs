@@ -1,5 +1,5 @@
-//! The rule by which a run's fate follows from what nodes remember. Whoever asks has seen to it before that the
-//! run cannot begin any more, and that no update of its stripe is half made.
+//! The rule by which a run's fate follows from nodes' memories. The caller has made sure that the run
+//! cannot begin any more, and that no update of its stripe is in progress.
 
 use crate::message::{RunFate, RunMemory, RunQuestion};
 use gabion_layout::{AppendSpec, ChunkIndex, Generation, Sequence, Topology};
@@ -7,13 +7,13 @@ use gabion_planner::update::UpdatePlanner;
 use gabion_planner::{PlanError, Stripe};
 use std::collections::BTreeMap;
 
-/// What has become of a run whose update, if it was made, has a number after `after`. `memories` are what the nodes
-/// of some chunks say. `would_know` says whether some of these chunks would have a record of the update if it was
-/// made; it is given those whose memory reaches back to `after`.
+/// The fate of a run whose update, if there was one, has a sequence after `after`. `memories` are the
+/// answers of the nodes of some chunks. `would_know` says whether some of these chunks would have a record
+/// of the update; it is given those whose memory reaches back to `after`.
 ///
 /// - A node that remembers the run had a record of it that was not dropped, so the update stood.
-/// - If nobody does, and somebody would, it was not made.
-/// - Else nobody can tell any more.
+/// - If no node remembers it, and one of them would, there was no update.
+/// - Otherwise the fate is unknown.
 ///
 /// # Errors
 /// That of `would_know`.
@@ -37,24 +37,24 @@ pub fn fate<E>(
     })
 }
 
-/// Which nodes have records of a stripe's updates.
+/// The nodes that have records of a stripe's updates.
 #[derive(Clone, Copy, Debug)]
 pub struct Witnesses<'a> {
     /// The stripe as it is, or as it was when it ended.
     pub stripe: Stripe<'a>,
     /// The generation of that layout.
     pub generation: Generation,
-    /// Where its nodes stand.
+    /// The positions of its nodes.
     pub topology: &'a Topology,
-    /// How its pool updates stripes.
+    /// The pool's update scheme.
     pub scheme: &'static dyn UpdatePlanner,
     /// The pool's append phases, if it has any.
     pub append: Option<AppendSpec>,
 }
 
 impl Witnesses<'_> {
-    /// Whether one of the chunks `complete` has a record of the update that was asked for, if that was made.
-    /// None of them may be stale, and each has all records that it ever got.
+    /// Whether one of the chunks `complete` has a record of the update in question, if there was one. None
+    /// of them may be stale, and each has all records that it ever got.
     ///
     /// # Errors
     /// When the stripe's layout does not fit its scheme.
@@ -63,20 +63,20 @@ impl Witnesses<'_> {
         complete: &[ChunkIndex],
         asked: &RunQuestion,
     ) -> Result<bool, PlanError> {
-        // No update leaves out a chunk that it was asked to change, unless that is stale from then on.
+        // An update leaves out none of its chunks, except those that are stale from then on.
         if asked.chunks.iter().any(|chunk| complete.contains(chunk)) {
             return Ok(true);
         }
         let counted: Vec<usize> = complete.iter().map(|chunk| chunk.at()).collect();
-        // What the code knows of an update shows in some chunk of any that determine the stripe.
+        // Parity covers an update if some chunk of any set that determines the stripe has it.
         if !self.stripe.code.is_sufficient(&counted) {
             return Ok(false);
         }
         let (Some(appending), Some(spec)) = (self.scheme.appending(), &self.append) else {
             return Ok(true);
         };
-        // What was appended is also with parity chunks that keep copies. Which ones follows from where
-        // the chunks are; in another layout it may have been any.
+        // Appended updates also have copies on parity nodes. Which ones follows from the places of the
+        // chunks; in another layout it may have been any.
         let is_complete = |chunk: &ChunkIndex| complete.contains(chunk);
         let has_moved = asked.generation != self.generation;
         let geometry = self.stripe.geometry;
@@ -107,8 +107,9 @@ mod tests {
     use gabion_planner::update;
     use std::convert::Infallible;
 
-    /// The fate of a run after update 4, of what chunks 0, 1 and so on remember: the number of its update, and after
-    /// which they remember all. A node that says nothing is none. All three would know it, and no two.
+    /// The fate of a run after update 4, given the memories of chunks 0, 1 and so on: the sequence of its
+    /// update, and the sequence after which they remember all. None is a node without an answer. All three
+    /// would know it, and no two.
     #[track_caller]
     fn check(memories: &[Option<(Option<u64>, u64)>], expected: RunFate) {
         let memory = |at: usize, (sequence, complete_after): (Option<u64>, u64)| {
@@ -132,7 +133,7 @@ mod tests {
         check(&[None, Some((Some(5), 0)), None], stood);
         check(&[Some((None, 0)), Some((Some(5), 9)), None], stood);
         check(&[Some((None, 4)); 3], RunFate::Never);
-        // One has forgotten, or says nothing.
+        // One node has forgotten, or does not answer.
         let forgotten = Some((None, 5));
         let knows = Some((None, 4));
         check(&[knows, knows, forgotten], RunFate::Forgotten);
@@ -218,7 +219,7 @@ mod tests {
                 assert!(!knows(&[0, 2, 3], &asked(1, 3)), "{scheme:?}");
                 // These determine the stripe, and both parity chunks are among them.
                 assert!(knows(&[0, 2, 4, 5], &asked(1, 3)), "{scheme:?}");
-                // In another layout any parity chunk may have had the copies of what was appended.
+                // In another layout any parity chunk may have had the copies of appended updates.
                 assert!(knows(&[0, 2, 4, 5], &asked(1, 2)), "{scheme:?}");
                 let appends = witnesses.append.is_some();
                 assert_eq!(knows(&[0, 2, 3, 4], &asked(1, 2)), !appends, "{scheme:?}");

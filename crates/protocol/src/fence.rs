@@ -1,16 +1,16 @@
-//! Fencing of nodes whose chunks a term leaves out. They are asked for nothing, but a reader with an old
-//! layout would take what they hold for the stripe; so no term serves before each of them that is not
-//! declared failed has durably refused older terms and layouts.
+//! Fencing of nodes whose chunks a term leaves out. The term does not use their chunks, but a reader with
+//! an old layout would. So no term serves before each of them that is not declared failed has durably
+//! refused older terms and layouts.
 
 use crate::message::{Refusal, ask};
 use crate::ports::{Ports, ask_living};
 use gabion_layout::{Epoch, Generation, NodeId, StripeId, StripeRecord};
 
-/// How long a node may take to say what it holds.
+/// Time limit of a node's answer with its holdings.
 pub(crate) const SETTLE_DEADLINE_MS: u64 = 5_000;
 
 /// The nodes that have, or may have, chunks of the stripe that the term leaves out: those of stale chunks
-/// and the `former` holders. Nodes in `failed` serve nothing, and survivors are asked anyway.
+/// and the `former` holders. Nodes in `failed` do not serve, and survivors are asked anyway.
 pub(crate) fn left_out(stripe: &StripeRecord, former: &[NodeId], failed: &[NodeId]) -> Vec<NodeId> {
     let stale = stripe.stale.iter();
     let stale = stale.filter_map(|stale| stripe.node_of(stale.chunk));
@@ -25,7 +25,7 @@ pub(crate) fn left_out(stripe: &StripeRecord, former: &[NodeId], failed: &[NodeI
     nodes
 }
 
-/// Has one node refuse older terms and layouts of a stripe, durably.
+/// Makes one node durably refuse older terms and layouts of a stripe.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when it does not answer, or its own refusal.

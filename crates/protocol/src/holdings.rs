@@ -1,11 +1,11 @@
-//! What a node says that it holds when it joins, and what it makes of the answer.
+//! A joining node's report of its chunks, and the execution of the answer.
 
 use crate::message::{Decided, HeldChunk, Refusal, ask};
 use crate::participant::{Participant, refusal};
 use gabion_layout::{ChunkId, Sequence, Start, StripeId};
 use gabion_store::{Decision, HeldStripe, Identity, RunMemory, Store, StoreError, StripeState};
 
-/// Counts this start of the node, durably, before anybody is told of it.
+/// Counts this start of the node, durably, before any other process learns of it.
 pub(crate) fn begin(store: &Store, start: Start) -> Result<Identity, StoreError> {
     let mut identity = store.identity();
     identity.begin(start);
@@ -13,8 +13,8 @@ pub(crate) fn begin(store: &Store, start: Start) -> Result<Identity, StoreError>
     Ok(identity)
 }
 
-/// What the store holds, for the coordinator. A chunk with a damaged header is left out, so that it
-/// counts as lost and is repaired.
+/// The store's chunks, for the coordinator. A chunk with a damaged header is left out, so that it counts as
+/// lost and is repaired.
 pub(crate) fn held_chunks(stripes: Vec<HeldStripe>) -> Vec<HeldChunk> {
     let held = stripes.into_iter().flat_map(|held| {
         let HeldStripe {
@@ -37,7 +37,7 @@ pub(crate) fn held_chunks(stripes: Vec<HeldStripe>) -> Vec<HeldChunk> {
     held.collect()
 }
 
-/// Makes durable what others have decided while this node was away.
+/// Makes decisions durable that were made while this node was away.
 pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<(), StoreError> {
     let decision = |decided: Decided| Decision {
         stripe: decided.stripe,
@@ -55,7 +55,7 @@ pub(crate) fn set_aside(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreEr
 }
 
 impl Participant {
-    /// The last update of a stripe of which this node knows, settled or not.
+    /// The last update of a stripe that this node knows, settled or not.
     pub(crate) async fn newest(&self, stripe: StripeId) -> Result<Sequence, Refusal> {
         let held = match self.store.held_now(stripe) {
             Some(held) => held,
@@ -68,7 +68,7 @@ impl Participant {
         }
     }
 
-    /// What is remembered of a run at a chunk, for a primary of a term that no later one has ended.
+    /// This node's memory of a run at a chunk, for a primary whose term no later one has ended.
     pub(crate) async fn recollect(&self, asked: ask::Recollect) -> Result<RunMemory, Refusal> {
         let ask::Recollect { chunk, epoch, run } = asked;
         let stripe = chunk.stripe;
@@ -77,7 +77,7 @@ impl Participant {
                 Ok(StripeState { epoch: current, .. }) if epoch < current => {
                     Err(StoreError::Fenced { stripe, current })
                 }
-                // Its stripe may have ended: the runs of chunks that were removed are remembered for a while.
+                // Its stripe may have ended: runs of removed chunks are remembered for a while.
                 Ok(_) | Err(StoreError::NoSuchStripe { .. }) => store.run_memory(chunk, run),
                 Err(error) => Err(error),
             }
@@ -91,7 +91,7 @@ fn newest(state: &StripeState) -> Sequence {
     records.fold(state.mark, Sequence::max)
 }
 
-/// The newest update of each of the stripes that are here, settled or not.
+/// The newest update of each stripe with a chunk here, settled or not.
 pub(crate) fn latest(
     store: &Store,
     stripes: Vec<StripeId>,

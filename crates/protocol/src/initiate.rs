@@ -18,11 +18,11 @@ use thiserror::Error;
 
 /// The least time that the parts of an update or a commit may take.
 const PATIENCE_MS: u64 = 10_000;
-/// The slowest that their bytes are reckoned to move beside others', in bytes a millisecond.
+/// The assumed slowest rate of their bytes beside other traffic, in bytes a millisecond.
 const PATIENCE_BYTES_PER_MS: u64 = 64;
 
-/// How long the parts of an update or a commit may take: the more it moves, the longer, for links between
-/// racks may be slow and are shared.
+/// Time limit of the parts of an update or a commit. It grows with their bytes, because links between racks
+/// may be slow and are shared.
 pub(crate) fn patience_ms(plan: &Plan) -> u64 {
     let appended_bytes = |step: &gabion_plan::Step| match step {
         gabion_plan::Step::Append { slices, .. } => slices.bytes(),
@@ -32,7 +32,7 @@ pub(crate) fn patience_ms(plan: &Plan) -> u64 {
     PATIENCE_MS + bytes / PATIENCE_BYTES_PER_MS
 }
 
-/// Under which conditions a plan runs.
+/// The conditions of a plan's run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunTerms {
     /// The run; drawn at random, or the one under which bytes were staged.
@@ -41,44 +41,43 @@ pub struct RunTerms {
     pub epoch: Epoch,
     /// The stripe's generation for which the plan was made.
     pub generation: Generation,
-    /// Where reads are.
+    /// The update as of which the plan reads.
     pub cut: ReadCut,
-    /// What writes are.
+    /// The effect of the plan's writes.
     pub effect: Effect,
-    /// Why bytes move.
+    /// The purpose of the transfer.
     pub purpose: Purpose,
-    /// Spread the reads evenly over so long.
+    /// Spread the reads evenly over this time.
     pub spread_ms: u64,
-    /// Give up after so long.
+    /// Time limit of the run.
     pub deadline_ms: u64,
-    /// Give up when nothing has happened at a participant for so long, and find out whose fault it is.
+    /// Abort when a participant makes no progress for this time, and find the cause.
     pub stall_ms: Option<u64>,
 }
 
-/// A participant did not do its part.
+/// A participant has failed to do its part.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{node}: {refusal}")]
 pub struct PartFailed {
     /// The participant.
     pub node: NodeId,
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
-    /// Who seems to be the cause, where the terms ask for that: nodes that did not answer, or else those
-    /// for whom others waited in vain. Ascending.
+    /// The suspected nodes, where the terms ask for that: nodes that did not answer, or else those that
+    /// others waited for. Ascending.
     pub suspects: Vec<NodeId>,
-    /// Whose parts were done by then. Ascending.
+    /// The participants whose parts had ended well by then. Ascending.
     pub done: Vec<NodeId>,
 }
 
 /// The initiator's own part, already running.
 pub type OwnPart = BoxFuture<'static, Result<(), Refusal>>;
 
-/// Starts `plan` and waits for all parts. The initiator's own part, if it is a participant under
-/// the name [`NodeId::CLIENT`], is made by `own`. Says as of which update each node read.
+/// Starts `plan` and waits for all parts. The initiator's own part, if it is a participant under the name
+/// [`NodeId::CLIENT`], is run by `own`. Returns the update as of which each node read.
 ///
 /// # Errors
-/// The first part that failed; all other participants are told to give up. What they did by then is
-/// not known.
+/// The first part that failed; all other participants are told to abort. Their state is then unknown.
 pub async fn run_plan(
     ports: &dyn Ports,
     plan: &Plan,
@@ -88,7 +87,7 @@ pub async fn run_plan(
     run_heard(ports, plan, terms, own, &Heard::default()).await
 }
 
-/// As [`run_plan`]; takes note of how far the participants have come with their parts.
+/// As [`run_plan`]; also notes participants' journal positions.
 pub(crate) async fn run_heard(
     ports: &dyn Ports,
     plan: &Plan,
@@ -110,8 +109,8 @@ pub(crate) async fn run_heard(
     }
     for &node in participants.iter().filter(|&&node| node != NodeId::CLIENT) {
         let part = Box::new(terms.part(plan.part(node)));
-        // The reply may take as long as the part itself; a second more lets the part's own
-        // deadline speak first, since it knows better what was missing.
+        // The reply may take as long as the part itself. One second more lets the part's own deadline pass
+        // first, because its error is more precise.
         let done = ports.ask_node(node, part, terms.deadline_ms + 1000);
         let noted = done.map(move |done| (node, note(node, done, heard)));
         running.push(noted.boxed());
@@ -157,7 +156,7 @@ pub(crate) async fn run_heard(
     }
 }
 
-/// Takes note of how far a participant has come; says as of which update it read.
+/// Notes a participant's journal position; returns the update as of which it read.
 fn note(
     node: NodeId,
     done: Result<(Sequence, Option<Progress>), NodeError>,
@@ -170,7 +169,7 @@ fn note(
     Ok(as_of)
 }
 
-/// What a participant that failed has said, if it has answered at all.
+/// The error of a participant that failed, if it has answered at all.
 fn answer(failed: NodeError) -> Answer {
     match failed {
         NodeError::Silent(_) => None,
@@ -204,8 +203,8 @@ fn abort(ports: &dyn Ports, run: RunId, nodes: impl Iterator<Item = NodeId>) {
     }
 }
 
-/// Where the new bytes of an update's lost chunks are to be staged, by chunk: wherever the plan
-/// takes them as input, and that is not their own node.
+/// The nodes where the new bytes of an update's lost chunks are to be staged, by chunk: those where the
+/// plan takes them as input, if that is not their own node.
 pub fn substitutes(plan: &Plan) -> Vec<(ChunkIndex, NodeId)> {
     let mut substitutes: Vec<(ChunkIndex, NodeId)> = plan
         .steps
@@ -238,8 +237,7 @@ pub fn fits_records(plan: &Plan) -> bool {
     records.all(|&(bytes, count)| bytes <= RECORD_BYTES_MAX && count <= RECORD_PIECE_COUNT_MAX)
 }
 
-/// The chunks whose nodes must hold a record for the update of `plan` to stand: all that it
-/// appends for.
+/// The chunks whose nodes must hold a record for the update of `plan` to stand: all chunks with appends.
 pub fn record_holders(plan: &Plan) -> Vec<ChunkIndex> {
     let mut chunks: Vec<ChunkIndex> = plan
         .steps
@@ -251,8 +249,8 @@ pub fn record_holders(plan: &Plan) -> Vec<ChunkIndex> {
     chunks
 }
 
-/// The chunk whose node makes a record of what a step appends: copies of another chunk are recorded
-/// for the chunk of the node that keeps them.
+/// The chunk whose node records a step's append: a copy of another chunk is recorded for the chunk of the
+/// node that keeps it.
 fn recorded_for(plan: &Plan, step: &gabion_plan::Step) -> Option<ChunkIndex> {
     match step {
         gabion_plan::Step::Append { node, .. } => plan.holds(*node),

@@ -1,5 +1,5 @@
-//! Whose fault it is that a run has failed: what participants say once it is over, and which of them
-//! say nothing. It suggests whom to do without; it proves nothing about anybody.
+//! Finds the cause of a failed run: the participants' answers after its end, and the missing answers. The
+//! result is a list of nodes to avoid; it proves no failure.
 
 use crate::message::Refusal;
 use crate::ports::Ports;
@@ -8,18 +8,18 @@ use futures::{FutureExt, select_biased};
 use gabion_layout::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long participants that were told to give up may take to say so.
+/// Time limit of participants' answers after an abort.
 const GRACE_MS: u64 = 2_000;
 
-/// What a participant has said of its part, if it has answered at all.
+/// A participant's answer about its part, if there is one.
 pub(crate) type Answer = Option<Result<(), Refusal>>;
 
-/// What is known of a failed run's participants.
+/// The answers and missing answers of a failed run's participants.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiry {
-    /// Those that have not answered.
+    /// Participants without an answer.
     silent: BTreeSet<NodeId>,
-    /// For whom those that could not go on have waited.
+    /// The nodes that stalled participants have waited for.
     awaited: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
@@ -41,7 +41,7 @@ impl Inquiry {
         }
     }
 
-    /// Hears the answers that come soon.
+    /// Collects the answers that arrive soon.
     pub(crate) async fn ask(
         &mut self,
         ports: &dyn Ports,
@@ -59,8 +59,8 @@ impl Inquiry {
         }
     }
 
-    /// Who did not answer. If all did: who was held up by nobody else. If there is none either: both
-    /// ends of each link over which two nodes wait for each other.
+    /// The nodes that did not answer. If all did: the nodes that others waited for and that waited for no
+    /// other. If there is none: both ends of each link over which two nodes wait for each other.
     pub(crate) fn suspects(&self) -> Vec<NodeId> {
         if !self.silent.is_empty() {
             return self.silent.iter().copied().collect();
@@ -81,8 +81,8 @@ impl Inquiry {
 mod tests {
     use super::*;
 
-    /// Who is suspected of nodes 0 to 4, a chain in this order, by what each says: for whom it waits,
-    /// or nothing at all.
+    /// The suspects among nodes 0 to 4, a chain in this order, by each one's answer: the node that it waits
+    /// for, or none.
     #[track_caller]
     fn check(said: [Option<&[u32]>; 5], expected: &[u32]) {
         let mut inquiry = Inquiry::new((0..5).map(NodeId));

@@ -1,9 +1,9 @@
-//! How a node asks to be let in: what it says of itself and of its chunks, and what it makes durable of
-//! the answers.
+//! A node's side of a join: it reports itself and its chunks, and makes the answers durable.
 //!
-//! It tells its chunks in pages, in the order of their ids, and obeys each answer before the next page;
-//! so neither a message nor what one has to wait for grows with what the node holds. What nobody
-//! knows any more is set aside last, and with more than a little of it the node waits for the operator.
+//! It reports its chunks in pages, in the order of their ids, and executes each answer before the next
+//! page. So neither the size of a message nor the wait for an answer grows with the number of chunks.
+//! Unknown chunks are set aside last. If there are more than a few, the node waits for the operator's
+//! permission.
 
 use crate::event::Event;
 use crate::holdings::{accept, begin, held_chunks, set_aside};
@@ -18,20 +18,20 @@ use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
 use gabion_store::{Identity, Store};
 use thiserror::Error;
 
-/// How long the coordinator may take to answer a join or a heartbeat.
+/// Time limit of the coordinator's answer to a join or a heartbeat.
 pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
 /// How often a message of a session is sent before the node begins anew.
 const TRY_COUNT: usize = 3;
-/// How often the node asks whether the operator has spoken, and says that it is at work.
+/// Period of asking for the operator's permission, and of keeping the session alive.
 const ASK_EVERY_MS: u64 = 1_000;
-/// Chunks that are set aside before it looks whether it is time to say so.
+/// Chunks that are set aside before it checks whether a keep-alive is due.
 const SET_ASIDE_COUNT: usize = 16;
 /// How often the coordinator may say that stripes have changed before the node begins anew.
 const CHANGE_ROUND_COUNT: usize = 64;
 /// Stripes whose answers may wait until the node is a member.
 const LATE_COUNT_MAX: usize = 256;
 
-/// What a node is when it starts.
+/// A node's properties at its start.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// Its id, if it has been in this cluster before; its store says so too, unless that is new.
@@ -49,17 +49,17 @@ pub struct NodeOptions {
     pub page_chunk_count: usize,
     /// This start of it. The number, its incarnation, is higher than at its last start.
     pub start: Start,
-    /// How much it keeps at most.
+    /// Its capacity.
     pub limits: Limits,
 }
 
-/// Why a node is not part of the cluster.
+/// The reason why a node is not part of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum JoinError {
-    /// The coordinator did not answer; it may later.
+    /// The coordinator did not answer; a retry may succeed.
     #[error("the coordinator does not answer: {0}")]
     Unreachable(String),
-    /// The coordinator said no, in one plain sentence.
+    /// The coordinator has refused, in one plain sentence.
     #[error("{0}")]
     Refused(String),
     /// The node's own store failed.
@@ -76,7 +76,7 @@ impl From<CoordinatorError> for JoinError {
     }
 }
 
-/// What a join brings.
+/// The result of a join.
 pub(crate) struct Membership {
     pub(crate) id: NodeId,
     /// The session with which it began.
@@ -93,7 +93,7 @@ fn shown_position(store: &Store, identity: &Identity) -> u64 {
     found.unwrap_or_else(|| store.position())
 }
 
-/// Joins with what the store holds, and obeys the answers before anything is served.
+/// Joins with the store's chunks, and executes the answers before the node serves.
 ///
 /// # Errors
 /// See [`JoinError`].
@@ -143,11 +143,11 @@ struct Joining<'a> {
     participant: &'a Participant,
     session: JoinSession,
     page_chunk_count: usize,
-    /// Of all that was told and answered.
+    /// The digest of all reported and answered pages.
     digest: InventoryDigest,
-    /// Chunks that nobody knows.
+    /// Chunks that the coordinator does not know.
     unknown: Vec<ChunkId>,
-    /// When the coordinator last heard of this session.
+    /// The time of the coordinator's last answer in this session.
     said_ms: u64,
 }
 
@@ -167,7 +167,7 @@ impl Joining<'_> {
         }
     }
 
-    /// Tells of all chunks, and obeys the answers.
+    /// Reports all chunks, and executes the answers.
     async fn tell_all(&mut self) -> Result<(), JoinError> {
         let mut after = None;
         loop {
@@ -193,7 +193,7 @@ impl Joining<'_> {
             self.obey(answer).await?;
             match answered {
                 None => return Ok(()),
-                // Whoever is answered nothing would ask for ever.
+                // Otherwise a node that gets empty answers would ask for ever.
                 Some(_) if answered <= after => {
                     let why = "the coordinator answered a page without an end".to_owned();
                     return Err(JoinError::Unreachable(why));
@@ -203,8 +203,7 @@ impl Joining<'_> {
         }
     }
 
-    /// Makes an answer durable, and sees to it that the coordinator does not take the node for dead
-    /// meanwhile.
+    /// Makes an answer durable, and keeps the session alive during that.
     async fn obey(&mut self, answer: PageAnswer) -> Result<(), JoinError> {
         self.set_aside(answer.obsolete).await?;
         if answer.decided.is_empty() {
@@ -231,12 +230,12 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Whether the node may set aside what nobody knows.
+    /// Whether the node may set unknown chunks aside.
     async fn may_set_aside(&mut self) -> Result<bool, JoinError> {
         self.ask(ask::SetAside(self.session)).await
     }
 
-    /// Sets aside what nobody knows, as soon as it may.
+    /// Sets unknown chunks aside, as soon as it may.
     async fn set_unknown_aside(&mut self) -> Result<(), JoinError> {
         if self.unknown.is_empty() {
             return Ok(());
@@ -257,7 +256,7 @@ impl Joining<'_> {
         self.set_aside(unknown).await
     }
 
-    /// Asks for the lease, and tells again what has changed meanwhile for as long as something has.
+    /// Asks for the lease, and reports changed stripes again until none has changed.
     async fn end(
         mut self,
         options: &NodeOptions,
@@ -287,8 +286,8 @@ impl Joining<'_> {
                 Err((answer, stripes)) => {
                     changed = stripes;
                     late.push(answer);
-                    // To obey takes a while, in which more changes. But what is left to be obeyed at the
-                    // end has to be little, for the lease runs then.
+                    // Executing an answer takes time, in which more stripes may change. The work at the end
+                    // has to be short, because the lease runs then.
                     let count = |answer: &PageAnswer| answer.decided.len() + answer.obsolete.len();
                     if late.iter().map(count).sum::<usize>() > LATE_COUNT_MAX {
                         self.obey_late(std::mem::take(&mut late)).await?;
@@ -308,7 +307,7 @@ impl Joining<'_> {
 
     async fn obey_late(&mut self, late: Vec<PageAnswer>) -> Result<(), JoinError> {
         for mut answer in late {
-            // What nobody knows now was known when the node began to tell.
+            // These chunks were known when the node began its report.
             answer.obsolete.append(&mut answer.unknown);
             self.obey(answer).await?;
         }
@@ -323,7 +322,7 @@ impl Joining<'_> {
         options: &NodeOptions,
         begun: &JoinBegun,
     ) -> Result<Membership, JoinError> {
-        // There is no session any more that a word could keep.
+        // The session has ended, so no permission can apply to it.
         self.said_ms = u64::MAX - ASK_EVERY_MS;
         self.obey_late(late).await?;
         let Joined {

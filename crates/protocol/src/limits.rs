@@ -1,14 +1,16 @@
-//! How much a node keeps at most.
+//! Memory limits of a node.
 
-/// What a node keeps at most. Beyond it a node forgets what nobody loses by it, or refuses work until there is room.
+/// Memory limits of a node. Beyond them the node forgets state that can be rebuilt, or refuses work until
+/// there is room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Stripes that a primary remembers being asked about. Above that it forgets those on which nobody works and whose
-    /// term goes on or never began.
+    /// Stripes in a primary's memory. Beyond this it forgets idle stripes whose term goes on or never
+    /// began.
     pub primary_stripe_count: usize,
-    /// New bytes that clients may have staged at one time. More are refused until updates have taken theirs.
+    /// New bytes that clients may have staged at one time. More are refused until updates have consumed
+    /// theirs.
     pub staged_bytes: u64,
-    /// Those of one client.
+    /// The same for one client.
     pub client_bytes: u64,
 }
 

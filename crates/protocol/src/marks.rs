@@ -1,9 +1,9 @@
-//! Telling nodes how far updates of their stripes are committed: soon, but not once an update.
+//! Telling nodes the committed marks of stripes: soon, but not once per update.
 //!
-//! A mark is a hint. Whoever takes part in a stripe's next update hears of it with its part; whoever
-//! meets a record above its mark asks the primary; so a mark may be lost, and it may be late. Here it
-//! is only late: what a node is owed while it is being told, and for a little while after, is told
-//! together, and of each stripe the newest mark alone. A mark after a pause leaves at once.
+//! A mark is a hint. A participant of a stripe's next update gets the mark with its part, and a reader that
+//! finds a record above its mark asks the primary; so a mark may be lost or late. Here it is only late:
+//! marks for a node that is being told, and for a short time after, are sent together, and only the newest
+//! one of each stripe. A mark after a pause is sent at once.
 
 use crate::message::{CommittedMark, Progress, ask};
 use crate::ports::{Ask as _, Ports};
@@ -12,21 +12,20 @@ use gabion_layout::{NodeId, StripeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a node that was told is left alone. Whoever reads there what was written meanwhile has to
-/// ask the primary first.
+/// The pause after a message to a node. A reader of newer writes at that node has to ask the primary first.
 const TELL_AGAIN_AFTER_MS: u64 = 50;
-/// How long a node may take to hear a mark.
+/// Time limit of a node's confirmation.
 const TELL_DEADLINE_MS: u64 = 5_000;
 
-/// Says how far the primary's node has come.
+/// Returns the primary's journal position.
 pub(crate) type OwnProgress = Arc<dyn Fn() -> Progress + Send + Sync>;
 
-/// What other nodes are yet to be told.
+/// Marks that are still to be sent to other nodes.
 pub(crate) struct Marks {
     ports: Arc<dyn Ports>,
     node: NodeId,
     own_progress: OwnProgress,
-    /// By node; there is an entry, be it empty, for each node that a task is telling.
+    /// By node; each node with a sending task has an entry, which may be empty.
     owed: Mutex<BTreeMap<NodeId, Owed>>,
 }
 
@@ -44,7 +43,7 @@ impl Marks {
         })
     }
 
-    /// Has a node hear a mark. It must have all of the stripe's updates up to there.
+    /// Sends a mark to a node, now or later. The node must have all of the stripe's updates up to it.
     pub(crate) fn tell(self: &Arc<Self>, node: NodeId, mark: CommittedMark) {
         let mut all = self.lock();
         let is_told = all.contains_key(&node);
@@ -61,18 +60,18 @@ impl Marks {
         }
     }
 
-    /// Tells a node what it is owed until that is nothing.
+    /// Sends a node its marks until none are left.
     async fn tell_all(&self, node: NodeId) {
         while let Some(marks) = self.take(node) {
             let from = Some((self.node, (self.own_progress)()));
             let told = ask::Committed { marks, from };
-            // Nothing depends on it: who has not heard asks.
+            // No guarantee depends on it: a node without the mark asks.
             let _ = self.ports.ask_node(node, told, TELL_DEADLINE_MS).await;
             self.ports.sleep_ms(TELL_AGAIN_AFTER_MS).await;
         }
     }
 
-    /// What a node is owed; when that is nothing, its task ends.
+    /// The marks for a node; when there are none, its task ends.
     fn take(&self, node: NodeId) -> Option<Vec<CommittedMark>> {
         let mut all = self.lock();
         let owed = all.remove(&node).filter(|owed| !owed.is_empty())?;
@@ -81,7 +80,7 @@ impl Marks {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Owed>> {
-        // The map is whole after every step, whoever panics between two of them.
+        // The map is consistent after every step, even if a caller panics between two of them.
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,7 +99,7 @@ mod tests {
     use gabion_layout::{Epoch, Sequence};
     use std::task::Context;
 
-    /// What a node is told; whoever tells it waits to hear whether it was heard.
+    /// A message to a node, and the channel for its answer.
     struct Call {
         node: NodeId,
         marks: Vec<CommittedMark>,
@@ -185,7 +184,7 @@ mod tests {
     }
 
     impl Wire {
-        /// What is told now, by node, each mark as its stripe and sequence; `is_heard` answers it.
+        /// The messages sent now, by node, each mark as its stripe and sequence; `is_heard` answers them.
         fn told(&self, is_heard: bool) -> Vec<(u32, Vec<(u64, u64)>)> {
             self.run();
             let calls = std::mem::take(&mut *self.calls.lock().expect("no panic"));
@@ -201,7 +200,7 @@ mod tests {
 
         fn end_pauses(&self) {
             for pause in self.pauses.lock().expect("no panic").drain(..) {
-                pause.send(()).expect("somebody pauses");
+                pause.send(()).expect("a task pauses");
             }
         }
 
@@ -241,7 +240,7 @@ mod tests {
         assert_eq!(wire.told(true), [(7, vec![(1, 4), (2, 9)])]);
         wire.end_pauses();
         assert_eq!(wire.told(true), []);
-        assert!(marks.lock().is_empty(), "nobody is owed anything");
+        assert!(marks.lock().is_empty(), "no mark is left to send");
         marks.tell(NodeId(7), mark(1, 5));
         assert_eq!(wire.told(true), [(7, vec![(1, 5)])], "without a pause");
     }

@@ -1,5 +1,5 @@
-//! A storage node: routes requests to its two roles, participant and primary, keeps its membership
-//! lease alive, and serves nothing when that has run out.
+//! A storage node: routes requests to its two roles, participant and primary, renews its membership lease,
+//! and does not serve after the lease has expired.
 
 mod participate;
 
@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
-    Damage, EndCause, Flow, JoinSession, Meter, NodeReply, NodeRequest, NodeStatus, Progress,
-    Purpose, Refusal, RunPart, Scrubbed, Standing, Vitals, ask,
+    Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
+    Progress, Purpose, Refusal, RunPart, Scrubbed, Standing, ask,
 };
 use crate::participant::{Participant, generation_of};
 use crate::ports::{Address, Ask as _, Ports};
@@ -26,15 +26,15 @@ use gabion_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// How often the node asks for the primaries of stripes of which it has appended records.
+/// Period of asking for the primaries of stripes of which the node has appended records.
 const ADOPT_EVERY_MS: u64 = 60_000;
-/// How often committed records are brought into their chunks, and reserves are seen to.
+/// Period of applying committed records to their chunks, and of checking reserves.
 const UPKEEP_EVERY_MS: u64 = 1_000;
 
-/// Why a node has left its cluster.
+/// The reason why a node has left its cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// It was drained, and holds nothing that counts.
+    /// It was drained, and none of its chunks counts.
     Drained,
     /// Its store has failed; the first failure, as a sentence.
     StoreFailed(String),
@@ -46,24 +46,24 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     pub(crate) participant: Participant,
     primaries: Primaries,
-    /// How far other nodes have come, by their own words.
+    /// Other nodes' journal positions, as they have reported them.
     heard: Arc<Heard>,
     staging: Mutex<Staging>,
     pins: Mutex<Vec<Pinned>>,
     nodes: Mutex<Vec<NodeStatus>>,
     /// The session with which the latest membership began.
     session: Mutex<JoinSession>,
-    /// The lease ends then, by the ports' clock.
+    /// The end of the lease, by the ports' clock.
     lease_until_ms: AtomicU64,
     heartbeat_ms: AtomicU64,
-    /// Whether the coordinator has said that it must join anew, and it has not yet.
+    /// Whether the coordinator has told it to join again, and it has not yet.
     must_join: AtomicBool,
     /// Whether the coordinator was told that the store has failed.
     pub(crate) has_announced: AtomicBool,
     /// Whether the coordinator has said that it may stop.
     has_left: AtomicBool,
-    /// How it fares, since the last heartbeat.
-    vitals: Mutex<Vitals>,
+    /// Its health since the last heartbeat.
+    health: Mutex<NodeHealth>,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -84,8 +84,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Joins the cluster with what the store holds. Chunks that are the node's no more are set
-    /// aside before this returns, so that none of them is ever served.
+    /// Joins the cluster with the store's chunks. Chunks that are not the node's own any more are set aside
+    /// before this returns, so that none of them is ever served.
     ///
     /// # Errors
     /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`].
@@ -122,7 +122,7 @@ impl Node {
             must_join: AtomicBool::new(false),
             has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
-            vitals: Mutex::default(),
+            health: Mutex::default(),
         }))
     }
 
@@ -134,7 +134,7 @@ impl Node {
     /// The cluster that it is part of.
     ///
     /// # Panics
-    /// Never: whoever has joined one knows it.
+    /// Never: a node that has joined a cluster knows it.
     pub fn cluster(&self) -> ClusterId {
         let identity = self.participant.store.identity();
         identity
@@ -142,12 +142,12 @@ impl Node {
             .expect("a node that has joined knows its cluster")
     }
 
-    /// What nodes were to send for the updates and commits that this node has run as a primary.
+    /// Bytes that nodes should have sent for the updates and commits that this node has run as a primary.
     pub fn planned(&self) -> Meter {
         self.primaries.planned()
     }
 
-    /// Answers one request. `origin` is where frames for the asker go.
+    /// Answers one request. `origin` is the destination of frames for the sender.
     pub fn handle(
         self: &Arc<Self>,
         request: NodeRequest,
@@ -160,12 +160,12 @@ impl Node {
             let answer = node.answer(request, origin).await;
             if is_clients {
                 let latency_ms = node.participant.ports.now_ms().saturating_sub(began_ms);
-                lock(&node.vitals).foreground.note(latency_ms);
+                lock(&node.health).foreground.note(latency_ms);
             }
             if let Err(refusal) | Ok(NodeReply::NotBegun(refusal)) = &answer {
                 match refusal {
                     Refusal::Damaged(damage) => node.report(vec![damage.clone()]),
-                    // It may be what another node said, which this one has asked.
+                    // The refusal may come from another node, which this one has asked.
                     Refusal::StoreFailed(_) => {
                         node.leave_if_failed();
                     }
@@ -182,9 +182,9 @@ impl Node {
         lock(&self.staging).flow(flow, self.participant.ports.now_ms());
     }
 
-    /// Says that it is alive, keeps its chunks up and forgets what nobody came for; for as long as
-    /// the process lives, or until the node has left for one of these reasons. It serves nothing then,
-    /// and its process should end.
+    /// Sends heartbeats, applies records to chunks and drops expired state, for as long as the process
+    /// lives, or until the node has left for one of these reasons. It does not serve then, and its process
+    /// should end.
     pub async fn keep_alive(self: Arc<Self>) -> Left {
         let ports = Arc::clone(&self.participant.ports);
         let upkept = Arc::clone(&self);
@@ -219,14 +219,14 @@ impl Node {
                 Ok(damage) if damage.is_empty() => {}
                 Ok(damage) => self.report(damage),
                 Err(Refusal::Damaged(damage)) => self.report(vec![damage]),
-                // The next round tries again, and whoever needs the disk meanwhile is told.
+                // The next round retries; requests that need the disk get the error.
                 Err(_) => {}
             }
         }
     }
 
-    /// Commits what has waited long enough, and looks after records that no primary may know of, since
-    /// theirs was restarted.
+    /// Commits updates that have waited long enough, and checks for records whose primary was restarted and
+    /// may not know them.
     async fn keep_committing(&self) {
         let ports = &self.participant.ports;
         let mut adopt_ms = ports.now_ms() + ADOPT_EVERY_MS;
@@ -261,7 +261,7 @@ impl Node {
         Ok(())
     }
 
-    /// Routes a request to what the node is asked as: a primary, a participant, or one that knows something.
+    /// Routes a request to the role that it is for: primary, participant, or plain information.
     async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
         if let Err(refusal) = self.admit(&request) {
             return match request {
@@ -387,7 +387,7 @@ impl Node {
         let (mut chunk_count, mut bytes, mut damage) = (0, 0, Vec::new());
         for chunk in chunks {
             let scrubbed = self.participant.with_store(move |store| {
-                // Before the chunk is read: one that replaces it is not what is read here.
+                // Checked before the chunk is read, so that a replacement of the chunk is not reported.
                 let generation = generation_of(store, chunk);
                 let spec = store.chunk_info(chunk)?.spec;
                 let chunk_bytes = spec.map_or(0, |spec| spec.chunk_bytes);
@@ -403,7 +403,7 @@ impl Node {
                         range: d.range,
                     }));
                 }
-                // Deleted since it was listed.
+                // Deleted after it was listed.
                 Err(Refusal::NoSuchChunk(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -434,7 +434,7 @@ impl Node {
             incarnation: self.options.start.number,
             heard: self.participant.heard(),
             position: self.participant.store.position(),
-            vitals: self.take_vitals().await,
+            health: self.take_health().await,
         };
         match ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS).await {
             Ok(Standing::Alive {
@@ -460,20 +460,20 @@ impl Node {
                 self.lease_until_ms.store(0, Ordering::Release);
                 self.has_left.store(true, Ordering::Release);
             }
-            // The lease runs on, and out if this lasts.
+            // The lease runs on, and expires if this lasts.
             Err(_) => {}
         }
     }
 
-    /// Refuses all requests until the node has joined anew.
+    /// Refuses all requests until the node has joined again.
     fn serve_nothing_more(&self) {
         self.must_join.store(true, Ordering::Release);
         self.lease_until_ms.store(0, Ordering::Release);
         lock(&self.staging).withdraw_all(self.participant.ports.now_ms());
     }
 
-    /// Says that the node serves nothing more of this membership: others need not wait for its lease to run
-    /// out. If that is lost, they do.
+    /// Tells the coordinator that the node no longer serves under this membership: others need not wait for
+    /// its lease to expire. If the message is lost, they do.
     async fn tell_end(&self, cause: EndCause) {
         let session = *lock(&self.session);
         let request = ask::EndMembership { session, cause };
@@ -482,28 +482,28 @@ impl Node {
         let _ = told.await;
     }
 
-    async fn take_vitals(&self) -> Vitals {
+    async fn take_health(&self) -> NodeHealth {
         let ports = &self.participant.ports;
         let free_bytes = self.participant.with_store(Store::free_bytes).await;
-        Vitals {
+        NodeHealth {
             space: free_bytes.ok().map(|free_bytes| Space {
                 capacity_bytes: self.options.capacity_bytes,
                 free_bytes,
             }),
             links: ports.take_link_rates(),
             array: ports.array(),
-            ..std::mem::take(&mut *lock(&self.vitals))
+            ..std::mem::take(&mut *lock(&self.health))
         }
     }
 
-    /// All nodes, as the coordinator last told.
+    /// All nodes, from the coordinator's last message.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         lock(&self.nodes).clone()
     }
 
-    /// Joins anew, and serves nothing before it has succeeded. The coordinator may count the node as
-    /// a member although its answer, with what was decided meanwhile, was lost; so no heartbeat is
-    /// sent until there is an answer.
+    /// Joins again, and does not serve before it has succeeded. The coordinator may count the node as a
+    /// member although its answer, with decisions made during the join, was lost. So the node sends no
+    /// heartbeat until there is an answer.
     async fn join_anew(&self) {
         if let Ok(membership) = ask_to_join(&self.participant, &self.options).await {
             *lock(&self.session) = membership.session;
@@ -519,7 +519,7 @@ impl Node {
     }
 }
 
-/// Whether a client waits for the answer. What it asks for beside these waits for nothing but memory.
+/// Whether a client waits for the answer. A client's other requests wait for memory only.
 fn is_clients(request: &NodeRequest) -> bool {
     match request {
         NodeRequest::Update(_) => true,
@@ -528,7 +528,7 @@ fn is_clients(request: &NodeRequest) -> bool {
     }
 }
 
-/// How far a run of a node has come.
+/// A node's journal position in its present run.
 fn progress(participant: &Participant, incarnation: u64) -> Progress {
     Progress {
         incarnation,

@@ -1,5 +1,5 @@
-//! A part's own bytes at a node: what it reads, recalls and takes as input, and what it puts aside until
-//! its end, when the participant makes records of it.
+//! A part's own bytes at a node: the bytes that it reads, recalls and takes as input, and those that it
+//! keeps until its end, when the participant makes records of them.
 
 use crate::locks::lock;
 use crate::message::{ConversionSource, Effect, ReadCut, Refusal};
@@ -16,14 +16,14 @@ use gabion_store::{ChunkWriter, Cut, Recalled, RecordKind, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The most bytes that are read where nothing may wait.
+/// The most bytes that are read on a thread that must not wait.
 const READ_NOW_BYTES_MAX: u64 = 16 << 10;
 
 /// The bytes of one record so far: for each piece the data chunk whose change it is, where it goes
 /// in the record's chunk, and its bytes.
 pub(crate) type Pieces = Vec<(ChunkIndex, u64, Bytes)>;
 
-/// What the pieces of a record are, in the order in which a record of copies has them.
+/// The source of a record's pieces, in the order in which a record of copies has them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Part {
     NewBytes,
@@ -32,16 +32,16 @@ pub(crate) enum Part {
     Appended,
 }
 
-/// What a part's bytes are for.
+/// The use of a part's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
-    /// Somebody reads them, so they are the newest.
+    /// For a reader: the newest bytes.
     Asker,
-    /// They become a record, or a chunk: they are as the code knows them.
+    /// For a record or a chunk: the bytes that parity covers.
     Code,
-    /// Writes are put aside for a record.
+    /// Writes are kept for a record.
     CatchUp,
-    /// They are appended, and the code does not know them yet.
+    /// They are appended; parity does not cover them yet.
     Append,
 }
 
@@ -59,13 +59,13 @@ impl Use {
     }
 }
 
-/// What a running part has put aside until its end.
+/// The state of a running part until its end.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) writer: Option<ChunkWriter>,
     /// By the record's chunk.
     pub(crate) pieces: BTreeMap<(ChunkIndex, Part), Pieces>,
-    /// As of which update all reads were.
+    /// The update as of which all reads were.
     pub(crate) read_at: Option<Sequence>,
 }
 
@@ -104,15 +104,15 @@ pub(crate) struct NodeIo {
     pub(crate) holds: Option<ChunkIndex>,
     pub(crate) cut: ReadCut,
     pub(crate) use_of: Use,
-    /// What is read here in the place of the stripe's own chunks, when it is made of others.
+    /// The chunks of other stripes that are read instead of the stripe's own, when the stripe is made of
+    /// them.
     pub(crate) sources: Option<Vec<ConversionSource>>,
     pub(crate) inputs: Inputs,
     pub(crate) gathered: Arc<Mutex<Gathered>>,
 }
 
 impl NodeIo {
-    /// Where a step's bytes go in the record that they are for: its chunk, what they are, and the data
-    /// chunk that they are of.
+    /// The record of a step's bytes: its chunk, the kind of bytes, and the data chunk that they belong to.
     fn place(
         &self,
         log: Log,
@@ -131,7 +131,7 @@ impl NodeIo {
             (Log::Original, Use::Append) => Ok(((holder()?, Part::Original), chunk)),
             (Log::Journal, _) => Ok(((chunk, Part::NewBytes), chunk)),
             (Log::Parity { data }, Use::Code) => Ok(((chunk, Part::Delta), data)),
-            // What is noted under the parity chunk itself may come from any data chunk.
+            // A note under the parity chunk itself may be for any data chunk.
             (Log::ParitySum, Use::Code) => Ok(((chunk, Part::Delta), chunk)),
             _ => Err(invalid("the part's effect has no such log")),
         }
@@ -149,7 +149,7 @@ impl NodeIo {
         pieces.push((data, range.offset, bytes));
     }
 
-    /// Reads bytes of a data chunk where another stripe has them.
+    /// Reads bytes of a data chunk from another stripe's chunk.
     fn fetch_source(
         &self,
         sources: &[ConversionSource],
@@ -201,8 +201,8 @@ impl NodeIo {
 }
 
 impl Participant {
-    /// Bytes of a chunk, and as of which update they are. A few bytes that lie in memory are read
-    /// at once: handing them over costs more than reading and checking them.
+    /// Bytes of a chunk, and the update as of which they are. A few bytes that are in memory are read at
+    /// once: a handover to another thread costs more than reading and checking them.
     async fn read(
         &self,
         chunk: ChunkId,
@@ -215,8 +215,8 @@ impl Participant {
                 return Ok((as_of, Bytes::from(bytes)));
             }
         }
-        // The memory is taken here, where it will be given back: what each of many threads that wait for
-        // disks took, its allocator would keep for that thread.
+        // The memory is allocated on this thread, which also frees it: an allocator keeps freed memory for
+        // the thread that allocated it, and many threads wait for disks.
         let mut bytes = Vec::with_capacity(range.length as usize);
         self.with_store(move |store| {
             let as_of = store.read(chunk, range, cut, &mut bytes)?;
@@ -265,7 +265,7 @@ impl LocalIo for NodeIo {
         let gathered = Arc::clone(&self.gathered);
         let read = async move {
             let (as_of, bytes) = participant.read(chunk, range, cut).await?;
-            // An update that is committed between two slices must not show in the second alone.
+            // An update that is committed between two slices must not be visible in the second alone.
             if *lock(&gathered).read_at.get_or_insert(as_of) == as_of {
                 Ok(bytes)
             } else {
@@ -307,7 +307,7 @@ impl LocalIo for NodeIo {
                 write.boxed()
             }
             Sink::Deliver(_) => {
-                let nobody = Refusal::Invalid("a node has nobody to deliver bytes to".to_owned());
+                let nobody = Refusal::Invalid("only a client's part delivers bytes".to_owned());
                 futures::future::ready(Err(nobody)).boxed()
             }
         }

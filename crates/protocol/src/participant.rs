@@ -1,5 +1,5 @@
-//! A participant's half of the protocol: its store, its parts of plans, its answers to a new
-//! primary. Every answer that promises something is given after that something is durable.
+//! A participant's half of the protocol: its store, its parts of plans, its answers to a new primary. An
+//! answer with a promise is given only when the promise is durable.
 
 use crate::locks::lock;
 use crate::message::{
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The most undecided records of a stripe that a node tells a quorum read of.
 const ATTESTED_RECORD_COUNT_MAX: usize = 256;
-/// How often a node writes down how many changes of the coordinator's metadata it has heard of.
+/// Period of noting how many changes of the coordinator's metadata a node knows.
 const NOTE_CHANGES_MS: u64 = 10_000;
 
 /// A node's store as the protocol uses it.
@@ -23,14 +23,14 @@ const NOTE_CHANGES_MS: u64 = 10_000;
 pub(crate) struct Participant {
     pub(crate) store: Arc<Store>,
     pub(crate) ports: Arc<dyn Ports>,
-    /// How often the node has asked to join. Held while a part makes something durable, which it may
-    /// only in the membership in which it began: what a joining node says that it holds is final.
+    /// How often the node has asked to join. Held while a part makes a change durable, which it may only in
+    /// the membership in which it began: a joining node's report is final.
     membership: Arc<RwLock<u64>>,
-    /// Changes of the coordinator's metadata that the node has heard of in this run.
+    /// The number of the coordinator's metadata changes that the node has learnt in this run.
     known_changes: Arc<AtomicU64>,
-    /// When they were written down last.
+    /// The time of their last note on disk.
     noted_changes_ms: Arc<AtomicU64>,
-    /// Chunks whose repair may go on with other helpers.
+    /// Chunks whose repair may be resumed with other helpers.
     pub(crate) unfinished: Arc<Mutex<Unfinished>>,
 }
 
@@ -46,7 +46,7 @@ impl Participant {
         }
     }
 
-    /// Ends a membership: parts that began in it leave nothing behind from when this returns.
+    /// Ends a membership: after this returns, parts that began in it make no durable change.
     pub(crate) async fn end_membership(&self) {
         let membership = Arc::clone(&self.membership);
         let unfinished = lock(&self.unfinished).give_up_all();
@@ -65,7 +65,7 @@ impl Participant {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes something durable for a part that began in a membership.
+    /// Makes a change durable for a part that began in a membership.
     pub(crate) async fn store_for_part<R: Send + 'static>(
         &self,
         began_in: u64,
@@ -79,14 +79,14 @@ impl Participant {
         stored.await?.ok_or(Refusal::NoLease)
     }
 
-    /// Works on the store where waiting for the disk holds up nothing else. Refused when the disk hangs;
-    /// the work may still be done then, as if the answer had been lost.
+    /// Works on the store on a thread that may wait for the disk. Refused when the disk hangs; the work may
+    /// still complete then, as if the answer had been lost.
     pub(crate) async fn with_store<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, Refusal> {
         if self.ports.disk_hangs() {
-            // What waits for it already is enough.
+            // Enough work waits for it already.
             return Err(Refusal::Stalled(Vec::new()));
         }
         let store = Arc::clone(&self.store);
@@ -95,7 +95,7 @@ impl Participant {
                 StoreError::Corrupt { chunk, range } => {
                     Refusal::Damaged(damage(&store, chunk, range))
                 }
-                // The operation that has found out is refused as all later ones are.
+                // The operation that has detected the failure is refused like all later ones.
                 other @ StoreError::Io { .. } => store
                     .failure()
                     .map_or_else(|| refusal(&other), Refusal::StoreFailed),
@@ -108,8 +108,8 @@ impl Participant {
         }
     }
 
-    /// The newest coordinator that the node has heard of. What its metadata has changed in the last seconds before
-    /// the node's start is forgotten.
+    /// The newest coordinator that the node knows. Changes of its metadata in the last seconds before the
+    /// node's start may be forgotten.
     pub(crate) fn heard(&self) -> Option<Origin> {
         let identity = self.store.identity();
         let change_count = self.known_changes.load(Ordering::Acquire);
@@ -119,8 +119,8 @@ impl Participant {
         })
     }
 
-    /// Remembers a coordinator, unless its start is older than one that is remembered or another one of the
-    /// same number, or its metadata has made fewer changes: then it has an old copy of the metadata.
+    /// Remembers a coordinator, unless its start is older than a remembered one or differs from one with
+    /// the same number, or its metadata has fewer changes: then it has an old copy of the metadata.
     pub(crate) async fn follow(&self, coordinator: Origin) -> Result<(), Refusal> {
         let Origin {
             start,
@@ -152,7 +152,7 @@ impl Participant {
         Ok(())
     }
 
-    /// Fences off older terms, then says what is held of the stripe.
+    /// Fences older terms, then returns the records of the stripe.
     pub(crate) async fn collect(&self, asked: ask::Collect) -> Result<Holding, Refusal> {
         self.with_store(move |store| {
             store.fence(asked.stripe, asked.epoch, asked.generation)?;
@@ -161,13 +161,13 @@ impl Participant {
         .await
     }
 
-    /// Fences off older terms and layouts.
+    /// Fences older terms and layouts.
     pub(crate) async fn fence(&self, asked: ask::Fence) -> Result<(), Refusal> {
         self.with_store(move |store| store.fence(asked.stripe, asked.epoch, asked.generation))
             .await
     }
 
-    /// Says what is known of the stripe, and promises nothing.
+    /// Returns this node's knowledge of the stripe, without a promise.
     pub(crate) async fn attest(&self, stripe: StripeId) -> Result<Attestation, Refusal> {
         let state = match self.store.held_now(stripe) {
             Some(held) => held.map_err(|error| refusal(&error))?,
@@ -196,7 +196,7 @@ impl Participant {
             .await
     }
 
-    /// Takes primaries' word of how far updates are settled, as far as it reaches.
+    /// Applies primaries' marks to the stripes of this node.
     pub(crate) async fn committed(&self, mut marks: Vec<CommittedMark>) -> Result<(), Refusal> {
         marks.retain(|mark| !hear_now(&self.store, mark));
         if marks.is_empty() {
@@ -214,7 +214,7 @@ impl Participant {
             .await
     }
 
-    /// Deletes a chunk and what is unfinished of it, unless a term after `epoch` has to do with it.
+    /// Deletes a chunk and its unfinished bytes, unless this node knows a term after `epoch` of its stripe.
     pub(crate) async fn discard(&self, asked: ask::Discard) -> Result<(), Refusal> {
         let ask::Discard { chunk, epoch } = asked;
         let is_meant = |left: ChunkId, made_in: Epoch| left == chunk && made_in <= epoch;
@@ -224,19 +224,19 @@ impl Participant {
     }
 }
 
-/// Takes a primary's word of how far updates are settled, as far as it reaches.
+/// Applies a primary's mark to a stripe of this node.
 pub(crate) fn hear(store: &Store, mark: &CommittedMark) -> Result<(), StoreError> {
     match store.held(mark.stripe) {
         Ok(state) if vouches(&state, mark.epoch, mark.sequence) => {
             store.commit(mark.stripe, mark.sequence)
         }
-        // Its last chunk here was removed since.
+        // Its last chunk here was removed before.
         Ok(_) | Err(StoreError::NoSuchStripe { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// The same where that waits for nothing; whether it was done.
+/// The same where that does not wait; returns whether it was done.
 fn hear_now(store: &Store, mark: &CommittedMark) -> bool {
     match store.held_now(mark.stripe) {
         Some(Ok(state)) if vouches(&state, mark.epoch, mark.sequence) => {
@@ -248,8 +248,8 @@ fn hear_now(store: &Store, mark: &CommittedMark) -> bool {
     }
 }
 
-/// Whether a mark of term `epoch` says anything about what this node holds: records of another
-/// term at or below the mark were never settled here, so the mark does not mean them.
+/// Whether a mark of term `epoch` applies to this node's records: records of another term at or below the
+/// mark were never settled here, so the mark does not cover them.
 pub(crate) fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
     let foreign = |r: &RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
     sequence == Sequence(0) || !state.records.iter().any(foreign)
@@ -273,7 +273,7 @@ fn pending_record(record: RecordSummary) -> PendingRecord {
     }
 }
 
-/// What a node says of damage that its store has found just now.
+/// A node's report of damage that its store has just found.
 pub(crate) fn damage(store: &Store, chunk: ChunkId, range: ByteRange) -> Damage {
     let generation = generation_of(store, chunk);
     Damage {
@@ -283,8 +283,8 @@ pub(crate) fn damage(store: &Store, chunk: ChunkId, range: ByteRange) -> Damage 
     }
 }
 
-/// The generation in which a chunk was made, or the newest that is known of its stripe where the header
-/// is bad.
+/// The generation in which a chunk was made, or the newest known one of its stripe if the header is
+/// damaged.
 pub(crate) fn generation_of(store: &Store, chunk: ChunkId) -> Generation {
     let made_in = store.chunk_info(chunk).ok().and_then(|info| info.spec);
     let made_in = made_in.map(|spec| spec.generation);
@@ -292,7 +292,7 @@ pub(crate) fn generation_of(store: &Store, chunk: ChunkId) -> Generation {
     made_in.or_else(known).unwrap_or_default()
 }
 
-/// What the store's error means for a peer, where it is not damage to a chunk.
+/// The refusal for a store error that is not damage to a chunk.
 pub(crate) fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Fenced { current, .. } => Refusal::Fenced { current: *current },

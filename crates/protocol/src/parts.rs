@@ -1,5 +1,5 @@
-//! Running a part of a plan at a participant: whether it may run, what it reads and writes, and what is made
-//! durable at its end or kept when it fails.
+//! Running a part of a plan at a participant: whether it may run, its reads and writes, and the state that
+//! is made durable at its end or kept after a failure.
 
 use crate::locks::lock;
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunPart};
@@ -15,7 +15,8 @@ use gabion_store::{ChunkSpec, ChunkWriter, Piece, Record, StoreError, StripeStat
 use std::sync::{Arc, Mutex};
 
 impl Participant {
-    /// Does a part of a plan, which is durable when this returns. Says as of which update it has read.
+    /// Runs a part of a plan; its effect is durable when this returns. Returns the update as of which it
+    /// has read.
     pub(crate) async fn run(
         &self,
         request: RunPart,
@@ -60,7 +61,7 @@ impl Participant {
         Ok(as_of)
     }
 
-    /// Whether the part may run here at all, and as of which update it reads.
+    /// Whether the part may run here, and the update as of which it reads.
     async fn admit(&self, request: &RunPart) -> Result<Sequence, Refusal> {
         let stripe = request.part.stripe;
         let held = match self.store.held_now(stripe) {
@@ -69,14 +70,14 @@ impl Participant {
         };
         match held? {
             Ok(state) => judge(request, &state),
-            // A node that is to get its first chunk of the stripe knows nothing of it yet.
+            // A node that will get its first chunk of the stripe does not know the stripe yet.
             Err(StoreError::NoSuchStripe { .. }) => Ok(Sequence(0)),
             Err(error) => Err(refusal(&error)),
         }
     }
 
     /// The chunks of other stripes that the part reads here, if it makes a stripe of others. Each must be
-    /// settled as far as it is read.
+    /// settled up to the update read.
     async fn sources(&self, request: &RunPart) -> Result<Option<Vec<ConversionSource>>, Refusal> {
         let Effect::Convert { sources } = &request.effect else {
             return Ok(None);
@@ -125,7 +126,7 @@ impl Participant {
             .map(Some)
     }
 
-    /// Makes durable what the part gathered.
+    /// Makes the gathered bytes durable.
     async fn finish(
         &self,
         request: RunPart,
@@ -141,7 +142,7 @@ impl Participant {
                 };
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
                 self.store_for_part(began_in, move |store| {
-                    // A part of an earlier term or try that took long must not replace a newer chunk.
+                    // A slow part of an earlier term or try must not replace a newer chunk.
                     match store.held(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
                             stripe,
@@ -171,7 +172,7 @@ impl Participant {
                     .await
             }
             Effect::CatchUp { sequence } => {
-                // Nobody else has a record of it, so nobody else is asked whether it stands.
+                // No other node has a record of it, so no other node decides whether it stands.
                 let own = gathered.pieces.keys().map(|&(chunk, _)| chunk).collect();
                 self.append(&request, gathered, sequence, own, began_in)
                     .await
@@ -179,7 +180,7 @@ impl Participant {
         }
     }
 
-    /// Makes what was put aside durable as records of one number.
+    /// Makes the kept bytes durable as records of one sequence.
     async fn append(
         &self,
         request: &RunPart,
@@ -194,7 +195,7 @@ impl Participant {
         };
         let (stripe, generation) = (request.part.stripe, request.generation);
         let mark = request.known_mark();
-        // What a chunk has missed is the work of runs that nobody names any more.
+        // The ranges that a chunk has missed come from forgotten runs.
         let is_update = !matches!(request.effect, Effect::CatchUp { .. });
         let run = is_update.then_some(request.run);
         self.store_for_part(began_in, move |store| {
@@ -226,7 +227,8 @@ impl Participant {
 }
 
 impl Participant {
-    /// Keeps what a failed part has written, if its repair may go on without whoever failed.
+    /// Keeps the bytes that a failed part has written, if its repair may be resumed without the failed
+    /// node.
     pub(crate) async fn leave(
         &self,
         request: &RunPart,
@@ -259,20 +261,20 @@ impl Participant {
         self.drop_writers(dropped.into_iter().collect()).await;
     }
 
-    /// Gives up unfinished chunks that are not to be made here any more, by which they are and in which
-    /// term they were begun.
+    /// Drops unfinished chunks that are not to be made here any more, selected by chunk and by the term in
+    /// which they were begun.
     pub(crate) async fn give_up_unfinished(&self, is_meant: impl Fn(ChunkId, Epoch) -> bool) {
         let gone = lock(&self.unfinished).give_up(is_meant);
         self.drop_writers(gone).await;
     }
 
-    /// Gives up unfinished chunks that nobody went on with.
+    /// Drops unfinished chunks that no run has resumed.
     pub(crate) async fn expire_unfinished(&self) {
         let gone = lock(&self.unfinished).expire(self.ports.now_ms());
         self.drop_writers(gone).await;
     }
 
-    /// Removes the files of chunks that are given up, which waits for the disk.
+    /// Removes the files of dropped chunks, which waits for the disk.
     async fn drop_writers(&self, writers: Vec<ChunkWriter>) {
         if !writers.is_empty() {
             run_blocking(&*self.ports, move || drop(writers)).await;
@@ -299,11 +301,11 @@ fn installed_chunk(request: &RunPart) -> Result<Option<ChunkId>, Refusal> {
     Ok(Some(ChunkId { stripe, index }))
 }
 
-/// Whether a part may run where a stripe stands so, and as of which update it reads.
+/// Whether a part may run on a stripe in this state, and the update as of which it reads.
 fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
     let is_write = |step: &PartStep| matches!(step.step, Step::Write { .. } | Step::Append { .. });
     let writes = request.effect != Effect::None && request.part.steps.iter().any(is_write);
-    // What is settled and pinned may be read whatever has become of the stripe since.
+    // A settled and pinned update stays readable after any later change of the stripe.
     let is_timeless = matches!(request.cut, ReadCut::Settled(_)) && !writes;
     let (cut_epoch, sequence) = match request.cut {
         ReadCut::Committed(epoch, sequence) | ReadCut::Attested(epoch, sequence) => {
@@ -312,7 +314,8 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
         ReadCut::Exactly(sequence) => (request.epoch, sequence),
         ReadCut::Settled(sequence) => (Epoch(0), sequence),
     };
-    // Attested is what nodes of one term know. A node of another one was not asked, or was left out.
+    // An attested update is known to the nodes of one term. A node of another term was not asked, or was
+    // left out.
     if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {
         let current = state.epoch;
         return Err(Refusal::Fenced { current });

@@ -1,4 +1,4 @@
-//! What the roles need from the world: peers, time, chance and a place to wait for the disk.
+//! The roles' interface to their environment: peers, time, chance and threads for disk work.
 //!
 //! A server gives sockets and a clock; the simulator gives a seed. Everything here may be called
 //! from any task at any time.
@@ -17,27 +17,26 @@ use gabion_layout::NodeId;
 use std::pin::pin;
 use thiserror::Error;
 
-/// Whom a flow frame goes to.
+/// The receiver of a flow frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Address {
     /// A node.
     Node(NodeId),
-    /// Whoever sent the request of this connection.
+    /// The sender of this connection's request.
     Origin(u64),
 }
 
-/// A peer could not be asked, or did not answer in time. Whether it did what it was asked is not
-/// known.
+/// A peer could not be asked, or did not answer in time. Whether it has executed the request is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{peer} {reason}")]
 pub struct CallError {
-    /// Who did not answer.
+    /// The silent peer.
     pub peer: String,
-    /// What happened, as the end of a sentence.
+    /// The cause, as the end of a sentence.
     pub reason: String,
 }
 
-/// Why a node has not done what it was asked.
+/// The reason why a node has not executed a request.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum NodeError {
     /// It refused before it began, and will not begin.
@@ -46,7 +45,7 @@ pub enum NodeError {
     /// It refused.
     #[error("{0}")]
     Refused(Refusal),
-    /// Its reply is none to the question.
+    /// Its reply does not belong to the request.
     #[error("a node's reply does not fit the question: {0}")]
     Misfit(String),
     /// It did not answer.
@@ -64,16 +63,16 @@ impl From<NodeError> for Refusal {
     }
 }
 
-/// Why the coordinator has not done what it was asked.
+/// The reason why the coordinator has not executed a request.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CoordinatorError {
     /// It refused: one plain sentence.
     #[error("{0}")]
     Refused(String),
-    /// It may do it soon: one plain sentence.
+    /// Refused for now; a retry may succeed: one plain sentence.
     #[error("{0}")]
     Busy(String),
-    /// Its reply is none to the question.
+    /// Its reply does not belong to the request.
     #[error("the coordinator's reply does not fit the question: {0}")]
     Misfit(String),
     /// It did not answer.
@@ -83,7 +82,7 @@ pub enum CoordinatorError {
 
 /// Peers, time and chance.
 pub trait Ports: Send + Sync + 'static {
-    /// Asks a node, and waits for the reply for at most so long.
+    /// Asks a node, and waits for the reply for at most this time.
     fn call_node(
         &self,
         node: NodeId,
@@ -91,7 +90,7 @@ pub trait Ports: Send + Sync + 'static {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<NodeReply, CallError>>;
 
-    /// Asks the coordinator, and waits for the reply for at most so long.
+    /// Asks the coordinator, and waits for the reply for at most this time.
     fn call_coordinator(
         &self,
         request: CoordinatorRequest,
@@ -106,7 +105,7 @@ pub trait Ports: Send + Sync + 'static {
         flows: UnboundedReceiver<Flow>,
     ) -> BoxFuture<'static, Result<(), Refusal>>;
 
-    /// Learns where nodes listen.
+    /// Updates the addresses of nodes.
     fn learn_nodes(&self, nodes: &[NodeStatus]);
 
     /// Milliseconds of a clock that never steps back.
@@ -118,12 +117,12 @@ pub trait Ports: Send + Sync + 'static {
     /// Runs a task beside this one.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Runs work that waits for a disk where it holds up nothing else. When the run-time is going
-    /// down, the future may never be done.
+    /// Runs work that may wait for a disk, on a thread where it blocks no other work. When the run-time
+    /// shuts down, the future may never complete.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>);
 
-    /// Whether blocking work waits and none has come to an end for some seconds. Never where nobody
-    /// watches.
+    /// Whether blocking work waits and none has completed for some seconds. Never true where this is not
+    /// monitored.
     fn disk_hangs(&self) -> bool {
         false
     }
@@ -133,26 +132,26 @@ pub trait Ports: Send + Sync + 'static {
         futures::future::pending().boxed()
     }
 
-    /// Bytes a second that this process's links to nodes were found to carry, where that is news.
-    /// Nothing where nobody measures.
+    /// Measured rates of this process's links to nodes since the last call, in bytes a second. Empty where
+    /// they are not measured.
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
         Vec::new()
     }
 
-    /// How the array of SSDs fares that this process keeps its store on; none where it is on none.
+    /// The health of the array of SSDs that this process's store is on; none without an array.
     fn array(&self) -> Option<ArrayStatus> {
         None
     }
 
-    /// A node has been found silent, or to answer. Others that wait for it later find out sooner.
+    /// Notes that a node was found silent, or has answered. Later waits for it then detect silence sooner.
     fn doubt(&self, _node: NodeId, _is_silent: bool) {}
 
-    /// Whether a node was found silent a moment ago.
+    /// Whether a node was found silent recently.
     fn is_doubted(&self, _node: NodeId) -> bool {
         false
     }
 
-    /// How far the exchange with a node has come; nowhere where nobody counts that.
+    /// The progress of the exchange with a node; none where it is not counted.
     fn passage(&self, _node: NodeId) -> Passage {
         Passage::default()
     }
@@ -164,9 +163,9 @@ pub trait Ports: Send + Sync + 'static {
     fn random(&self) -> u64;
 }
 
-/// Requests by their types: what comes back is the request's own reply.
+/// Requests by their types: the result is the request's own reply.
 pub trait Ask: Ports {
-    /// Asks a node, and waits for the reply for at most so long.
+    /// Asks a node, and waits for the reply for at most this time.
     fn ask_node<C: NodeCall>(
         &self,
         node: NodeId,
@@ -182,7 +181,7 @@ pub trait Ask: Ports {
         typed.boxed()
     }
 
-    /// Asks the coordinator, and waits for the reply for at most so long.
+    /// Asks the coordinator, and waits for the reply for at most this time.
     fn ask_coordinator<C: CoordinatorCall>(
         &self,
         call: C,
@@ -200,42 +199,42 @@ pub trait Ask: Ports {
 
 impl<P: Ports + ?Sized> Ask for P {}
 
-/// How far a process's exchange with another has come.
+/// The progress of a process's exchange with another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passage {
-    /// Bytes that came from the other.
+    /// Bytes received from the other.
     pub received_bytes: u64,
-    /// Bytes that the other's system has acknowledged.
+    /// Bytes that the other's operating system has acknowledged.
     pub acknowledged_bytes: u64,
     /// Bytes that it has not acknowledged yet.
     pub waiting_bytes: u64,
 }
 
 impl Passage {
-    /// Whether the other was heard since `earlier`, or what it has to hear first is still on its way and
-    /// comes nearer. A full link is slow, not silent. What a system acknowledges for a process that hangs
-    /// is no sign of life once nothing more waits.
+    /// Whether the other has sent bytes since `earlier`, or the bytes on their way to it make progress. A
+    /// full link is slow, not silent. An operating system also acknowledges bytes for a hung process, so
+    /// without bytes on their way that is no sign of life.
     pub fn shows_life_since(&self, earlier: Self) -> bool {
         self.received_bytes > earlier.received_bytes
             || (self.waiting_bytes > 0 && self.acknowledged_bytes > earlier.acknowledged_bytes)
     }
 }
 
-/// How long a node may take to answer when all that is asked is whether it does.
+/// Time limit of a node's answer to a probe.
 pub const REACH_DEADLINE_MS: u64 = 1_000;
 
-/// Whether a node answers, whatever it says, or the answer is held up by what is on its way.
+/// Whether a node gives any answer, or the answer is delayed by traffic on the way.
 ///
 /// # Errors
-/// When it does not in time.
+/// When it does not answer in time.
 pub async fn reach(ports: &dyn Ports, node: NodeId) -> Result<(), CallError> {
     reach_within(ports, node, REACH_DEADLINE_MS).await
 }
 
-/// Whether a node answers a question that costs it nothing as soon as one that lives does.
+/// Whether a node answers a cheap request as soon as a live node does.
 ///
 /// # Errors
-/// When it does not.
+/// When it does not answer.
 pub(crate) async fn lives(ports: &dyn Ports, node: NodeId) -> Result<(), CallError> {
     reach_within(ports, node, LIVES_DEADLINE_MS).await
 }
@@ -250,17 +249,16 @@ async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Resu
     }
 }
 
-/// How long nodes may be at something before they are asked whether they live, and how long each of two
-/// questions in a row may take.
+/// How long nodes may work before they are probed, and the time limits of two consecutive probes.
 const LIVES_AFTER_MS: u64 = 500;
 const LIVES_DEADLINE_MS: u64 = 500;
-/// The same for nodes that were silent a moment ago.
+/// The same for nodes that were silent recently.
 const DOUBTED_AFTER_MS: u64 = 100;
 const DOUBTED_DEADLINE_MS: u64 = 200;
 
-/// Waits until one of these nodes has twice in a row not answered a question that costs it nothing. Work
-/// may take long where links or disks are slow, but a node that is at it lives. A node that was silent a
-/// moment ago is asked sooner.
+/// Waits until one of these nodes has missed two consecutive probes. Work may take long where links or
+/// disks are slow, but a node that works on it answers probes. A node that was silent recently is probed
+/// sooner.
 pub async fn until_hung(ports: &dyn Ports, nodes: &[NodeId]) -> (NodeId, CallError) {
     let mut watched: FuturesUnordered<_> = nodes
         .iter()
@@ -294,11 +292,10 @@ async fn until_silent(ports: &dyn Ports, node: NodeId) -> CallError {
     }
 }
 
-/// Asks a node, until it has answered, the time is over, or it has twice in a row not answered a question
-/// that costs it nothing.
+/// Asks a node, until it has answered, the time is over, or it has missed two consecutive probes.
 ///
 /// # Errors
-/// When it has not done so. If it has not answered, whether it did what it was asked is not known.
+/// When it has not executed the request. If it has not answered, whether it has is unknown.
 pub async fn ask_living<C: NodeCall>(
     ports: &dyn Ports,
     node: NodeId,
@@ -320,12 +317,12 @@ pub async fn run_blocking<R: Send + 'static>(
 ) -> R {
     let (sender, receiver) = futures::channel::oneshot::channel();
     ports.blocking(Box::new(move || {
-        // Nobody waits any more when the asker was cancelled; the work is done all the same.
+        // The receiver is gone if the asker was cancelled; the work completes all the same.
         let _ = sender.send(work());
     }));
     match receiver.await {
         Ok(result) => result,
-        // The work panicked or the run-time is going down with it.
+        // The work panicked, or the run-time is shutting down.
         Err(_) => futures::future::pending().await,
     }
 }
@@ -337,16 +334,16 @@ mod tests {
     use futures::future::{pending, ready};
     use std::sync::{Mutex, MutexGuard};
 
-    /// Time passes while it sleeps or waits for an answer in vain.
+    /// Time passes while it sleeps or waits for an answer that does not come.
     #[derive(Default)]
     struct World {
         now_ms: u64,
-        /// Whether the node answers that it lives.
+        /// Whether the node answers probes.
         lives: bool,
-        /// How often it was asked that.
+        /// The number of probes.
         probe_count: u32,
         is_doubted: bool,
-        /// Until then bytes for the node move on.
+        /// Bytes for the node make progress until then.
         moves_until_ms: u64,
         acknowledged_bytes: u64,
     }
@@ -368,7 +365,7 @@ mod tests {
             deadline_ms: u64,
         ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
             if !matches!(request, NodeRequest::Probe { .. }) {
-                // It takes longer than anybody waits.
+                // It takes longer than any caller waits.
                 return pending().boxed();
             }
             let mut world = self.world();

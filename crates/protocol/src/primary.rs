@@ -1,7 +1,7 @@
-//! The primary's half of the protocol: it numbers a stripe's updates within its lease term, asks
-//! the planner, starts the plan, and calls an update committed when every participant's record is
-//! durable. Whatever goes wrong, it gives its term up and settles the stripe under a new one before
-//! it serves again; so an update that failed half-way is decided by the recovery rule alone.
+//! The primary's half of the protocol: it numbers a stripe's updates within its lease term, asks the
+//! planner, starts the plan, and counts an update as committed when every participant's record is durable.
+//! After any failure it abandons its term and settles the stripe under a new one before it serves again. So
+//! only the recovery rule decides an update that failed half-way.
 
 mod commits;
 mod fates;
@@ -30,33 +30,33 @@ use gabion_planner::update::cau::Phases;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How long the coordinator may take to answer.
+/// Time limit of the coordinator's answer.
 const COORDINATOR_DEADLINE_MS: u64 = 5_000;
 
-/// What a node is as a primary: one entry for each stripe that it has been asked about.
+/// A node's state as a primary: one entry for each stripe that it was asked about.
 pub(crate) struct Primaries {
     node: NodeId,
     incarnation: u64,
     ports: Arc<dyn Ports>,
     limits: Limits,
     marks: Arc<Marks>,
-    /// How far participants have come.
+    /// Participants' journal positions.
     heard: Arc<Heard>,
     stripes: Mutex<BTreeMap<StripeId, Arc<LedStripe>>>,
     codes: Mutex<BTreeMap<String, Code>>,
     phases: Mutex<Phases>,
-    /// What the plans that were run to their end said.
+    /// Planned bytes of the plans that have run to their end.
     planned: Mutex<Meter>,
 }
 
-/// A stripe's primary, and what it says to those who need not wait for it.
+/// A stripe's primary, and its answers to requests that need not wait for it.
 struct LedStripe {
-    /// Whoever has the turn runs the stripe's only update.
+    /// The holder of the turn runs the stripe's only update.
     turns: Turns,
     /// Locked in turn.
     primary: AsyncMutex<Primary>,
     settled: Arc<Settled>,
-    /// The stripe's pool if it has append phases, once that is known; it stays.
+    /// The stripe's pool if it has append phases, once known; it never changes.
     append_pool: OnceLock<Option<PoolId>>,
 }
 
@@ -68,16 +68,16 @@ struct Settled(Mutex<Option<(Epoch, Sequence)>>);
 #[derive(Default)]
 struct Primary {
     term: Option<Term>,
-    /// Invariant: what `term` says.
+    /// Invariant: the summary of `term`.
     settled: Arc<Settled>,
 }
 
-/// Why an update is not made.
+/// The reason why an update does not commit.
 #[derive(Debug)]
 pub(crate) enum NotMade {
-    /// It was refused before it got a number: no part of it has begun, and none will.
+    /// It was refused before it got a sequence: no part of it has begun, and none will.
     NotBegun(Refusal),
-    /// A part of it failed, and others may be done: the recovery rule decides.
+    /// A part of it failed, and others may have succeeded: the recovery rule decides.
     Begun(Refusal),
 }
 
@@ -87,7 +87,7 @@ fn changed_bytes(update: &ask::Update) -> u64 {
 }
 
 impl Primaries {
-    /// The primaries of a run of a node, which says how far it has come when it tells marks.
+    /// The primaries of a run of a node. Messages with marks carry the node's journal position.
     pub(crate) fn new(
         node: NodeId,
         incarnation: u64,
@@ -111,12 +111,12 @@ impl Primaries {
         }
     }
 
-    /// The same with other limits than the usual ones.
+    /// The same with other limits than the default ones.
     pub(crate) fn with(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// What the plans that were run to their end said.
+    /// Planned bytes of the plans that have run to their end.
     pub(crate) fn planned(&self) -> Meter {
         lock(&self.planned).clone()
     }
@@ -138,8 +138,8 @@ impl Primaries {
         made.map_err(NotMade::Begun)
     }
 
-    /// All that comes before an update gets a number: it is planned, and what the coordinator must know of
-    /// it is noted. No part of it begins.
+    /// All steps before an update gets a sequence: it is planned, and noted at the coordinator where
+    /// needed. No part of it begins.
     async fn prepare(
         &self,
         primary: &mut Primary,
@@ -150,7 +150,7 @@ impl Primaries {
         self.ensure_whole_term(primary, stripe, nodes).await?;
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation > term.stripe.generation {
-            // The layout has changed since this term began; the new one is for a new term.
+            // The layout has changed since this term began; the new one needs a new term.
             primary.renounce();
             self.ensure_term(primary, stripe).await?;
         }
@@ -170,16 +170,19 @@ impl Primaries {
         }
         let is_append = matches!(plan.goal, Goal::Append { .. });
         if !is_append {
-            // What the code does not know yet must not lie below an update that it knows.
+            // An update that parity does not cover must not precede one that it covers.
             self.commit_waiting(primary, nodes).await?;
         }
-        let term = primary.term.as_mut().expect("whoever plans has a term");
+        let term = primary
+            .term
+            .as_mut()
+            .expect("a planning primary has a term");
         let mut noted = self.leave_out(term, missed).await;
         if noted.is_ok() && is_append {
             noted = self.note_phase(term, true).await;
         }
         if let Err(refusal) = noted {
-            // Whether the coordinator has noted it is not known; a new term finds out.
+            // Whether the coordinator has made the note is unknown; a new term finds out.
             primary.renounce();
             return Err(refusal);
         }
@@ -193,7 +196,10 @@ impl Primaries {
         update: &ask::Update,
         plan: &Plan,
     ) -> Result<Sequence, Refusal> {
-        let term = primary.term.as_mut().expect("whoever plans has a term");
+        let term = primary
+            .term
+            .as_mut()
+            .expect("a planning primary has a term");
         let is_append = matches!(plan.goal, Goal::Append { .. });
         let (sequence, terms) = term.number(update.run, plan);
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
@@ -210,21 +216,21 @@ impl Primaries {
                 Ok(sequence)
             }
             Err(PartFailed { refusal, .. }) => {
-                // Some participants may hold a record and others not: the rule must decide.
+                // Some participants may hold a record and others not: the recovery rule must decide.
                 primary.renounce();
                 Err(refusal)
             }
         }
     }
 
-    /// Has the coordinator remember that chunks are stale, before any update leaves them out.
+    /// Notes at the coordinator that chunks are stale, before any update leaves them out.
     async fn leave_out(&self, term: &mut Term, mut missed: Vec<ChunkIndex>) -> Result<(), Refusal> {
         missed.retain(|&chunk| !term.stripe.is_stale(chunk) && !term.left_out.contains(&chunk));
         if missed.is_empty() {
             return Ok(());
         }
         if let Some(asked) = missed.iter().find(|chunk| term.asked.contains(chunk)) {
-            // The next term's settlement does without its node, and fences all others.
+            // The next term's settlement leaves its node out, and fences all others.
             return Err(Refusal::Unavailable(format!("the node of {asked}")));
         }
         let request = ask::NoteDegraded {
@@ -238,7 +244,7 @@ impl Primaries {
         Ok(())
     }
 
-    /// Has the coordinator make something durable.
+    /// Makes a note durable at the coordinator.
     async fn tell_coordinator(
         &self,
         request: impl CoordinatorCall<Reply = ()>,
@@ -252,9 +258,8 @@ impl Primaries {
         })
     }
 
-    /// The committed mark and the term that vouches for it. Waits for no update, unless the stripe
-    /// is to be settled first or must be.
-    /// Parity has everything up to it if somebody is to `reconstruct`.
+    /// The committed mark and the term that vouches for it. Does not wait for updates, unless the stripe
+    /// has to be settled first. With `reconstruct`, parity covers all updates up to it.
     pub(crate) async fn mark(
         &self,
         asked: ask::Mark,
@@ -271,8 +276,8 @@ impl Primaries {
             && !reconstruct
             && let Some(settled) = settled
         {
-            // Who asks has met a node that has not heard, perhaps because it was restarted. If an
-            // update is running, its mark will be told soon.
+            // The reader has found a node without the mark, perhaps because the node was restarted. If an
+            // update is running, its mark will be sent soon.
             let primary = led.primary.try_lock();
             if let Some(term) = primary.as_ref().and_then(|primary| primary.term.as_ref()) {
                 self.spread_mark(term);
@@ -304,8 +309,8 @@ impl Primaries {
         Arc::clone(stripes.entry(stripe).or_default())
     }
 
-    /// The same as [`Primaries::ensure_term`], with a new term if a node that the present one's
-    /// settlement has asked is declared failed: updates that leave its chunk out are of a new term.
+    /// The same as [`Primaries::ensure_term`], with a new term if a node that the present one's settlement
+    /// has asked is declared failed: updates that leave its chunk out need a new term.
     async fn ensure_whole_term(
         &self,
         primary: &mut Primary,
@@ -346,7 +351,7 @@ impl Primaries {
         .map_err(|error| Refusal::Failed(error.to_string()))?;
         check_leased_copies(&lease, &code, geometry, &failed)?;
         if !is_proof(&code, &holdings) {
-            // So few prove nothing about what was committed.
+            // This few nodes cannot prove which updates were committed.
             let too_few = format!("{} of {} nodes", holdings.len(), lease.stripe.nodes.len());
             return Err(Refusal::Unavailable(format!(
                 "the stripe is down to {too_few} and"
@@ -405,9 +410,8 @@ impl Primaries {
         }
     }
 
-    /// Has the coordinator remember whom this settlement leaves out, and what stands without them.
-    /// That must be durable before anybody can forget it: the survivors do as soon as they have
-    /// resolved.
+    /// Notes at the coordinator which chunks this settlement leaves out, and which updates stand without
+    /// them. The note must be durable before the survivors resolve, because they forget these updates then.
     async fn report_settling(&self, stripe: StripeId, exclusion: Exclusion) -> Result<(), Refusal> {
         if exclusion.nodes.is_empty() {
             return Ok(());
@@ -416,9 +420,9 @@ impl Primaries {
         self.tell_coordinator(request).await
     }
 
-    /// Has the nodes of the stripe hear how far updates are committed. Nothing depends on it: a node
-    /// that does not learn it here asks later. Nodes of chunks that have missed updates must not
-    /// hear of it: to them the mark would say that they have all of them.
+    /// Tells the nodes of the stripe the committed mark. No guarantee depends on it: a node that misses it
+    /// here asks later. Nodes of chunks that have missed updates must not get it: to them the mark would
+    /// mean that they have all of them.
     fn spread_mark(&self, term: &Term) {
         let mark = CommittedMark {
             stripe: term.stripe.id,
@@ -464,7 +468,7 @@ impl LedStripe {
 
 impl Settled {
     fn lock(&self) -> MutexGuard<'_, Option<(Epoch, Sequence)>> {
-        // It is written at once and whole.
+        // The value is written in one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -476,7 +480,7 @@ impl Primary {
         self.term = Some(term);
     }
 
-    /// Takes over that an update is committed.
+    /// Notes that an update is committed.
     ///
     /// # Panics
     /// When there is no term.
@@ -493,7 +497,7 @@ impl Primary {
     }
 }
 
-/// Whether nothing is lost by forgetting a stripe: nobody works on it. Its next term settles it anew.
+/// Whether a stripe may be forgotten: no request uses it. Its next term settles it anew.
 fn is_forgettable(led: &Arc<LedStripe>) -> bool {
     led.primary.try_lock().is_some() && Arc::strong_count(led) == 1
 }

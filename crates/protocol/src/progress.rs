@@ -1,29 +1,30 @@
-//! How far nodes' journals have come, as the nodes themselves have said.
+//! Nodes' journal positions, as the nodes themselves have reported them.
 //!
-//! A node says with what it makes durable for others up to which position its journal is synced. A crash
-//! never takes it back behind that, and an old copy of its directory lies behind it. So whoever remembers
-//! can tell the two apart: the coordinator, from heartbeats, and other nodes, in memory, from answers
-//! and marks. Nothing here decides anything; the coordinator does, when the node joins.
+//! Messages about durable changes carry the position up to which the node's journal is synced. A crash
+//! never loses bytes before that position, and an old copy of the directory ends before it. So a process
+//! that remembers the position can distinguish the two: the coordinator, from heartbeats, and other nodes,
+//! in memory, from answers and marks. No decision is made here; the coordinator decides when the node
+//! joins.
 
 use crate::message::Progress;
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The farthest that each node's newest run is known to have come.
+/// The farthest known position of each node's newest run.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(Mutex<BTreeMap<NodeId, Progress>>);
 
 impl Heard {
-    /// Takes a node's word.
+    /// Notes a node's report.
     pub(crate) fn note(&self, node: NodeId, progress: Progress) {
-        // The map is whole after every step, whoever panics between two of them.
+        // The map is consistent after every step, even if a caller panics between two of them.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(node).or_insert(progress);
         *known = progress.max(*known);
     }
 
-    /// The farthest that a node is known to have come.
+    /// The farthest known position of a node.
     pub(crate) fn of(&self, node: NodeId) -> Option<Progress> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&node).copied()
@@ -46,7 +47,7 @@ mod tests {
             (word(2, 50), word(2, 50)),
             (word(2, 40), word(2, 50)),
             (word(2, 60), word(2, 60)),
-            // A run that went back says less, and what was heard of the last one is over.
+            // A run that went back reports less, and reports of the last run do not apply to it.
             (word(3, 10), word(3, 10)),
             (word(2, 70), word(3, 10)),
         ] {

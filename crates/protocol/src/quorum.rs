@@ -1,12 +1,12 @@
-//! Quorum reads: what a stripe's nodes know together is enough to read it, without its primary,
-//! without the coordinator, and from nodes whose leases have run out.
+//! Quorum reads: the combined knowledge of a stripe's nodes is enough to read it, without its primary,
+//! without the coordinator, and from nodes whose leases have expired.
 //!
-//! A newer term is begun by a settlement, and every settlement fences nodes whose chunks determine
-//! the stripe, so at least k of its n nodes. Any n-k+1 nodes have one of these among them. So if
-//! n-k+1 nodes, asked after the read began, know of no term newer than e, then no update of a newer
-//! term was acknowledged before the read began. Within term e no update leaves out a chunk whose node
-//! the term's settlement has asked. So nodes that are in term e together hold all that was
-//! acknowledged. The whole argument is in docs/update-protocol.md, "Reading without the coordinator".
+//! A newer term begins with a settlement, and every settlement fences nodes whose chunks determine the
+//! stripe, so at least k of its n nodes. Any n-k+1 nodes include one of these. So if n-k+1 nodes, asked
+//! after the read began, know no term newer than e, then no update of a newer term was acknowledged before
+//! the read began. Within term e no update leaves out a chunk whose node the term's settlement has asked.
+//! So nodes that are in term e together hold all acknowledged updates. The whole argument is in
+//! docs/update-protocol.md, "Reading without the coordinator".
 
 use crate::message::{Attestation, ReadCut, ask};
 use crate::ports::{Ask as _, Ports};
@@ -16,12 +16,12 @@ use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What a quorum agrees on.
+/// A quorum's agreement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Agreement {
     /// The newest term that any of its nodes knows.
     pub epoch: Epoch,
-    /// Up to here all updates are settled, and nothing later was acknowledged when the nodes were asked.
+    /// All updates up to this one are settled, and no later one was acknowledged when the nodes were asked.
     pub mark: Sequence,
     /// Chunks whose nodes are in that term: these can be read. Ascending.
     pub readable: Vec<ChunkIndex>,
@@ -34,15 +34,15 @@ impl Agreement {
     }
 }
 
-/// Why nodes agree on nothing.
+/// The reason why there is no agreement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum NoQuorum {
     /// Too few have answered.
     #[error("only {asked_count} of {needed_count} nodes that a quorum needs answer")]
     TooFew {
-        /// Those that have answered.
+        /// Nodes that have answered.
         asked_count: usize,
-        /// Those that a quorum has.
+        /// Nodes that a quorum needs.
         needed_count: usize,
     },
     /// The layout is old.
@@ -51,13 +51,12 @@ pub enum NoQuorum {
     /// No node of the newest term has a chunk that counts.
     #[error("no node of the stripe's newest term has been asked")]
     NothingCurrent,
-    /// Every node that was asked holds this update. Whether it was acknowledged, only a settlement
-    /// can tell.
+    /// Every node that was asked holds this update. Only a settlement can tell whether it was acknowledged.
     #[error("{0} of the stripe is not settled")]
     Undecided(Sequence),
 }
 
-/// What these nodes agree on. `record` is the layout that the reader knows, `k` the number of its data
+/// The agreement of these nodes. `record` is the layout that the reader knows, `k` the number of its data
 /// chunks; `attested` has each node's answer by its chunk, all of them asked after the read began.
 ///
 /// # Errors
@@ -95,7 +94,8 @@ pub fn agree(
     let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;
     let undecided = current.values().flat_map(|known| &known.records);
     for update in undecided.filter(|record| record.sequence > mark) {
-        // What one of its participants does not hold was not acknowledged when that one was asked.
+        // An update that one of its participants does not hold was not acknowledged when that one was
+        // asked.
         let lacks_it = |chunk: &ChunkIndex| {
             let holds = |known: &&Attestation| {
                 let mut held = known.records.iter();
@@ -117,8 +117,8 @@ pub fn agree(
 /// How long nodes may still answer when enough others have, in milliseconds.
 const LATECOMERS_MS: u64 = 50;
 
-/// Asks the nodes of a stripe with `k` data chunks, but for those in `without`, and says what they have
-/// answered, by chunk. Returns when all have, soon after enough have for any read, or when the time is over.
+/// Asks the nodes of a stripe with `k` data chunks, except those in `without`, and returns their answers,
+/// by chunk. Ends when all have answered, soon after enough have for any read, or at the time limit.
 pub async fn ask_quorum(
     ports: &dyn Ports,
     record: &StripeRecord,
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(agreed(nodes), Err(NoQuorum::Undecided(Sequence(8))));
         let torn = [on(0, true), on(1, false), on(4, false)];
         assert_eq!(agreed(torn), Ok((2, 7, vec![0, 1, 4])));
-        // One has heard that it is committed.
+        // One node knows that it is committed.
         let heard = [on(0, true), knows(1, 2, 8, &[]), on(4, true)];
         assert_eq!(agreed(heard), Ok((2, 8, vec![0, 1, 4])));
     }

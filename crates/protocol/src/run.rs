@@ -1,5 +1,5 @@
-//! Runs one part of a plan: drives an [`Executor`] with local bytes and peers' flow frames until
-//! everything is sent and stored, a peer gives up, or the deadline passes.
+//! Runs one part of a plan: drives an [`Executor`] with local bytes and peers' flow frames until all bytes
+//! are sent and stored, a peer aborts, or the deadline passes.
 
 use crate::message::{Flow, Purpose, Refusal, RunId};
 use crate::ports::{Address, Ports};
@@ -13,13 +13,13 @@ use gabion_layout::{ByteRange, NodeId};
 use gabion_plan::{Part, ValueId};
 use std::collections::BTreeMap;
 
-/// Where a part's own bytes come from and go to.
+/// The source and destination of a part's own bytes.
 pub trait LocalIo: Send + Sync {
     /// Gets exactly the bytes asked for.
     fn fetch(&self, source: Source, range: ByteRange)
     -> BoxFuture<'static, Result<Bytes, Refusal>>;
 
-    /// Puts bytes away; they need not be durable before the whole part is.
+    /// Writes bytes; they need not be durable before the whole part is.
     fn store(
         &self,
         sink: Sink,
@@ -28,21 +28,21 @@ pub trait LocalIo: Send + Sync {
     ) -> BoxFuture<'static, Result<(), Refusal>>;
 }
 
-/// What a part's run needs to know beside the part.
+/// The context of a part's run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunContext {
     /// The run.
     pub run: RunId,
-    /// Who gets what is sent to [`NodeId::CLIENT`].
+    /// The receiver of frames to [`NodeId::CLIENT`].
     pub origin: Address,
-    /// Why bytes move.
+    /// The purpose of the transfer.
     pub purpose: Purpose,
-    /// Spread the part's reads evenly over so long. What a node reads bounds what it sends, and through
-    /// credits and slices that wait for each other what all others send.
+    /// Spread the part's reads evenly over this time. A node's reads limit its sends, and through credits
+    /// and slices that wait for each other the sends of all others.
     pub spread_ms: u64,
-    /// Give up after so long.
+    /// Time limit of the run.
     pub deadline_ms: u64,
-    /// Give up when nothing has happened for so long, and say whom it waits for.
+    /// Abort when no progress is made for this time, and name the nodes that the part waits for.
     pub stall_ms: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ enum Done {
     Stored(ValueId),
 }
 
-/// Slices of a stored value that follow each other, in the chunk too: one read gets them.
+/// Consecutive slices of a stored value that are also adjacent in the chunk: one read gets them.
 #[derive(Clone, Copy)]
 struct Reads {
     step: ValueId,
@@ -84,7 +84,7 @@ impl Reads {
         false
     }
 
-    /// What the bytes are to the executor, which sees to it that they are neither too few nor too many.
+    /// The bytes as the executor's event; the executor checks their number.
     fn events(self, mut bytes: Bytes) -> impl Iterator<Item = Event> {
         let count = self.range.length.div_ceil(self.slice_bytes);
         (0..count).map(move |at| Event::Fetched {
@@ -102,7 +102,7 @@ impl Reads {
 /// Runs a part to its end. `flows` has this run's frames from peers.
 ///
 /// # Errors
-/// Why the part could not be done. It is not; only a repair may go on from what was stored.
+/// The reason why the part failed. Only a repair may resume from the stored bytes.
 pub async fn run_part(
     ports: &dyn Ports,
     io: &dyn LocalIo,
@@ -166,10 +166,10 @@ pub async fn run_part(
     Ok(())
 }
 
-/// Notices that nothing happens any more: it looks once in a while whether anything has.
+/// Detects a stall: it checks periodically whether there was progress.
 struct Watch {
     every_ms: Option<u64>,
-    /// The next look; none where nobody wants to know.
+    /// The next check; none without a stall timeout.
     rings: FuturesUnordered<BoxFuture<'static, ()>>,
     event_count: u64,
     seen_count: u64,
@@ -185,7 +185,7 @@ impl Watch {
         }
     }
 
-    /// Whether nothing has happened since the last look. Winds up the next one.
+    /// Whether there was no progress since the last check. Schedules the next one.
     fn is_stalled(&mut self, ports: &dyn Ports) -> bool {
         self.rings
             .extend(self.every_ms.map(|ms| ports.sleep_ms(ms)));
@@ -197,7 +197,7 @@ fn invalid(error: &gabion_exec::ExecError) -> Refusal {
     Refusal::Invalid(error.to_string())
 }
 
-/// The event that a frame is; none where it says that a peer gives up.
+/// The executor's event for a frame; none for a peer's abort.
 fn event_of(flow: Flow) -> Option<Event> {
     match flow {
         Flow::Slice {
@@ -215,17 +215,17 @@ fn event_of(flow: Flow) -> Option<Event> {
     }
 }
 
-/// What to say when the run was given up elsewhere: where somebody asks whose fault that is, for whom
-/// this part has waited.
+/// The refusal when the run was aborted elsewhere: with a stall timeout, it names the nodes that this part
+/// has waited for.
 fn gave_up(executor: &Executor, context: RunContext) -> Refusal {
     if context.stall_ms.is_some() {
         Refusal::Stalled(executor.awaited_peers())
     } else {
-        Refusal::Unavailable("a peer that gave up".to_owned())
+        Refusal::Unavailable("a peer that aborted the run".to_owned())
     }
 }
 
-/// Carries out an executor's commands.
+/// Executes an executor's commands.
 struct Driver<'a> {
     ports: &'a dyn Ports,
     io: &'a dyn LocalIo,
@@ -328,12 +328,12 @@ impl Driver<'_> {
             self.sending.push(self.ports.send_flows(address, receiver));
             sender
         });
-        // When the receiver is gone, its sending future says so.
+        // When the receiver is gone, its sending future reports it.
         let _ = queue.unbounded_send(flow);
     }
 }
 
-/// When a part's reads are due that are spread over some time.
+/// The schedule of a part's reads that are spread over some time.
 #[derive(Clone, Copy, Debug)]
 struct Pacer {
     began_ms: u64,
@@ -358,7 +358,7 @@ impl Pacer {
         }
     }
 
-    /// How long the next read has to wait.
+    /// The wait before the next read.
     fn wait_ms(&mut self, bytes: u64, now_ms: u64) -> u64 {
         if self.spread_ms == 0 || self.total_bytes == 0 {
             return 0;

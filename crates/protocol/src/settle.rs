@@ -1,9 +1,9 @@
 //! The recovery rule: which updates above the committed mark stand when a stripe gets a new primary.
 //!
-//! A participant's record of a committed update is durable everywhere, so an update stands if and
-//! only if every surviving participant holds its record; otherwise nobody was told, and all drop
-//! it. [`recovery_rule`] is the rule itself, a pure function; [`collect`] and [`resolve`] carry the
-//! question and the answer.
+//! A participant's record of a committed update is durable everywhere, so an update stands if and only if
+//! every surviving participant holds its record; otherwise it was not acknowledged, and all drop it.
+//! [`recovery_rule`] is the rule itself, a pure function; [`collect`] and [`resolve`] carry the question
+//! and the answer.
 
 use crate::fence::{SETTLE_DEADLINE_MS, fence, left_out};
 use crate::message::{Holding, NodeCall, PendingRecord, Refusal, ask};
@@ -20,29 +20,30 @@ use gabion_planner::update::{UpdatePlanner, Waiting};
 use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
 
-/// How fast a node reads a whole chunk at least, in bytes a millisecond. The stripe waits meanwhile.
+/// The assumed slowest rate of reading a whole chunk, in bytes a millisecond. The stripe waits during the
+/// read.
 const VERIFY_BYTES_PER_MS: u64 = 4_096;
 
-/// What the rule says.
+/// The rule's result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// The highest mark that a survivor knew: what is left of updates up to here stood already.
+    /// The highest mark that a survivor knew: remaining updates up to it stood already.
     pub known: Sequence,
     /// All records up to here that are not dropped stand.
     pub mark: Sequence,
     /// Updates above the known mark that stand, in order.
     pub stood: Vec<StoodUpdate>,
-    /// Updates that nobody was told of, in order.
+    /// Updates that were not acknowledged, in order.
     pub dropped: Vec<Sequence>,
-    /// The number of the stripe's next update: no number is used twice, not even a dropped one.
+    /// The sequence of the stripe's next update: no sequence is used twice, not even a dropped one.
     pub next: Sequence,
-    /// What stands and was appended since the last commit that stands: each record's pieces, under the
+    /// The appended updates that stand since the last commit that stands: each record's pieces, under the
     /// survivor's chunk that holds it.
     pub appended: Vec<(ChunkIndex, AppendedPiece)>,
 }
 
 impl Outcome {
-    /// What waits for a commit, for whoever plans one.
+    /// The updates that wait for a commit, for a planner.
     pub fn waiting(&self, stripe: &StripeRecord) -> Waiting {
         let mut waiting = Waiting::default();
         for &(
@@ -69,15 +70,15 @@ impl Outcome {
     }
 }
 
-/// Applies the rule. `survivors` are all chunks whose nodes are not declared failed and that are
-/// not stale, each with what its node holds.
+/// Applies the rule. `survivors` are all chunks that are not stale and whose nodes are not declared failed,
+/// each with its node's records.
 pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
     let known = survivors
         .values()
         .map(|holding| holding.mark)
         .max()
         .unwrap_or_default();
-    // For each undecided update: what it is, and who holds a record.
+    // For each undecided update: its record, and the chunks that hold it.
     let mut undecided: BTreeMap<Sequence, (StoodUpdate, Vec<ChunkIndex>)> = BTreeMap::new();
     for (&chunk, holding) in survivors {
         for record in holding
@@ -114,9 +115,9 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
     outcome
 }
 
-/// What stands and waits for a commit. An update that is not appended is made only when everything
-/// appended before it is in it or in another one; so the last such update that stands covers all that
-/// came before. Some survivor knows of it: it takes part, or its chunk has the update in its own bytes.
+/// The updates that stand and wait for a commit. An update that is not appended is made only when
+/// everything appended before it is in it or in another one; so the last such update that stands covers all
+/// earlier ones. Some survivor knows it: it takes part, or its chunk has the update in its own bytes.
 fn appended(
     survivors: &BTreeMap<ChunkIndex, Holding>,
     outcome: &Outcome,
@@ -157,16 +158,16 @@ fn update_of(record: &PendingRecord) -> StoodUpdate {
     }
 }
 
-/// Whether what these survivors hold proves what was committed. Each data chunk's updates have a
-/// participant among them if they determine the stripe, and fewer may have none.
+/// Whether these survivors' records prove which updates were committed. If the survivors determine the
+/// stripe, each data chunk's updates have a participant among them; fewer survivors may have none.
 pub fn is_proof(code: &Code, survivors: &BTreeMap<ChunkIndex, Holding>) -> bool {
     let chunks: Vec<usize> = survivors.keys().map(|chunk| chunk.at()).collect();
     code.is_sufficient(&chunks)
 }
 
 /// Refuses to settle a stripe in its append phase when a data chunk has lost its node and all nodes with
-/// copies of what was appended to it: what was acknowledged may be there and nowhere else, so the stripe
-/// waits for one of them.
+/// copies of the updates appended to it: acknowledged updates may exist only there, so the stripe waits for
+/// one of them.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`].
@@ -193,10 +194,9 @@ pub(crate) fn check_copies(
     Ok(())
 }
 
-/// Has survivors read all of their chunks that nobody else could stand in for, before an update
-/// stands without nodes that may return. These may have missed it and count no more then; so if it
-/// came out afterwards that a survivor's chunk is damaged, too few would be left, and before it there
-/// are enough.
+/// Makes survivors read all of their chunks that no other chunk can replace, before an update stands
+/// without nodes that may return. Such a node may have missed the update and does not count then. If damage
+/// in a survivor's chunk were found afterwards, too few chunks would be left; before, there are enough.
 ///
 /// # Errors
 /// [`Refusal::Damaged`] when one is; as [`collect`] otherwise.
@@ -214,7 +214,7 @@ pub async fn verify_survivors(
     verify_irreplaceable(ports, code, stripe, &survivors).await
 }
 
-/// Has the nodes of these chunks read all of them, if one of the chunks could not be rebuilt from the
+/// Makes the nodes of these chunks read all of them, if one of the chunks could not be rebuilt from the
 /// others.
 ///
 /// # Errors
@@ -248,7 +248,7 @@ pub(crate) async fn verify_irreplaceable(
     Ok(())
 }
 
-/// What the coordinator has to remember of a settlement in case one of the failed nodes returns.
+/// The note of a settlement at the coordinator, for the case that one of the failed nodes returns.
 pub fn exclusion(
     stripe: &StripeRecord,
     failed: &[NodeId],
@@ -267,8 +267,8 @@ pub fn exclusion(
     }
 }
 
-/// Nodes of the stripe that a settlement leaves out because they are declared failed. Who holds a
-/// stale chunk is not asked either, but its chunk is made anew anyway.
+/// Nodes of the stripe that a settlement leaves out because they are declared failed. The holder of a stale
+/// chunk is not asked either, but its chunk is rebuilt anyway.
 fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
     let excluded = |chunk: &ChunkIndex| !stripe.is_stale(*chunk);
     let nodes = stripe
@@ -278,14 +278,13 @@ fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
     nodes.filter(|node| failed.contains(node)).collect()
 }
 
-/// Fences off older terms and layouts on all nodes that may serve chunks of the stripe and are not in
-/// `failed`, and asks the survivors what they hold. The nodes of stale chunks and the `former` holders are
-/// fenced only: what they hold proves nothing, but a reader with an old layout would take it for the
-/// stripe.
+/// Fences older terms and layouts on all nodes that may serve chunks of the stripe and are not in `failed`,
+/// and collects the survivors' records. The nodes of stale chunks and the `former` holders are only fenced:
+/// their records prove nothing, but a reader with an old layout would use their chunks.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] when a node that is not declared failed does not answer: then nothing
-/// can be said yet. [`Refusal::Fenced`] when there is a newer term.
+/// [`Refusal::Unavailable`] when a node that is not declared failed does not answer: the outcome is then
+/// undecided. [`Refusal::Fenced`] when there is a newer term.
 pub async fn collect(
     ports: &dyn Ports,
     stripe: &StripeRecord,
@@ -442,8 +441,8 @@ mod tests {
         assert_eq!(stood, [5], "the chunk on node 9 takes no part in 6");
     }
 
-    /// What a chunk's node has appended under these numbers, one byte of chunk 0 each, where the number
-    /// says; `covered` is the last update that it knows the code covers.
+    /// The records that a chunk's node has appended under these sequences, one byte of the data chunk that
+    /// the sequence selects; `covered` is the last update that it knows to be covered by parity.
     fn appended(chunk: u8, covered: u64, numbers: &[u64]) -> AppendedState {
         let record = |&number: &u64| AppendedSummary {
             chunk: ChunkId {
@@ -466,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Which numbers wait for a commit, by the chunk that holds them.
+    /// The sequences that wait for a commit, by the chunk that holds them.
     fn waits(
         survivors: impl IntoIterator<Item = ((ChunkIndex, Holding), AppendedState)>,
     ) -> Vec<(u8, u64)> {

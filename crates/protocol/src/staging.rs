@@ -1,7 +1,7 @@
-//! What arrives at a node for runs: new bytes that clients stage before an update, and flow frames,
-//! which may come before the part that they belong to. A client that does not know what became of an
-//! update withdraws its run: from then on the part cannot begin here, however late it comes. Neither
-//! can a part that has ended: a second copy of anything of its run is thrown away.
+//! Early arrivals at a node for runs: new bytes that clients stage before an update, and flow frames, which may
+//! arrive before their part. A client that does not know the outcome of an update withdraws its run: from then
+//! on the part cannot begin here, however late it arrives. Neither can a part that has ended: second copies of
+//! its run's messages are discarded.
 
 use crate::limits::Limits;
 use crate::message::{Flow, Refusal, RunId};
@@ -21,24 +21,24 @@ const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
 const OVER_COUNT_MAX: usize = 1 << 16;
 
-/// The runs that a node has heard of.
+/// The runs that a node knows.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     limits: Limits,
     runs: BTreeMap<RunId, Run>,
     staged_bytes: u64,
-    /// Of them, what each client has staged. Invariant: no zeros.
+    /// The part of them that each client has staged. Invariant: no zeros.
     client_bytes: BTreeMap<Address, u64>,
     /// Bytes of slices that wait for their parts.
     waiting_bytes: u64,
     over: Over,
 }
 
-/// The runs whose parts have ended, as long as anything of theirs may still be under way.
+/// The runs whose parts have ended, as long as messages of theirs may still be under way.
 #[derive(Debug, Default)]
 struct Over {
     runs: BTreeSet<RunId>,
-    /// When each was over, oldest first. Invariant: the same runs.
+    /// The end of each, oldest first. Invariant: the same runs.
     since_ms: VecDeque<(u64, RunId)>,
 }
 
@@ -61,18 +61,18 @@ struct Staged {
     bytes: Bytes,
 }
 
-/// How far a run has come here.
+/// The state of a run here.
 #[derive(Debug)]
 enum State {
     /// Its part may still come, and will find these frames.
     Waiting(UnboundedReceiver<Flow>),
-    /// Its part is at work.
+    /// Its part is running.
     Begun,
     /// Its part must not begin any more. Bytes that are staged later are refused.
     Withdrawn,
 }
 
-/// What was waiting for a part.
+/// The bytes and frames that wait for a part.
 pub(crate) struct Arrivals {
     pub(crate) flows: UnboundedReceiver<Flow>,
     pub(crate) inputs: Inputs,
@@ -86,7 +86,7 @@ pub(crate) struct Inputs {
 }
 
 impl Staging {
-    /// Nothing yet.
+    /// An empty set.
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -130,12 +130,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Whether a run is known, or one more may be.
+    /// Whether a run is known, or there is room for one more.
     fn has_room_for(&self, run: RunId) -> bool {
         self.runs.len() < RUN_COUNT_MAX || self.runs.contains_key(&run)
     }
 
-    /// Gives back the room of what was staged.
+    /// Releases the room of the staged bytes.
     fn release(&mut self, pieces: &[Staged]) {
         for piece in pieces {
             let length = piece.bytes.len() as u64;
@@ -149,8 +149,8 @@ impl Staging {
         }
     }
 
-    /// Throws away what is staged for a run, whose part must not begin from now on. Whether bytes were
-    /// waiting, so that the part has not begun either; otherwise it may have, or have ended.
+    /// Discards the staged bytes of a run, whose part must not begin from now on. Returns whether bytes
+    /// were waiting, so that the part has not begun either; otherwise it may have begun or ended.
     pub(crate) fn withdraw(&mut self, run: RunId, now_ms: u64) -> bool {
         if self.over.runs.contains(&run) {
             return false;
@@ -168,8 +168,8 @@ impl Staging {
         !pieces.is_empty()
     }
 
-    /// Withdraws all runs whose part has not begun: while this node was not a member, their clients
-    /// may have been told to do without it.
+    /// Withdraws all runs whose part has not begun: while this node was not a member, their clients may
+    /// have been told to leave it out.
     pub(crate) fn withdraw_all(&mut self, now_ms: u64) {
         let runs: Vec<RunId> = self.runs.keys().copied().collect();
         for run in runs {
@@ -177,11 +177,11 @@ impl Staging {
         }
     }
 
-    /// Hands a frame to its run, whether or not its part has come. A slice that finds no room to wait is thrown
-    /// away, so that its part does without it and its asker tries again.
+    /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a slice, the
+    /// slice is discarded: its part fails, and the sender retries.
     pub(crate) fn flow(&mut self, flow: Flow, now_ms: u64) {
         if self.over.runs.contains(&flow.run()) {
-            // Late frames of a part that has ended are of no use.
+            // Late frames of an ended part are discarded.
             return;
         }
         if !self.has_room_for(flow.run()) {
@@ -198,7 +198,7 @@ impl Staging {
                 return;
             }
             run.waiting_bytes += length;
-            // Nor are those of one that was withdrawn, which nobody receives.
+            // So are those of a withdrawn run, which has no receiver.
             let _ = run.sender.unbounded_send(flow);
             self.waiting_bytes += length;
         } else {
@@ -206,7 +206,7 @@ impl Staging {
         }
     }
 
-    /// Starts a run: gives what has arrived, and routes what comes from now on.
+    /// Starts a run: returns its early frames, and routes later ones.
     pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
         if self.over.runs.contains(&run) {
             return Err(over(run));
@@ -237,7 +237,7 @@ impl Staging {
         })
     }
 
-    /// Ends a run: gives back what it holds, and remembers only that it is over.
+    /// Ends a run: releases its room, and remembers only that it is over.
     pub(crate) fn end(&mut self, run: RunId, now_ms: u64) {
         self.forget(run);
         self.over.add(run, now_ms);
@@ -250,7 +250,7 @@ impl Staging {
         }
     }
 
-    /// Forgets runs whose part never came, and withdrawn ones: what was staged is gone.
+    /// Forgets runs whose part never arrived, and withdrawn ones, with their staged bytes.
     pub(crate) fn expire(&mut self, now_ms: u64) {
         let old = |run: &Run| !matches!(run.state, State::Begun) && run.since_ms + KEEP_MS < now_ms;
         let expired: Vec<RunId> = self
@@ -308,8 +308,8 @@ fn over(run: RunId) -> Refusal {
 }
 
 fn withdrawn(run: RunId) -> Refusal {
-    // Its client, or this node when it was away: the bytes can be staged again for another run.
-    Refusal::Unavailable(format!("a node that has given run {} up", run.0))
+    // Its client withdrew it, or this node was away: the bytes can be staged again for another run.
+    Refusal::Unavailable(format!("a node that has dropped run {}", run.0))
 }
 
 impl Inputs {
@@ -531,7 +531,7 @@ mod tests {
         let waited = std::iter::from_fn(|| arrivals.flows.try_recv().ok());
         assert_eq!(waited.count(), 2, "the abort, and the slice that had room");
         assert_eq!(staging.waiting_bytes, 0);
-        // What a part at work receives does not wait.
+        // Frames for a running part do not wait.
         staging.flow(slice(RunId(7)), 0);
         assert!(arrivals.flows.try_recv().is_ok());
     }

@@ -1,9 +1,9 @@
-//! What a node does about a disk that fails: it reports damage of chunks while its store works, and
-//! leaves the cluster once it does not.
+//! A node's reaction to a failing disk: it reports damaged chunks while its store works, and leaves the
+//! cluster when the store has failed.
 //!
-//! A store that has failed to write or sync promises nothing any more, so the node refuses every
-//! request, tells the coordinator, and its process ends. The coordinator declares it failed at once, as
-//! it would after the lease had run out: from the first refusal on the node serves nothing.
+//! A store that has failed to write or sync guarantees nothing any more, so the node refuses every request,
+//! tells the coordinator, and its process ends. The coordinator declares it failed at once, as it would
+//! after the lease had expired: after the first refusal the node does not serve.
 
 use crate::joining::MEMBERSHIP_DEADLINE_MS;
 use crate::message::{Damage, StoreFailure, ask};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Node {
-    /// Tells the coordinator of damage; a report that is lost is made again by the next read or
-    /// scrub. The store shows first that it still takes writes: a dead disk refuses reads too, and
-    /// then it is the node that has failed, and not these chunks.
+    /// Reports damage to the coordinator; a lost report is repeated by the next read or scrub. The store
+    /// first proves that it still takes writes: a dead disk refuses reads too, and then the node has
+    /// failed, and not these chunks.
     pub(crate) fn report(self: &Arc<Self>, damage: Vec<Damage>) {
         let node = Arc::clone(self);
         let report = async move {
-            // A full disk shows nothing, and is none of it.
+            // A full disk cannot prove it, and is no damage.
             let _ = node
                 .participant
                 .with_store(gabion_store::Store::prove_writable)
@@ -36,13 +36,13 @@ impl Node {
                 .participant
                 .ports
                 .ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
-            // Whether it was heard, the next read or scrub finds out.
+            // If the report was lost, the next read or scrub repeats it.
             let _ = told.await;
         };
         self.participant.ports.spawn(report.boxed());
     }
 
-    /// Ends the membership beside whatever is going on if the store has failed, once. Whether it has.
+    /// Ends the membership if the store has failed, once, beside other work. Returns whether it has.
     pub(crate) fn leave_if_failed(self: &Arc<Self>) -> bool {
         let Some(cause) = self.participant.store.failure() else {
             return false;
@@ -56,7 +56,7 @@ impl Node {
         true
     }
 
-    /// Tells the coordinator that the store has failed. If it cannot be reached, the lease runs out.
+    /// Tells the coordinator that the store has failed. If it cannot be reached, the lease expires.
     pub(crate) async fn announce_failure(&self, reason: String) {
         let request = StoreFailure {
             node: self.id,

@@ -1,5 +1,5 @@
-//! A lease term as its primary keeps it: the stripe as it was granted, how far it is settled, what waits
-//! for a commit, and the plans that follow from these.
+//! A lease term as its primary keeps it: the stripe as it was granted, the settled mark, the updates that
+//! wait for a commit, and the plans that follow from these.
 
 use crate::commit::{Absent, Commit};
 use crate::fate::Witnesses;
@@ -21,9 +21,9 @@ use gabion_planner::{PlanError, Stripe};
 pub(crate) struct Term {
     pub(crate) epoch: Epoch,
     pub(crate) stripe: StripeRecord,
-    /// Where the stripe's nodes stand, all of them. They keep their racks for life, so who has copies of
-    /// what was appended to a chunk follows from it, for whoever has to know; a list of nodes that came
-    /// with a heartbeat may lack one.
+    /// The positions of all of the stripe's nodes. Nodes keep their racks for life, so the nodes with
+    /// copies of updates appended to a chunk follow from these positions. A list of nodes from a heartbeat
+    /// may lack one.
     pub(crate) topology: Topology,
     pub(crate) geometry: Geometry,
     pub(crate) code: Code,
@@ -31,29 +31,28 @@ pub(crate) struct Term {
     pub(crate) keepings: Keepings,
     /// The last committed update.
     pub(crate) mark: Sequence,
-    /// The number of the next update.
+    /// The sequence of the next update.
     pub(crate) next: Sequence,
-    /// Chunks whose nodes the settlement of the term has asked. No update of the term leaves one of
-    /// them out: a quorum read takes a node that knows of no newer term to hold all that was
-    /// acknowledged.
+    /// Chunks whose nodes the settlement of the term has asked. No update of the term leaves one of them
+    /// out: a quorum read assumes that a node which knows no newer term has all acknowledged updates.
     pub(crate) asked: Vec<ChunkIndex>,
-    /// Chunks whose nodes have joined since. They are left out no more than those that were asked,
-    /// but they may lack an update that stood without them.
+    /// Chunks whose nodes have joined since. Like those that were asked, they are not left out, but they
+    /// may lack an update that stood without them.
     pub(crate) joined: Vec<ChunkIndex>,
-    /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
-    /// be stale, so they stay out to the end of the term even if their nodes return.
+    /// Chunks that updates of this term have left out, or soon will. The coordinator has noted them as
+    /// stale, so they stay out to the end of the term even if their nodes return.
     pub(crate) left_out: Vec<ChunkIndex>,
-    /// What was appended and waits for a commit.
+    /// Appended updates that wait for a commit.
     pub(crate) waiting: Waiting,
     /// The pool's append phases, if it has any.
     pub(crate) append: Option<(PoolId, AppendSpec)>,
-    /// Whether the coordinator has it noted that something may wait.
+    /// Whether the coordinator has noted that updates may wait.
     pub(crate) appends: bool,
     /// The joins before the term: a node that has joined since may know it.
     pub(crate) joins: JoinCount,
 }
 
-/// What an update will do.
+/// The effect of an update.
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     /// Lost chunks that it would change.
@@ -61,7 +60,7 @@ pub(crate) struct Planned {
 }
 
 impl Term {
-    /// Whether a chunk has missed updates of this term or earlier ones, for all that is known.
+    /// Whether a chunk has missed updates of this term or earlier ones, as far as known.
     pub(crate) fn misses(&self, chunk: ChunkIndex) -> bool {
         self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
     }
@@ -76,9 +75,8 @@ impl Term {
         self.asked.iter().chain(&self.joined).any(is_lost)
     }
 
-    /// Notes nodes that have joined since the settlement, and so know the term: an update that leaves
-    /// one of their chunks out is of a new term, or a quorum could read what the chunk lacks as of
-    /// that update.
+    /// Notes nodes that have joined since the settlement, and so know the term: an update that leaves one
+    /// of their chunks out needs a new term, or a quorum read could use a chunk that lacks the update.
     pub(crate) fn admit(&mut self, nodes: &[NodeStatus]) {
         let failed = failed_nodes(nodes);
         for chunk in self.stripe.chunks() {
@@ -128,8 +126,8 @@ impl Term {
         Ok(Planned { plan, missed })
     }
 
-    /// The checked plan to append an update. None where parity must follow at once: the scheme has it
-    /// so, a chunk is lost, or a commit of what would wait is more than records can hold.
+    /// The checked plan to append an update. None where parity must follow at once: the scheme requires it,
+    /// a chunk is lost, or the next commit would exceed the size of records.
     pub(crate) fn plan_append(
         &self,
         ranges: &[ChunkRange],
@@ -150,7 +148,7 @@ impl Term {
         Ok(fits_records(&plan).then_some(Planned { plan, missed }))
     }
 
-    /// The commit of what waits.
+    /// The commit of the appended updates.
     pub(crate) fn plan_commit(&self, nodes: &[NodeStatus]) -> Result<Commit, Refusal> {
         let lost = self.lost(nodes);
         let (how, stripe) = ((self.scheme, self.keepings), self.view(&lost));
@@ -174,7 +172,7 @@ impl Term {
         grouping.map_or_else(Vec::new, |_| updated)
     }
 
-    /// Which nodes have records of the stripe's updates.
+    /// The nodes that have records of the stripe's updates.
     pub(crate) fn witnesses(&self) -> Witnesses<'_> {
         Witnesses {
             stripe: self.view(&[]),
@@ -192,7 +190,7 @@ impl Term {
         Ok(plan)
     }
 
-    /// Gives an update its number.
+    /// Gives an update its sequence.
     pub(crate) fn number(&mut self, run: RunId, plan: &Plan) -> (Sequence, RunTerms) {
         let sequence = self.next;
         self.next = sequence.next();
@@ -225,7 +223,7 @@ impl Term {
     }
 }
 
-/// Where the nodes of a stripe stand.
+/// The positions of a stripe's nodes.
 pub(crate) fn topology_of(
     stripe: &StripeRecord,
     nodes: &[NodeStatus],
@@ -238,7 +236,7 @@ pub(crate) fn topology_of(
     Topology::new(places).map_err(|error| Refusal::Failed(error.to_string()))
 }
 
-/// Why there is no plan, for whoever asked for the update.
+/// The reason why there is no plan, for the client of the update.
 fn refusal(error: &PlanError) -> Refusal {
     match *error {
         // A stripe has at most 255 chunks.
@@ -253,7 +251,7 @@ fn refusal(error: &PlanError) -> Refusal {
     }
 }
 
-/// Refuses a lease of a stripe in its append phase without copies of what may have been appended.
+/// Refuses a lease of a stripe in its append phase if copies of appended updates may be missing.
 pub(crate) fn check_leased_copies(
     lease: &StripeLease,
     code: &Code,

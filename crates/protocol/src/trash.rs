@@ -1,21 +1,21 @@
-//! When chunks that were set aside are deleted for good.
+//! The deletion of chunks that were set aside.
 
 use std::collections::BTreeMap;
 
-/// How long a file lies in the trash at least. Whoever misses a chunk has so long to find it.
+/// Shortest time of a file in the trash, in which a missed chunk can still be recovered.
 const KEEP_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Since when this process has seen which files in the trash.
+/// The time since which this process has seen each file in the trash.
 ///
-/// A store knows no time, and the clock of a process may begin anew with the machine. So a day counts from the first look of this process: each restart begins it anew, and none shortens it.
+/// A store has no clock, and the clock of a process may restart with the machine. So a day counts from this
+/// process's first look: each restart begins it anew, and none shortens it.
 #[derive(Debug, Default)]
 pub(crate) struct Trash {
     since_ms: BTreeMap<String, u64>,
 }
 
 impl Trash {
-    /// Which of the files that are there now have been there for a day. One that could not be deleted
-    /// is due again.
+    /// The files that have been here for a day. A file that could not be deleted is due again.
     pub(crate) fn due(&mut self, names: Vec<String>, now_ms: u64) -> Vec<String> {
         let since = |name| {
             let since_ms = self.since_ms.get(&name).copied();
@@ -44,7 +44,7 @@ mod tests {
             let due: Vec<String> = names(&["a"]);
             assert_eq!(trash.due(names(&["a", "b"]), 1000 + KEEP_MS), due);
         }
-        // One of this name that comes later is another file.
+        // A later file of this name is another file.
         assert!(trash.due(names(&["b"]), 1001 + KEEP_MS).is_empty());
         assert!(trash.due(names(&["a"]), 1002 + KEEP_MS).is_empty());
     }

@@ -1,20 +1,20 @@
-//! Waiting in line: who comes first is next. The lock of `futures` lets latecomers overtake those who
-//! wait, so under steady load some updates of a stripe would wait many times longer than others. Here
-//! is the line alone; what is had in turn lies elsewhere.
+//! A first-come, first-served queue. The lock of `futures` lets latecomers overtake waiting tasks, so under
+//! steady load some updates of a stripe would wait many times longer than others. This is the queue alone;
+//! the guarded state is elsewhere.
 
 use futures::channel::oneshot::{Sender, channel};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A line.
+/// A queue.
 #[derive(Default)]
 pub(crate) struct Turns(Arc<Mutex<Line>>);
 
 #[derive(Default)]
 struct Line {
-    /// Whether somebody has the turn.
+    /// Whether a task has the turn.
     is_taken: bool,
-    /// Those who wait, some of whom may have left. Invariant: empty unless the turn is taken.
+    /// The waiting tasks, some of which may have left. Invariant: empty unless the turn is taken.
     waiting: VecDeque<Sender<Turn>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// Waits for the turn. Whoever stops waiting leaves the line.
+    /// Waits for the turn. A cancelled wait leaves the queue.
     pub(crate) async fn wait(&self) -> Turn {
         let place = {
             let mut line = lock(&self.0);
@@ -39,7 +39,7 @@ impl Turns {
             }
         };
         match place {
-            Some(place) => place.await.expect("nobody who waits is forgotten"),
+            Some(place) => place.await.expect("every waiting task gets its turn"),
             None => Turn::of(Arc::clone(&self.0)),
         }
     }
@@ -60,7 +60,7 @@ impl Drop for Turn {
                 line.is_taken = next.is_some();
                 next
             };
-            // The turn comes back from whoever has left the line.
+            // The turn comes back from a task that has left the queue.
             let refused = next.and_then(|next| next.send(Self::of(line)).err());
             self.line = refused.and_then(|mut turn| turn.line.take());
         }
@@ -68,7 +68,7 @@ impl Drop for Turn {
 }
 
 fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
-    // A line is whole after every step, whoever panics between two of them.
+    // A queue is consistent after every step, even if a caller panics between two of them.
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_turn_goes_to_those_who_wait_in_their_order_and_to_no_latecomer() {
         let turns = Turns::default();
-        let first = turns.wait().now_or_never().expect("nobody has it");
+        let first = turns.wait().now_or_never().expect("the turn is free");
         let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn a_turn_that_nobody_took_is_passed_on() {
         let turns = Turns::default();
-        let first = turns.wait().now_or_never().expect("nobody has it");
+        let first = turns.wait().now_or_never().expect("the turn is free");
         let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
-        // It is the second's already when the second goes away.
+        // It is the second's already when the second is cancelled.
         drop(second);
         assert!(third.now_or_never().is_some());
     }

@@ -1,12 +1,12 @@
-//! Chunks that a repair has left unfinished at this node because a helper failed. They wait here for
-//! the run that writes the rest (`ECPipe` leaves failures during a repair open), and are given up when
-//! none comes: nothing of them outlives the node's process, its membership, or the wait.
+//! Chunks that a repair has left unfinished at this node because a helper failed. They wait here for the
+//! run that writes the rest (`ECPipe` leaves failures during a repair open), and are dropped after a
+//! timeout: none outlives the node's process, its membership, or the wait.
 
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence};
 use gabion_store::ChunkWriter;
 use std::collections::BTreeMap;
 
-/// How long a chunk waits for the run that goes on with it.
+/// How long a chunk waits for the run that resumes it.
 const KEEP_MS: u64 = 30_000;
 
 /// The unfinished chunks of a node.
@@ -15,7 +15,7 @@ pub(crate) struct Unfinished {
     chunks: BTreeMap<ChunkId, Left>,
 }
 
-/// A chunk as it was left.
+/// An unfinished chunk.
 pub(crate) struct Left {
     pub(crate) writer: ChunkWriter,
     pub(crate) epoch: Epoch,
@@ -25,13 +25,13 @@ pub(crate) struct Left {
 }
 
 impl Unfinished {
-    /// Keeps a chunk. One that was left before is given back, to be dropped where that may take time.
+    /// Keeps a chunk. Returns an earlier one, to be dropped on a thread that may wait.
     #[must_use]
     pub(crate) fn leave(&mut self, chunk: ChunkId, left: Left) -> Option<ChunkWriter> {
         self.chunks.insert(chunk, left).map(|old| old.writer)
     }
 
-    /// What is written of a chunk that was being made as of an update.
+    /// The written ranges of a chunk that was being made as of an update.
     pub(crate) fn written(&self, chunk: ChunkId, base: Sequence) -> Option<Vec<ByteRange>> {
         let left = self.chunks.get(&chunk).filter(|left| left.base == base)?;
         Some(left.writer.written())
@@ -51,7 +51,7 @@ impl Unfinished {
         })
     }
 
-    /// Gives up the chunks that nobody wants any more, to be dropped where that may take time.
+    /// Removes the unneeded chunks, to be dropped on a thread that may wait.
     #[must_use]
     pub(crate) fn give_up(
         &mut self,
@@ -62,7 +62,7 @@ impl Unfinished {
         gone.map(|(_, left)| left.writer).collect()
     }
 
-    /// Gives up those that have waited too long.
+    /// Removes those that have waited too long.
     #[must_use]
     pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<ChunkWriter> {
         let is_old = |_: &ChunkId, left: &mut Left| left.since_ms + KEEP_MS < now_ms;
@@ -70,7 +70,7 @@ impl Unfinished {
         gone.map(|(_, left)| left.writer).collect()
     }
 
-    /// Gives up all.
+    /// Removes all.
     #[must_use]
     pub(crate) fn give_up_all(&mut self) -> Vec<ChunkWriter> {
         let gone = std::mem::take(&mut self.chunks).into_values();

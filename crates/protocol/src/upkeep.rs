@@ -1,13 +1,13 @@
-//! A node's upkeep: brings settled records into their chunks in the background, and manages the space
-//! that is reserved behind parity chunks.
+//! A node's upkeep: applies and merges settled records in the background, and manages the reserved space
+//! behind parity chunks.
 //!
-//! What to do about a reserve is decided in [`gabion_planner::reserve`]; how it is done is the store's.
-//! Here is only when: a reserve is reviewed at the end of each of its pool's periods, counted from when
-//! this process first saw it; what reviews ask for is done while no updates come, within a budget; and
-//! it grows as soon as writes have stalled. What is remembered of past periods is in memory alone: after
-//! a restart a reserve keeps its size for one period.
+//! [`gabion_planner::reserve`] decides the size of a reserve, and the store resizes it. This file decides
+//! when: a reserve is reviewed at the end of each of its pool's periods, counted from when this process
+//! first saw it. The resulting work is done while no updates arrive, within a budget; and a reserve grows
+//! as soon as writes have stalled. Past periods are kept in memory only: after a restart a reserve keeps
+//! its size for one period.
 //!
-//! Chunks that were set aside are deleted for good when they have been so for a day of this process.
+//! Chunks that were set aside are deleted after a day of this process.
 
 use crate::message::{Damage, Refusal, ask};
 use crate::participant::{Participant, damage};
@@ -18,20 +18,20 @@ use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
 use gabion_store::{ReserveStats, Store, StoreCounts, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of records that one round of applying takes on.
+/// Bytes of records in one round of applying.
 const APPLY_LIMIT_BYTES: u64 = 64 << 20;
-/// How often all reserves are looked at, unless a pool's period is shorter or writes have stalled.
+/// Period of the checks of all reserves, unless a pool's period is shorter or writes have stalled.
 const LOOK_EVERY_MS: u64 = 10_000;
-/// Stripes whose reserves the coordinator is asked about at once.
+/// Stripes in one question about reserves to the coordinator.
 const ASK_STRIPE_COUNT: usize = 4096;
-/// How long the coordinator may take to answer.
+/// Time limit of the coordinator's answer.
 const ASK_DEADLINE_MS: u64 = 2_000;
 
-/// What a node remembers between rounds of upkeep.
+/// A node's state between rounds of upkeep.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     reserves: BTreeMap<ChunkId, Watched>,
-    /// What pools promise of the reserves of these stripes.
+    /// The pools' rules for the reserves of these stripes.
     specs: BTreeMap<StripeId, ReserveSpec>,
     agenda: Agenda,
     budget: Budget,
@@ -41,19 +41,19 @@ pub(crate) struct Upkeep {
     look_ms: u64,
 }
 
-/// A reserve and its past.
+/// A reserve and its history.
 #[derive(Debug)]
 struct Watched {
     reserve: Reserve,
-    /// When the period began.
+    /// The start of the period.
     since_ms: u64,
-    /// Stalls that had been counted then.
+    /// The stall count at that time.
     stalls_before: u64,
 }
 
 impl Upkeep {
-    /// Upkeep that has seen nothing yet. Shrinking and merging reserves may move so many bytes in a
-    /// second in which no updates come.
+    /// Upkeep with an empty history. Shrinking and merging reserves may move this many bytes in a second in
+    /// which no updates arrive.
     pub(crate) fn new(now_ms: u64, reserve_bytes_per_s: u64) -> Self {
         Self {
             reserves: BTreeMap::new(),
@@ -67,10 +67,10 @@ impl Upkeep {
         }
     }
 
-    /// One round. Says what damage it found.
+    /// One round. Returns the damage that it found.
     ///
     /// # Errors
-    /// What the store refused; the next round tries again.
+    /// The store's error; the next round retries.
     pub(crate) async fn round(
         &mut self,
         participant: &Participant,
@@ -94,7 +94,7 @@ impl Upkeep {
             .flatten()
         {
             damage.extend(tend(participant, task).await?);
-            // Whoever updates meanwhile should not wait for the rest.
+            // Updates should not wait for the rest.
             if participant.store.counts().append_count != counts.append_count {
                 break;
             }
@@ -102,8 +102,8 @@ impl Upkeep {
         Ok(damage)
     }
 
-    /// Empties the trash of what is due, and looks at all reserves: lets those grow whose writes have stalled, and reviews those whose
-    /// period has ended.
+    /// Deletes due files from the trash, and checks all reserves: grows those whose writes have stalled,
+    /// and reviews those whose period has ended.
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| Ok((found_reserves(store)?, store.trash()?)));
         let (found, trash) = looked.await?;
@@ -148,8 +148,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Asks the coordinator what pools promise of reserves that are new here. An answer that does not
-    /// come is asked for again at the next look.
+    /// Asks the coordinator for the pools' rules of new reserves. The next check repeats a question without
+    /// an answer.
     async fn learn_specs(&mut self, participant: &Participant, found: &[(ReserveStats, u64)]) {
         let held = found.iter().map(|(stats, _)| stats.chunk.stripe);
         let held: BTreeSet<StripeId> = held.collect();
@@ -175,7 +175,7 @@ impl Watched {
         Usage {
             reserved_bytes: stats.reserved_bytes,
             used_bytes: stats.used_bytes,
-            // The counter begins anew when the chunk is made anew.
+            // The counter restarts when the chunk is rebuilt.
             stall_count: stats
                 .stalled_append_count
                 .saturating_sub(self.stalls_before),
@@ -189,7 +189,7 @@ fn found_reserves(store: &Store) -> Result<Vec<(ReserveStats, u64)>, StoreError>
     for stats in store.reserves()? {
         let info = match store.chunk_info(stats.chunk) {
             Ok(info) => info,
-            // Deleted since it was listed.
+            // Deleted after it was listed.
             Err(StoreError::NoSuchChunk { .. }) => continue,
             Err(error) => return Err(error),
         };
@@ -198,21 +198,21 @@ fn found_reserves(store: &Store) -> Result<Vec<(ReserveStats, u64)>, StoreError>
     Ok(found)
 }
 
-/// Makes it durable how far updates are settled, as far as is known, and which records are durable:
-/// until then damage to the last one may pass for a torn tail after a crash.
+/// Makes the settled marks and the durable positions of records durable: until then, damage to the last
+/// record may be taken for a torn tail after a crash.
 async fn log_witnesses(participant: &Participant) -> Result<(), Refusal> {
     let witnessed = participant.with_store(|store| {
         store.log_marks()?;
         store.log_witnesses()
     });
     match witnessed.await {
-        // Applying makes room, and the next round tries again.
+        // Applying makes room, and the next round retries.
         Ok(()) | Err(Refusal::NoSpace) => Ok(()),
         Err(refusal) => Err(refusal),
     }
 }
 
-/// Brings settled records into their chunks, those that lie furthest back in the journal first.
+/// Applies settled records to their chunks, oldest in the journal first.
 async fn apply(participant: &Participant) -> Result<Vec<Damage>, Refusal> {
     let applied = participant.with_store(|store| {
         if store.pending_bytes() == 0 {
@@ -224,7 +224,7 @@ async fn apply(participant: &Participant) -> Result<Vec<Damage>, Refusal> {
     applied.await
 }
 
-/// Does what a review asked for, unless the reserve has changed since.
+/// Executes the result of a review, unless the reserve has changed since.
 async fn tend(participant: &Participant, task: Task) -> Result<Vec<Damage>, Refusal> {
     let Task { chunk, review } = task;
     let tended = participant.with_store(move |store| {
@@ -245,14 +245,14 @@ async fn tend(participant: &Participant, task: Task) -> Result<Vec<Damage>, Refu
     });
     match tended.await {
         Ok(found) => Ok(found),
-        // Deleted since its review.
+        // Deleted after its review.
         Err(Refusal::NoSuchChunk(_)) => Ok(Vec::new()),
         Err(Refusal::Damaged(found)) => Ok(vec![found]),
         Err(refusal) => Err(refusal),
     }
 }
 
-/// Lets a reserve grow if the disk has room. Updates go on as before if it has not.
+/// Grows a reserve if the disk has room. Otherwise updates continue as before.
 async fn grow(participant: &Participant, chunk: ChunkId, bytes: u64) -> Result<(), Refusal> {
     match participant
         .with_store(move |store| store.grow(chunk, bytes))

@@ -91,7 +91,7 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> ArrayStatus {
     }
 }
 
-/// Why the array does not use the device at a path.
+/// The reason why the array does not use the device at a path.
 fn given_up(path: &Path) -> DeviceState {
     if path.exists() {
         DeviceState::Failed

@@ -9,7 +9,7 @@ use gabion_wire::WireError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a server process ended.
+/// The reason why a server process ended.
 #[derive(Debug, Error)]
 pub enum ServerError {
     /// A file of the process itself could not be read or written.
@@ -41,7 +41,7 @@ pub enum ServerError {
     /// There is no store, and `init` is off.
     #[error("{} holds no node's store; mount its disk, or add --init to make a new node there", path.display())]
     NoStore {
-        /// Where it should be.
+        /// Its expected place.
         path: PathBuf,
     },
     /// The node has joined a cluster before, and its store is gone.

@@ -455,9 +455,9 @@ mod tests {
         let begun = Instant::now();
         let mut complaint = Complaint::default();
         let mut told = |what, after_s| complaint.is_due(what, begun + Duration::from_secs(after_s));
-        assert!(told("nobody answers", 0));
-        assert!(!told("nobody answers", 1));
-        assert!(!told("nobody answers", 59));
+        assert!(told("no process answers", 0));
+        assert!(!told("no process answers", 1));
+        assert!(!told("no process answers", 59));
         assert!(told("the operator has not agreed", 59), "that is news");
         assert!(!told("the operator has not agreed", 100));
         assert!(told("the operator has not agreed", 119));

@@ -1,8 +1,8 @@
-//! Bytes that say which write brought them. Each write fills its range with cells of eight bytes: the
-//! write's name, and a check over name and position in the file. So a read shows for each cell which
-//! write it is from, and bytes that are in the wrong place, or mixed from several writes, or
-//! decoded from chunks that do not belong together, are no cells at all. A cell is smaller than a sector of
-//! 512 bytes, so that a sector that is torn between two writes shows both.
+//! Bytes that identify the write that stored them. Each write fills its range with cells of eight bytes:
+//! the write's name, and a check over name and position in the file. So a read shows for each cell which
+//! write it is from. Bytes that are in the wrong place, or mixed from several writes, or decoded from
+//! chunks that do not belong together, are no valid cells. A cell is smaller than a sector of 512 bytes, so
+//! that a torn sector shows both writes.
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
@@ -11,7 +11,7 @@ pub const CELL_BYTES: u64 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UpdateId(pub u32);
 
-/// The bytes of cells `first..first + count` of a file as a write brings them.
+/// The bytes of cells `first..first + count` of a file, as a write stores them.
 pub fn fill(update: UpdateId, first: u64, count: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((count * CELL_BYTES) as usize);
     for cell in first..first + count {
@@ -21,7 +21,7 @@ pub fn fill(update: UpdateId, first: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// Which write brought the bytes of a cell of a file; none when no write can have brought them there.
+/// The write that stored a cell of a file; none when no write can have stored these bytes there.
 pub fn writer(cell: u64, bytes: &[u8]) -> Option<UpdateId> {
     let (name, sum) = bytes.split_first_chunk::<4>()?;
     let update = UpdateId(u32::from_le_bytes(*name));

@@ -1,4 +1,5 @@
-//! A client of the simulated cluster: the real one, on a machine of its own, and what it tells those that check.
+//! A client of the simulated cluster: the real one, on a machine of its own, and its reports to the
+//! checkers.
 
 use crate::cells::{CELL_BYTES, UpdateId, fill};
 use crate::ledger::Ledger;
@@ -17,17 +18,18 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// How long a client waits before it looks for the coordinator again.
+/// Wait of a client before it tries to connect to the coordinator again.
 const CONNECT_PAUSE_US: u64 = 300_000;
 
-/// A client. Clones are the same one.
+/// A client. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct SimClient {
     pub(crate) client: Client,
     pub(crate) party: Party,
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// Writes through its cache that no flush is known to have stored: it reads them, and others need not.
+    /// Writes through its cache that no flush is known to have stored: this client reads them, and others
+    /// may not yet.
     unflushed: Arc<Mutex<BTreeSet<UpdateId>>>,
     /// Those of them that have returned, so that the next flush stores them.
     returned: Arc<Mutex<BTreeSet<UpdateId>>>,
@@ -53,11 +55,11 @@ impl Service for ClientService {
     }
 }
 
-/// A file that is open through the cache.
+/// A file opened through the cache.
 #[derive(Clone)]
 pub(crate) struct Cached {
     pub(crate) file: CachedFile,
-    /// When it was called to be opened.
+    /// The call time of the open.
     opened_us: u64,
 }
 
@@ -68,7 +70,7 @@ fn byte_range(cells: &Range<u64>) -> ByteRange {
 }
 
 impl SimClient {
-    /// Connects, however long that takes.
+    /// Connects, without a time limit.
     pub(crate) async fn connect(
         ports: Arc<SimPorts>,
         party: Party,
@@ -109,7 +111,7 @@ impl SimClient {
         Ok(())
     }
 
-    /// Removes a file. Whether it is gone is not known on an error.
+    /// Removes a file. After an error, its state is unknown.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), ClientError> {
         self.client.rm(name).await?;
         self.ledger.removed(self.party.slot, name);
@@ -141,7 +143,7 @@ impl SimClient {
         Ok(Cached { file, opened_us })
     }
 
-    /// Overwrites cells. Gives the write, which another may make again.
+    /// Overwrites cells. Returns the write, which another call may repeat.
     pub(crate) async fn write(
         &self,
         file: &File,
@@ -180,7 +182,7 @@ impl SimClient {
         let called_us = self.world.now_us();
         let mut bytes = Vec::new();
         self.client.get(name, &mut bytes, &()).await?;
-        // Another file may have come to the name.
+        // Another file may have been stored under the name.
         let again = self.open(name).await?;
         if again.put_id() == file.put_id() {
             self.ledger.read(file.put_id(), &[(0, bytes)], called_us);
@@ -216,7 +218,7 @@ impl SimClient {
         written
     }
 
-    /// Stores what was written to a file through the cache.
+    /// Flushes a file's writes through the cache.
     pub(crate) async fn flush(&self, cached: &Cached) -> Result<(), ClientError> {
         let id = cached.file.put_id();
         let is_of_file = |write: &UpdateId| self.ledger.is_write_of(id, *write);
@@ -226,7 +228,7 @@ impl SimClient {
         };
         let flushed = cached.file.flush().await;
         if matches!(flushed, Err(ClientError::Forgotten(_))) {
-            // Which ones is not told: each may have been made, may be later, or is dropped.
+            // The error does not name them: each may be stored, may be stored later, or is dropped.
             let all = lock(&self.unflushed).clone();
             let doubted: BTreeSet<UpdateId> = all.into_iter().filter(is_of_file).collect();
             self.world.note(&format!(
@@ -237,7 +239,7 @@ impl SimClient {
         }
         flushed?;
         for write in before {
-            // Another flush may have said so already.
+            // Another flush may have reported it already.
             if lock(&self.returned).remove(&write) {
                 lock(&self.unflushed).remove(&write);
                 self.world.note(&format!("{write:?} is flushed"));
@@ -247,8 +249,8 @@ impl SimClient {
         Ok(())
     }
 
-    /// Reads cells through the cache: each is what this client wrote last, or as of some moment since the file was
-    /// opened.
+    /// Reads cells through the cache: each has this client's last write, or the state of some moment since
+    /// the file was opened.
     pub(crate) async fn read_cached(
         &self,
         cached: &Cached,

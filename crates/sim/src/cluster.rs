@@ -1,5 +1,5 @@
-//! The cluster's machines: a coordinator, nodes and clients, each a disk and at most one process.
-//! Processes are killed, lose power and start again here; what survives is what their disks kept.
+//! The cluster's machines: a coordinator, nodes and clients, each with a disk and at most one process.
+//! Processes are killed, lose power and start again here; only their disks survive.
 
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::{ClientService, SimClient};
@@ -28,17 +28,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
+/// Bytes of a journal segment: as small as large updates allow, so that segments are created and removed
+/// often.
 const SEGMENT_BYTES: u64 = 256 << 10;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
 
 /// Chunks are a multiple of this.
 const PAGE_BYTES: u64 = 4096;
-/// How long the operator's client tries anything.
+/// Time limit of the operator's client.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where the bytes of a stripe belong.
+/// The place of a stripe's bytes in its file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) file: PutId,
@@ -50,7 +51,7 @@ pub(crate) struct Place {
 pub(crate) struct NodeMachine {
     rack: RackId,
     pub(crate) disk: SimDisk,
-    /// What the node keeps of itself outside its store.
+    /// The node's identity, outside its store.
     pub(crate) id: Option<NodeId>,
     incarnation: u64,
     /// Earlier states of the disk, as a loss of power would have left them, oldest first.
@@ -58,13 +59,13 @@ pub(crate) struct NodeMachine {
     pub(crate) running: Option<Running>,
 }
 
-/// Age of a copy of the metadata that may come back: nodes have heard of later changes since, and have written that
-/// down.
+/// Age of a copy of the metadata that may return: since then, nodes have learnt of later changes and stored
+/// that.
 const IMAGE_AGE_US: u64 = 20_000_000;
 
 pub(crate) struct Running {
     party: Party,
-    /// Once it has joined.
+    /// Set once it has joined.
     store: Option<Arc<Store>>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Cluster {
     meta: MetaDisk,
     /// A copy of the metadata of an earlier time, and when it was made.
     meta_image: Mutex<Option<(MetaDisk, u64)>>,
-    /// Looks at the metadata beside the coordinator.
+    /// Reads the metadata beside the coordinator.
     pub(crate) observer: Meta<Onlooker>,
     pub(crate) watch: Watch,
     pub(crate) hangs: Arc<Hangs>,
@@ -92,7 +93,7 @@ impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
-        // Conversions change the borders of stripes. What they never cut is a page: the last segment of a file has
+        // Conversions change the borders of stripes, but never split a page: the last segment of a file has
         // smaller chunks than the others, of whole pages.
         let block_bytes = match shape.lifecycle {
             Some(_) => PAGE_BYTES,
@@ -141,7 +142,7 @@ impl Cluster {
         cluster
     }
 
-    /// How many transactions of the metadata there were.
+    /// The number of metadata transactions.
     pub(crate) fn meta_write_count(&self) -> u64 {
         self.meta.write_count.load(Ordering::Relaxed)
     }
@@ -162,8 +163,8 @@ impl Cluster {
         stripes.expect("onlookers can read")
     }
 
-    /// Machines whose nodes have missed something, or may be about to: they are declared failed, or
-    /// have a chunk that does not count.
+    /// Machines whose nodes have missed updates, or may be about to: they are declared failed, or have a
+    /// chunk that does not count.
     pub(crate) fn behind(&self) -> BTreeSet<Slot> {
         let failed = self.failed().into_iter();
         let stripes = self.stripes();
@@ -182,7 +183,7 @@ impl Cluster {
         (1..=self.shape.node_count).map(Slot).collect()
     }
 
-    /// The operator's client, which nothing happens to.
+    /// The operator's client, which is free of faults.
     pub(crate) async fn operator(&self) -> SimClient {
         let party = self.begin(Slot(1 + self.shape.node_count + self.shape.client_count));
         let options = ClientOptions {
@@ -192,14 +193,14 @@ impl Cluster {
         self.client(party, options).await
     }
 
-    /// Begins the process of a client.
+    /// Starts the process of a client.
     pub(crate) fn begin_client(&self, number: usize) -> Party {
         let party = self.begin(Slot(1 + self.shape.node_count + number));
         lock(&self.clients).insert(number, party);
         party
     }
 
-    /// Ends the process of a client, whatever it is at.
+    /// Ends the process of a client at any point of its work.
     pub(crate) fn kill_client(&self, number: usize) {
         if let Some(party) = lock(&self.clients).remove(&number) {
             self.world.note(&format!("client {number} is killed"));
@@ -256,8 +257,8 @@ impl Cluster {
         *lock(&self.meta_image) = Some(image);
     }
 
-    /// Starts the coordinator with the copy of the metadata, if there is one that nodes have heard enough after to
-    /// give away. Whether it was started.
+    /// Starts the coordinator with the copy of the metadata, if there is one and nodes know enough later
+    /// changes to detect it. Returns whether it was started.
     pub(crate) fn start_coordinator_on_image(&self) -> bool {
         let now_us = self.world.now_us();
         let image = lock(&self.meta_image).take_if(|(_, at_us)| *at_us + IMAGE_AGE_US <= now_us);
@@ -307,18 +308,19 @@ impl Cluster {
         self.meta.doubtful.store(0, Ordering::Relaxed);
     }
 
-    /// Lets the coordinator's disk fail after some more operations.
+    /// Makes the coordinator's disk fail after some more operations.
     pub(crate) fn fail_meta_after(&self, operation_count: u64) {
         self.meta.store.fail_after(operation_count);
     }
 
-    /// Lets one of the next transactions be durable, and its commit say that it failed. So do all that follow.
+    /// Makes the commit of one of the next transactions report a failure although it is durable. All later
+    /// commits also fail.
     pub(crate) fn doubt_commit_after(&self, write_count: u64) {
         let number = self.meta_write_count() + write_count;
         self.meta.doubtful.store(number, Ordering::Relaxed);
     }
 
-    /// All processes that run: the coordinator, nodes and clients.
+    /// All running processes: the coordinator, nodes and clients.
     pub(crate) fn parties(&self) -> Vec<Party> {
         let clients: Vec<Party> = lock(&self.clients).values().copied().collect();
         let coordinator = *lock(&self.coordinator);
@@ -347,7 +349,7 @@ impl Cluster {
                 address: address_of(slot),
                 capacity_bytes: 1 << 30,
                 reserve_bytes_per_s: 16 << 20,
-                // So small that faults and other work come between the pages of a join.
+                // So small that faults and other work occur between the pages of a join.
                 page_chunk_count: 1 + machine.incarnation as usize % 4,
                 start: Start {
                     number: machine.incarnation,
@@ -357,7 +359,7 @@ impl Cluster {
             };
             (options, machine.disk.clone())
         };
-        // A new process has descriptors of its own.
+        // A new process has its own descriptors.
         disk.give_descriptors(true);
         let party = self.begin(slot);
         lock(&self.nodes)[slot.0 - 1].running = Some(Running { party, store: None });
@@ -389,8 +391,8 @@ impl Cluster {
                 Ok(node) => break node,
                 Err(JoinError::Unreachable(_)) => ports.sleep_ms(300).await,
                 Err(error) => {
-                    // The operator starts it again: a new disk is refused until
-                    // the node that had the address is declared failed.
+                    // The operator starts it again: a new disk is refused until the node that had the
+                    // address is declared failed.
                     self.world
                         .note(&format!("machine {at} cannot join: {error}"));
                     ports.sleep_ms(1_000).await;
@@ -412,7 +414,7 @@ impl Cluster {
         node.keep_alive().await;
     }
 
-    /// Kills a node if it runs. With its power go writes that were not synced.
+    /// Kills a node if it runs. A loss of power also drops writes that were not synced.
     pub(crate) fn kill_node(&self, slot: Slot, loses_power: bool) {
         let (running, disk) = {
             let mut nodes = lock(&self.nodes);
@@ -437,7 +439,7 @@ impl Cluster {
         }
     }
 
-    /// Adds what a store has counted that is gone now.
+    /// Adds the counts of a store that is gone.
     fn tally_store(&self, running: &Running) {
         let counts = running.store.as_ref().map(|store| store.counts());
         let stalled_count = counts.map_or(0, |counts| counts.stalled_append_count);
@@ -445,7 +447,7 @@ impl Cluster {
             .add(|coverage| coverage.stalled_append_count += stalled_count);
     }
 
-    /// What the run has done. To be asked once, at its end: it counts what runs as over.
+    /// The counts of the run. Called once, at its end: it counts running processes as ended.
     pub(crate) fn coverage(&self) -> Coverage {
         for running in lock(&self.nodes).iter().filter_map(|m| m.running.as_ref()) {
             self.tally_store(running);
@@ -453,7 +455,7 @@ impl Cluster {
         self.tally.coverage()
     }
 
-    /// Gives a machine that does not run an empty disk: its node is gone for good.
+    /// Gives a stopped machine an empty disk: its node is gone for good.
     pub(crate) fn wipe(&self, slot: Slot) {
         let disk = SimDisk::new(self.world.roll(crate::dice::Dice::any));
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
@@ -537,7 +539,7 @@ pub(crate) fn store_options() -> gabion_store::Options {
     }
 }
 
-/// Terms short enough that many end in a fault period, with a margin that the clocks' drift respects.
+/// Terms short enough that many end in a fault period, with a margin for the clocks' drift.
 fn coordinator_options() -> CoordinatorOptions {
     CoordinatorOptions {
         timing: Timing {

@@ -1,9 +1,9 @@
-//! One conversion with one incident, at any of its steps: so that all of them can be tried, where seeds try
-//! some. A step is a message that arrives or a piece of work at a disk that begins.
+//! One conversion with one incident, at any of its steps: a test can try all steps, where seeds try only
+//! some. A step is the arrival of a message or the start of a disk operation.
 //!
-//! The cluster is small, and the rest of the run is the same each time: a file of one segment, of two blocks
-//! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again; where it is written all the time, with three
-//! replicas and of `rs(2,2)`. The watch looks on as in every run.
+//! The cluster is small, and the rest of the run is the same each time: a file of one segment, of two
+//! blocks with two replicas each, becomes a stripe of `rs(2,1)` or blocks again. With constant writes, the
+//! blocks have three replicas and the stripe is of `rs(2,2)`. The redundancy checks run as in every run.
 
 use crate::cells::cell_count;
 use crate::client::SimClient;
@@ -35,12 +35,12 @@ const BLOCK_COUNT: u64 = 2;
 const KEPT_LINE_COUNT: usize = 2_000;
 /// The file whose one segment is converted.
 const FILE: &str = "file";
-/// Virtual time within which the segment must be converted, and within which all must be well again.
+/// Virtual time limit of the segment's conversion, and of the recovery after it.
 const WAIT_MS_MAX: u64 = 120_000;
-/// How often it is looked whether it is.
+/// Interval of the check for its end.
 const LOOK_EVERY_MS: u64 = 50;
 
-/// What is converted.
+/// The form of conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
     /// Whether blocks become a stripe. Otherwise a stripe becomes blocks.
@@ -49,19 +49,18 @@ pub struct Task {
     pub writes: Writes,
 }
 
-/// How often a client updates the segment from when its conversion is ordered.
+/// When a client updates the segment, after the order of its conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writes {
     /// Never.
     None,
-    /// Once.
+    /// One update.
     Once,
-    /// Again as soon as it is done, until the segment is converted, over links on which an attempt takes longer
-    /// than an update.
+    /// Repeated until the segment is converted, over links on which an attempt takes longer than an update.
     Always,
 }
 
-/// Whose process ends, with all that its disk has not synced.
+/// The process that ends, with the loss of unsynced writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victim {
     /// The coordinator.
@@ -70,18 +69,19 @@ pub enum Victim {
     Node(usize),
 }
 
-/// What goes wrong before a step.
+/// The incident before a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incident {
     /// A crash. The victim starts again after this many virtual milliseconds.
     Crash(Victim, u64),
-    /// Not to be survived: a chunk of the old form is removed, as if its removal did not wait for the commit.
+    /// Must be detected: a chunk of the old form is removed, as if its removal did not wait for the commit.
     RemoveOld,
-    /// Not to be survived once the chunk was read back: a bit of a chunk of the new form flips, if there is one.
+    /// Must be detected once the chunk was read back: a bit of a chunk of the new form flips, if there is
+    /// one.
     SpoilNew,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     /// The broken promise, if one was.
@@ -92,12 +92,12 @@ pub struct Ended {
     pub step_count: u64,
     /// Whether the incident has changed anything.
     pub has_happened: bool,
-    /// Updates of the old stripes that were acknowledged before the first attempt to make new ones had begun, before
-    /// the second had, and so on.
+    /// Updates of the old stripes that were acknowledged before the first attempt to make new ones began,
+    /// before the second, and so on.
     pub acknowledged_counts: Vec<u64>,
 }
 
-/// What is noted while it goes on.
+/// The counts during the conversion.
 #[derive(Default)]
 struct Notes {
     step_count: u64,
@@ -130,7 +130,7 @@ pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
 
 fn shape(writes: Writes) -> Shape {
     let chunk_bytes = 4096;
-    // One parity chunk may be made where it belongs; of two, one has to be sent.
+    // One parity chunk may be made on its own node; of two, one has to be sent.
     let (code, survived_count) = match writes {
         Writes::Always => ("rs(2,2)", 2),
         Writes::None | Writes::Once => ("rs(2,1)", 1),
@@ -212,9 +212,9 @@ struct Writer {
     cluster: Arc<Cluster>,
     notes: Arc<Mutex<Notes>>,
     task: Task,
-    /// What counted at first.
+    /// The stripes that counted at first.
     old: Vec<StripeId>,
-    /// How many stripes had been begun to be made of others by then.
+    /// The number of started conversions at that time.
     begun_count: u64,
     is_over: AtomicBool,
     is_done: AtomicBool,
@@ -240,7 +240,7 @@ impl Writer {
             if !update(&client).await {
                 continue;
             }
-            // It was an update of an old stripe if that still counts.
+            // The update was of an old stripe if that stripe still counts.
             let stripes = self.cluster.stripes();
             if stripes.iter().any(|stripe| self.old.contains(&stripe.id)) {
                 let begun = self.cluster.tally.coverage().conversion_count - self.begun_count;
@@ -256,7 +256,7 @@ impl Writer {
     }
 }
 
-/// Updates the file's first block. Whether that is known to be done.
+/// Updates the file's first block. Returns whether it is known to have succeeded.
 async fn update(client: &SimClient) -> bool {
     let Ok(file) = client.open(FILE).await else {
         return false;
@@ -283,7 +283,7 @@ async fn until(cluster: &Cluster, otherwise: &str, is_so: impl Fn(&Cluster) -> b
     cluster.world.fail(otherwise.to_owned());
 }
 
-/// Whether the file has a form, and nothing is left of another.
+/// Whether the file has a form, and no garbage of the other form is left.
 fn has_form(cluster: &Cluster, is_encoded: bool) -> bool {
     let garbage = cluster.observer.garbage(None, 1);
     let garbage = garbage.expect("onlookers can read");
@@ -299,7 +299,7 @@ fn is_whole(cluster: &Cluster) -> bool {
         && stripes.all(|stripe| stripe.stale.is_empty())
 }
 
-/// What is to happen before a step.
+/// The event before a step.
 fn act(
     cluster: &Arc<Cluster>,
     script: ProcessId,
@@ -338,7 +338,7 @@ fn crash(cluster: &Arc<Cluster>, script: ProcessId, victim: Victim, down_ms: u64
     world.spawn(script, again.boxed());
 }
 
-/// Removes the first chunk of a stripe while the stripe counts. Whether it did.
+/// Removes the first chunk of a stripe while the stripe counts. Returns whether it did.
 fn remove(cluster: &Cluster, stripe: &StripeRecord) -> bool {
     let chunk = ChunkId {
         stripe: stripe.id,
@@ -352,7 +352,7 @@ fn remove(cluster: &Cluster, stripe: &StripeRecord) -> bool {
     is_removed
 }
 
-/// Flips a bit of the data of a chunk that no stripe of these has. Whether there was one.
+/// Flips a bit of the data of a chunk that belongs to none of these stripes. Returns whether there was one.
 fn spoil(cluster: &Cluster, old: &[StripeRecord]) -> bool {
     let of_old = |path: &String| {
         let chunks = old.iter().flat_map(|stripe| {

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 /// Counts of the states and events that a run reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Coverage {
-    /// Updates that were acknowledged although a chunk that they write is lost.
+    /// Updates that were acknowledged although a chunk that they write was lost.
     pub degraded_update_count: u64,
     /// Updates that were begun for which parity follows later.
     pub appended_update_count: u64,
@@ -25,54 +25,54 @@ pub struct Coverage {
     pub commit_count: u64,
     /// Notes of the coordinator that updates leave chunks out.
     pub degraded_note_count: u64,
-    /// Chunks that data grouping copied to where they were to be.
+    /// Chunks that data grouping copied to their new places.
     pub grouped_chunk_count: u64,
-    /// Chunks that were made anew.
+    /// Chunks that were rebuilt.
     pub repair_count: u64,
     /// Records of updates of a chunk during its rebuild.
     pub overtaken_repair_count: u64,
-    /// Records of what the chunk of a returned node had missed.
+    /// Records of missed updates for the chunk of a returned node.
     pub catch_up_count: u64,
     /// Appends that waited for a merge because a reserve was full.
     pub stalled_append_count: u64,
     /// Attempts at updates that their client withdrew before they began.
     pub withdrawn_count: u64,
-    /// Attempts at updates without an answer that had begun, and were made as it turned out.
+    /// Attempts at updates without an answer that had begun and succeeded.
     pub stood_count: u64,
-    /// Attempts at updates without an answer that may have begun, and were not made as it turned out.
+    /// Attempts at updates without an answer that may have begun and did not succeed.
     pub settled_count: u64,
-    /// Attempts at updates without an answer of which no node remembered what became.
+    /// Attempts at updates without an answer whose outcome no node remembered.
     pub forgotten_count: u64,
     /// Requests and frames that were delivered twice.
     pub repeated_count: u64,
-    /// Stripes that were begun to be made of others.
+    /// Conversions that were started.
     pub conversion_count: u64,
-    /// Stripes that got others in their place, by a write across borders or one that was too large for records.
+    /// Stripes that were replaced, by a write across borders or one that was too large for records.
     pub replacement_count: u64,
-    /// Files that were stored whole.
+    /// Files that were stored completely.
     pub put_count: u64,
     /// Files that were removed.
     pub removal_count: u64,
-    /// Stripes of puts that were placed again, since a node had not taken its chunk.
+    /// Stripes of puts that were placed anew, because a node had not taken its chunk.
     pub placed_anew_count: u64,
     /// Parts of reads at the cut of a quorum.
     pub quorum_read_count: u64,
-    /// Pieces of updates that a node had no room to stage.
+    /// Pieces of updates for which a node had no staging room.
     pub unstaged_count: u64,
-    /// Nodes that were evicted since several others could not reach them.
+    /// Nodes that were evicted because several others could not reach them.
     pub eviction_count: u64,
     /// Nodes that were evicted for a single broken link.
     pub link_eviction_count: u64,
-    /// Nodes that were found to have gone back in time.
+    /// Nodes that were detected to have gone back in time.
     pub rollback_count: u64,
-    /// Requests that a coordinator refused since its metadata was found to be an old copy.
+    /// Requests that a coordinator refused because its metadata was detected to be an old copy.
     pub old_metadata_count: u64,
-    /// Requests that a coordinator refused since too few nodes vouched for its metadata.
+    /// Requests that a coordinator refused because too few nodes vouched for its metadata.
     pub unvouched_count: u64,
 }
 
 impl Coverage {
-    /// Each count and what it is of.
+    /// Each count with its name.
     pub fn rows(&self) -> [(&'static str, u64); 26] {
         [
             ("degraded updates", self.degraded_update_count),
@@ -136,53 +136,53 @@ impl AddAssign for Coverage {
     }
 }
 
-/// Counts while a run goes on.
+/// The counts during a run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     coverage: Coverage,
-    /// Chunks made anew on machines whose nodes have not joined since: these have missed nothing but
-    /// what came in between.
+    /// Chunks rebuilt on machines whose nodes have not joined since: these have only missed updates during
+    /// the rebuild.
     rebuilt: BTreeSet<(StripeId, Slot)>,
     /// Commits that were begun.
     commits: BTreeSet<(StripeId, Sequence)>,
     /// Updates that were begun whose parity follows later.
     appended: BTreeSet<(StripeId, Sequence)>,
-    /// Stripes that were begun to be made of others.
+    /// Conversions that were started.
     converted: BTreeSet<StripeId>,
 }
 
-/// What a request asks for, of what is counted once it is done.
+/// The event that a request causes, counted once it has succeeded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Intent {
     NoteDegraded,
     Group,
     Rebuild(StripeId),
     CatchUp(StripeId),
-    /// An update of which a chunk is lost.
+    /// An update of a lost chunk.
     UpdateDegraded,
-    /// An attempt at an update is to be over.
+    /// The end of an attempt at an update.
     Close,
-    /// A stripe gets stripes in its place.
+    /// The replacement of a stripe.
     Replace,
     /// A file becomes visible.
     Put,
-    /// A file goes.
+    /// A file is removed.
     Remove,
-    /// A stripe of a put gets another place.
+    /// A stripe of a put is placed anew.
     PlaceAnew,
     /// A part of a read at the cut of a quorum.
     ReadByQuorum,
-    /// New bytes are to be kept for an update.
+    /// New bytes are staged for an update.
     Stage,
-    /// Anything else of the coordinator.
+    /// Any other request to the coordinator.
     Other,
 }
 
 impl Intent {
-    /// What a request asks for, if that is counted.
+    /// The event that a request causes, if it is counted.
     pub(crate) fn of(request: &Request) -> Option<Self> {
         match request {
             Request::Coordinator(CoordinatorRequest::NoteDegraded { .. }) => {
@@ -229,7 +229,7 @@ fn writes(part: &RunPart) -> bool {
 }
 
 impl Tally {
-    /// Sees a request to a node on its way.
+    /// Notes a request to a node when it is sent.
     pub(crate) fn sent(&self, request: &NodeRequest) {
         let NodeRequest::RunPart(part) = request else {
             return;
@@ -241,7 +241,7 @@ impl Tally {
                 let is_first = state.converted.insert(stripe);
                 state.coverage.conversion_count += u64::from(is_first);
             }
-            // A commit is no client's update: it changes nothing that a client reads.
+            // A commit is no client's update: it changes no byte that a client reads.
             Effect::Record { sequence, .. } if part.purpose == Purpose::Commit => {
                 let is_first = state.commits.insert((stripe, *sequence));
                 state.coverage.commit_count += u64::from(is_first);
@@ -254,7 +254,7 @@ impl Tally {
         }
     }
 
-    /// Counts what a machine has answered.
+    /// Counts a machine's reply.
     pub(crate) fn answered(&self, intent: Intent, slot: Slot, reply: &Reply) {
         let state = &mut *lock(&self.0);
         let part_is_done = matches!(reply, Reply::Node(NodeReply::PartDone { .. }));
@@ -311,7 +311,7 @@ impl Tally {
         }
     }
 
-    /// Counts what the coordinator puts into its log.
+    /// Counts an event of the coordinator's log.
     pub(crate) fn noted(&self, event: &Event) {
         let coverage = &mut lock(&self.0).coverage;
         match event {
@@ -327,12 +327,12 @@ impl Tally {
         lock(&self.0).rebuilt.retain(|&(_, other)| other != slot);
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub(crate) fn add(&self, change: impl FnOnce(&mut Coverage)) {
         change(&mut lock(&self.0).coverage);
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     pub(crate) fn coverage(&self) -> Coverage {
         lock(&self.0).coverage
     }

@@ -1,10 +1,9 @@
-//! The one source of chance in a simulation: everything that could have gone otherwise is drawn
-//! here, so that a seed is the whole story.
+//! The only source of chance in a simulation, so that a seed determines the whole run.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A seeded generator with the few questions that a simulation asks.
+/// A seeded generator with the few distributions that a simulation needs.
 #[derive(Debug)]
 pub(crate) struct Dice(ChaCha8Rng);
 
@@ -34,7 +33,7 @@ impl Dice {
         self.below(many) == 0
     }
 
-    /// One of the choices, of which there is at least one.
+    /// One of the choices, which must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }

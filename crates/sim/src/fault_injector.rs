@@ -72,7 +72,7 @@ impl FaultInjector {
         let until_us = world.now_us() + duration_ms * 1000;
         let repeat_one_in = self.cluster.shape.repeat_one_in;
         self.cluster.network.repeat_messages(repeat_one_in);
-        // Faults that come one by one and faults that come together find different things.
+        // Single faults and simultaneous faults find different defects.
         let gap_ms = world.roll(|dice| *dice.pick(&[400, 1_500, 4_000]));
         while world.now_us() < until_us {
             let (wait_ms, fault) = world.roll(|dice| {
@@ -175,7 +175,7 @@ impl FaultInjector {
         true
     }
 
-    /// Lets one of the next operations of a disk fail, and restarts what has to be restarted.
+    /// Makes one of the next operations of a disk fail, and restarts the affected machine or process.
     async fn fail_disk(
         &self,
         fault: Fault,
@@ -201,7 +201,7 @@ impl FaultInjector {
             _ => (soon_ms, true),
         };
         if fault == Fault::PowerLossInWrite {
-            // A process without power says nothing more, least of all that its disk cannot be read.
+            // A process without power sends no message, not even that its disk cannot be read.
             for _ in 0..wait_ms {
                 if disk.has_lost_power() {
                     break;
@@ -220,7 +220,7 @@ impl FaultInjector {
         self.cluster.start_coordinator();
     }
 
-    /// The coordinator's metadata is a copy of an earlier time for a while. Whether there was one.
+    /// Runs the coordinator with an old copy of its metadata for a while. Returns whether there was one.
     async fn use_old_metadata(&self, down_ms: u64, old_ms: u64) -> bool {
         let (cluster, world) = (&self.cluster, &self.cluster.world);
         cluster.kill_coordinator();
@@ -263,7 +263,7 @@ impl FaultInjector {
         world.resume(party.process);
     }
 
-    /// A client ends at whatever it is, and another begins on its machine.
+    /// Kills a client at any point of its work, and starts another on its machine.
     async fn kill_client(&self, down_ms: u64) {
         let cluster = &self.cluster;
         let count = cluster.shape.client_count as u64;
@@ -300,8 +300,8 @@ impl FaultInjector {
         true
     }
 
-    /// A machine's disk is one of its earlier images. That counts as a loss of the disk: what the node
-    /// has acknowledged since is gone.
+    /// Replaces a machine's disk by one of its earlier images. That counts as a loss of the disk: all later
+    /// acknowledged writes of the node are gone.
     async fn roll_back(&self, slot: Slot, down_ms: u64) -> bool {
         let Some(image) = self.cluster.old_image(slot) else {
             return false;
@@ -344,7 +344,7 @@ impl FaultInjector {
             Fault::Isolate => (true, [true, true]),
             _ => (dice.one_in(3), *dice.pick(&[[true, false], [false, true]])),
         });
-        // Some last until the coordinator evicts an end, and some leave it a link to the coordinator.
+        // Some cuts last until the coordinator evicts an end, and some spare the link to the coordinator.
         let is_stubborn = world.roll(|dice| dice.one_in(3));
         let cut_ms = cut_ms + if is_stubborn { EVICTING_CUT_MS } else { 0 };
         let is_spared = |other| is_stubborn && fault == Fault::Isolate && other == COORDINATOR;
@@ -395,7 +395,7 @@ impl FaultInjector {
         self.cluster.network.slow_down(slot, false);
     }
 
-    /// Whether a machine may lose something.
+    /// Whether a machine may lose bytes.
     fn may_harm(&self, slot: Slot) -> bool {
         let mut incomplete = self.cluster.behind();
         let mut harmed = lock(&self.harmed);
@@ -409,12 +409,13 @@ impl FaultInjector {
         may
     }
 
-    /// A bit rots, or a page cannot be read, of what had been durable for a while: nothing may tell damage to the
-    /// newest record from one that a crash has torn before the store has borne witness. Or one read fails.
+    /// A bit that had been durable for a while rots, or such a page cannot be read: before the store has
+    /// written a witness, damage to the newest record cannot be told from a record torn by a crash. Or one
+    /// read fails.
     fn spoil(&self, fault: Fault, slot: Slot) -> bool {
         let world = &self.cluster.world;
         let shape = &self.cluster.shape;
-        // Damage that is not found yet and a node that missed an append are two losses of its two copies.
+        // Undetected damage and a node that missed an append are two losses of the append's two copies.
         if shape.update == UpdateScheme::Cau && shape.append.is_some() && shape.survived_count < 2 {
             return false;
         }
@@ -487,8 +488,8 @@ impl FaultInjector {
                 cluster.start_node(slot);
             }
         }
-        // A coordinator that has just started does not know yet which nodes have failed, and counts none of
-        // their chunks as lost.
+        // A coordinator that has just started does not know the failed nodes yet, and counts none of their
+        // chunks as lost.
         world.sleep(VERDICT_MS * 1000).await;
         let mut why = String::new();
         for look in 0..RECOVERY_MS_MAX / LOOK_EVERY_MS {
@@ -527,7 +528,7 @@ impl FaultInjector {
                 status.lost_chunk_count, status.repair
             ));
         }
-        // Clients go on during a recovery, and so may the conversions that they request.
+        // Clients continue during a recovery, and so may the conversions that they request.
         if status.lifecycle.waiting_count > 0 {
             return Err(format!("segments wait: {:?}", status.lifecycle));
         }
@@ -540,7 +541,7 @@ impl FaultInjector {
         if let Some(node) = scrubbed.unreachable.iter().find(is_here) {
             return Err(format!("{node} was not scrubbed"));
         }
-        // A scrub finds damage that no read has met, and a repair may have begun since.
+        // A scrub finds damage that no read has found, and a repair may have begun since.
         match self.ask_status().await? {
             status if status.lost_chunk_count == 0 => Ok(()),
             status => Err(format!("{} chunks are lost", status.lost_chunk_count)),

@@ -1,37 +1,37 @@
-//! What may go wrong in a simulated cluster, how often it should, and how often it did. What each fault does is in
+//! The faults of a simulated cluster, with their weights and counts. Their effects are in
 //! [`crate::fault_injector`].
 
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
     /// A process is killed.
     Kill,
     /// A machine loses power.
     PowerLoss,
-    /// Power goes in the middle of a disk operation.
+    /// A power failure in the middle of a disk operation.
     PowerLossInWrite,
     /// All machines lose power at once.
     AllLosePower,
     /// A disk operation fails; the machine is restarted soon.
     DiskError,
-    /// A disk operation fails; the process alone is restarted soon, and what its system has in memory stays.
+    /// A disk operation fails; only the process is restarted soon, and its operating system's memory stays.
     ProcessRestart,
-    /// A sync fails; the process alone is restarted soon.
+    /// A sync fails; only the process is restarted soon.
     SyncError,
-    /// A disk operation fails, and the process goes on with the failed store for long.
+    /// A disk operation fails, and the process runs on with the failed store for long.
     FailedStore,
     /// One read of a disk fails.
     ReadError,
     /// A page of a stored chunk cannot be read any more.
     LostPage,
-    /// A disk answers nothing but errors; the process goes on for long. Then the disk is replaced.
+    /// All operations of a disk fail, and the process runs on for long. Then the disk is replaced.
     DeadDisk,
-    /// Reads, writes and syncs of a disk take until the hang is over, or until the process is killed.
+    /// Reads, writes and syncs of a disk block until the hang is over, or until the process is killed.
     HungDisk,
-    /// No more files can be opened for a while.
+    /// Opening a file fails for a while.
     NoDescriptors,
     /// A disk is full for a while.
     DiskFull,
@@ -39,37 +39,37 @@ pub enum Fault {
     BitRot,
     /// A machine loses its disk.
     DiskLoss,
-    /// A machine's disk is what it was at an earlier instant.
+    /// A machine's disk returns to an earlier state.
     Rollback,
-    /// A process is stopped for long, and then goes on; its clock has counted.
+    /// A process is stopped for long, and then continues; its clock has counted.
     Pause,
     /// A process is stopped for long, and its clock with it.
     Suspend,
-    /// A client is killed, and another begins on its machine.
+    /// A client is killed, and another starts on its machine.
     KillClient,
     /// The coordinator is killed.
     KillCoordinator,
-    /// The coordinator is away for longer than any lease.
+    /// The coordinator is down for longer than any lease.
     CoordinatorAway,
     /// The coordinator runs with an old copy of its metadata for a while, and then with the newer one again.
     OldMetadata,
     /// Transactions of the metadata fail.
     MetaError,
-    /// A transaction of the metadata is durable, and its commit says that it failed.
+    /// A transaction of the metadata is durable, but its commit reports a failure.
     UnknownCommit,
     /// The link between two machines is cut.
     Cut,
     /// A machine is cut off from all others.
     Isolate,
-    /// What a machine sends does not arrive, or nothing arrives there.
+    /// Messages from a machine are lost, or messages to it are.
     OneWay,
     /// Connections break.
     FlakyConnections,
-    /// All that a machine sends and gets is late: repairs that it takes part in last.
+    /// All messages from and to a machine are late, so that its repairs take long.
     Slow,
 }
 
-/// As often as each should happen.
+/// The weight of each fault.
 pub(crate) const FAULTS: [(Fault, u64); 30] = [
     (Fault::Kill, 3),
     (Fault::PowerLoss, 2),
@@ -89,7 +89,8 @@ pub(crate) const FAULTS: [(Fault, u64); 30] = [
     (Fault::DiskLoss, 2),
     (Fault::Rollback, 2),
     (Fault::Pause, 2),
-    // Leases are counted by clocks that count suspension; one that stands still cannot know that it is over.
+    // Leases are counted by clocks that count suspension; a clock that stands still cannot detect their
+    // end.
     (Fault::Suspend, 0),
     (Fault::KillClient, 2),
     (Fault::KillCoordinator, 2),
@@ -105,7 +106,7 @@ pub(crate) const FAULTS: [(Fault, u64); 30] = [
 ];
 
 impl Fault {
-    /// One of those that happen, each as often as it should.
+    /// A random fault by weight.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let sum = FAULTS.iter().map(|(_, weight)| weight).sum();
         let mut left = dice.below(sum);
@@ -118,13 +119,13 @@ impl Fault {
         unreachable!("the weights have this sum")
     }
 
-    /// Those that happen at all.
+    /// The faults with a weight above 0.
     pub fn all() -> impl Iterator<Item = Self> {
         let drawn = FAULTS.into_iter().filter(|&(_, weight)| weight > 0);
         drawn.map(|(fault, _)| fault)
     }
 }
 
-/// How often each fault has happened: one that had to be left out, since it would have harmed more than the pool
-/// promises to survive, does not count.
+/// Count of each fault. A fault that was left out, because it would have harmed more than the pool promises
+/// to survive, does not count.
 pub type FaultCounts = BTreeMap<Fault, u64>;

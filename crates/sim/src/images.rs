@@ -1,5 +1,5 @@
-//! Images of disks, which are brought back later: what a snapshot, a disk that has lost what it had synced, or
-//! a cut journal leaves of a node.
+//! Images of disks, which are restored later: the state of a node after a snapshot was restored, a disk
+//! lost synced writes, or a journal was cut.
 
 use crate::cluster::{Cluster, store_options};
 use crate::network::Slot;
@@ -21,8 +21,8 @@ impl Cluster {
         }
     }
 
-    /// An image of a disk that the cluster promises to tell from the disk: it is of before the start that
-    /// was let in last, or its journal ends before a position of which the coordinator durably knows.
+    /// An image that the cluster promises to distinguish from the disk: it is older than the last admitted
+    /// start, or its journal ends before a position that the coordinator knows durably.
     pub(crate) fn old_image(&self, slot: Slot) -> Option<SimDisk> {
         let seed = self.world.roll(crate::dice::Dice::any);
         let (id, images) = {
@@ -48,7 +48,7 @@ impl Cluster {
         Some(image.after_crash(seed))
     }
 
-    /// Brings an image of a machine's disk back; the machine does not run.
+    /// Restores an image of a machine's disk; the machine is stopped.
     pub(crate) fn roll_back(&self, slot: Slot, image: SimDisk) {
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
         assert!(

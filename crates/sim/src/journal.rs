@@ -1,5 +1,4 @@
-//! The event log of a run: its last lines for people, and a digest of all lines, by which two runs
-//! are known to be the same.
+//! The event log of a run: its last lines for reading, and a digest of all lines, which identifies the run.
 
 use std::collections::VecDeque;
 
@@ -36,7 +35,7 @@ impl Journal {
         }
     }
 
-    /// How many lines there were, and the digest of all of them.
+    /// The number of lines, and the digest of all of them.
     pub(crate) fn digest(&self) -> (u64, u64) {
         (self.line_count, self.digest)
     }

@@ -1,5 +1,5 @@
-//! What clients called and were answered, for those that check it: [`Registers`] has the bytes of files, [`Names`]
-//! the files as a whole. It knows nothing that the system says of itself beside who is who: which put a file is of.
+//! Clients' calls and answers, for the checkers: [`Registers`] has the bytes of files, [`Names`] the files
+//! as a whole. It uses the system's own information only for identity: which put a file is of.
 
 use crate::cells::UpdateId;
 use crate::names::{Names, Span};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Those that check. A broken promise ends the world.
+/// The checkers. A broken promise ends the world.
 pub(crate) struct Ledger {
     world: Arc<World>,
-    /// Cells of a block: a write within one is atomic whatever becomes of its stripe.
+    /// Cells of a block: a write within one is atomic even after a conversion of its stripe.
     block_cells: u64,
     state: Mutex<State>,
 }
@@ -44,7 +44,7 @@ impl Ledger {
         })
     }
 
-    /// A name for a write that is to come.
+    /// A name for a future write.
     pub(crate) fn name(&self) -> UpdateId {
         UpdateId(self.world.fresh() as u32)
     }
@@ -57,7 +57,7 @@ impl Ledger {
             .insert((client, name.to_owned(), cell_count), (write, now_us));
     }
 
-    /// The coordinator has told a client which put its file is of; it may do so several times for one call.
+    /// The coordinator has told a client the put of its file; it may do so several times for one call.
     pub(crate) fn put_has_begun(&self, client: Slot, name: &str, cell_count: u64, file: PutId) {
         let state = &mut *lock(&self.state);
         let put = state.puts.get(&(client, name.to_owned(), cell_count));
@@ -100,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// A client asks for the removal of a file.
+    /// A client calls the removal of a file.
     pub(crate) fn removing(&self, client: Slot, name: &str, file: PutId) {
         let now_us = self.world.now_us();
         let state = &mut *lock(&self.state);
@@ -117,7 +117,7 @@ impl Ledger {
         }
     }
 
-    /// A write is called.
+    /// A client calls a write.
     pub(crate) fn writing(&self, file: PutId, write: UpdateId, cells: &Range<u64>) {
         let now_us = self.world.now_us();
         let state = &mut *lock(&self.state);
@@ -135,12 +135,12 @@ impl Ledger {
         self.judge(state.registers.acknowledged(file, write, now_us));
     }
 
-    /// A client was told that its write was not made and never will be.
+    /// A client was told that its write has failed and will never succeed.
     pub(crate) fn denied(&self, file: PutId, write: UpdateId) {
         self.judge(lock(&self.state).registers.denied(file, write));
     }
 
-    /// A write is over, and its client does not know whether it was made.
+    /// A write has ended, and its client does not know whether it succeeded.
     pub(crate) fn ended(&self, file: PutId, write: UpdateId) {
         let now_us = self.world.now_us();
         self.judge(lock(&self.state).registers.ended(file, write, now_us));
@@ -164,7 +164,7 @@ impl Ledger {
         }));
     }
 
-    /// What would be wrong with a read at this instant that no client makes.
+    /// The error of a hypothetical read at this instant.
     ///
     /// # Errors
     /// In words.
@@ -179,7 +179,7 @@ impl Ledger {
         checked.map_err(|anomaly| anomaly.to_string())
     }
 
-    /// How many writes were acknowledged and how many reads were checked.
+    /// The numbers of acknowledged writes and of checked reads.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = lock(&self.state);
         (state.written_count, state.read_count)

@@ -1,11 +1,11 @@
-//! Whole clusters in one thread, reproducible from a seed: the real coordinator, nodes and their
-//! stores, and clients, under a seeded scheduler with virtual time. Disks lose and tear unsynced
-//! writes, rot, fail and fill up; processes are killed at any instant; messages are late, lost or
-//! delivered twice, and links are cut. A history of all updates and reads says whether a promise was broken, and
-//! after each fault period the cluster must become whole without help.
+//! Whole clusters in one thread, reproducible from a seed: the real coordinator, nodes and their stores,
+//! and clients, under a seeded scheduler with virtual time. Disks lose and tear unsynced writes, rot, fail
+//! and fill up; processes are killed at any instant; messages are late, lost or delivered twice, and links
+//! are cut. A history of all updates and reads shows whether a promise was broken, and after each fault
+//! period the cluster must become whole without help.
 //!
-//! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
-//! `gabion-store`'s simulated disk. It knows nothing of real time, so it says nothing about speed.
+//! It is not a model of the protocol: the roles are those of `gabion-protocol`, on `gabion-store`'s
+//! simulated disk. It does not use real time, so it cannot measure speed.
 //!
 //! ```no_run
 //! let report = gabion_sim::simulate(7, &gabion_sim::Options::default());

@@ -1,5 +1,5 @@
-//! `gabion-sim`: runs seeds one after another and stops at the first broken promise, with its event
-//! log and the command that shows it again. `cargo xtask sim` runs it.
+//! `gabion-sim`: runs seeds one after another and stops at the first broken promise, with its event log and
+//! the command that reproduces it. `cargo xtask sim` runs it.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -7,7 +7,7 @@ use gabion_layout::UpdateScheme;
 use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
-/// A run allocates as a server does, and mostly by its copies of disks.
+/// A run allocates like a server, mostly for its copies of disks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -17,7 +17,7 @@ Runs seeds N, N + 1, ... (1 of them unless K says more; with SCHEME only those w
 update scheme) up to the first that fails, and prints the last 2000 lines of its event log, or L lines
 of the last run's whether it fails or not. If none fails, it says what they did in all.";
 
-/// What to run.
+/// The runs to execute.
 struct Arguments {
     first: u64,
     count: u64,
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What to run, unless the arguments mean nothing.
+/// The runs to execute; none if the arguments are invalid.
 fn parse(arguments: &[String]) -> Option<Arguments> {
     let (mut first, mut count, mut scheme, mut lines) = (None, 1, None, None);
     let mut words = arguments.iter();

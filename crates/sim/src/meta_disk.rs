@@ -1,4 +1,4 @@
-//! The coordinator's disk, and a look at it that no fault disturbs.
+//! The coordinator's disk, and a view of it without faults.
 
 use gabion_meta::{KeyValue, MemoryStore, MetaError, ReadTxn, WriteTxn};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetaDisk {
     pub(crate) store: Arc<MemoryStore>,
-    /// Transactions that were to change something.
+    /// Transactions with changes.
     pub(crate) write_count: Arc<AtomicU64>,
-    /// The number of the transaction whose commit is to say that it failed, although it is durable; 0 is none.
+    /// The number of the transaction whose commit reports a failure, although it is durable; 0 is none.
     pub(crate) doubtful: Arc<AtomicU64>,
 }
 
 impl MetaDisk {
-    /// A disk with a copy of what is on this one now.
+    /// A disk with a copy of this one's present contents.
     pub(crate) fn copy(&self) -> Self {
         let copy = Self::default();
         let rows = self.store.rows();

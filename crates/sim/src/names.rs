@@ -1,18 +1,18 @@
-//! Whether what clients saw of names, by puts, removals, look-ups and lists, can have happened one operation after
-//! another: see [`crate::registers`], of which this is the counterpart for files as a whole.
+//! Checks whether clients' observations of names, by puts, removals, look-ups and lists, are linearizable:
+//! the counterpart of [`crate::registers`] for files as a whole.
 //!
-//! A file is there from one instant between the call and the answer of its put to one of some removal. A name has
-//! one file at a time. So no file may be seen before its put or after it was removed; nothing may be missing that is
-//! there and that no removal can have taken; and two files of one name are never there together.
+//! A file exists from one instant between the call and the answer of its put to one of some removal. A name
+//! has one file at a time. So no file may be seen before its put or after its removal. A file that exists
+//! and that no removal can have removed may not be missing. Two files of one name never exist together.
 
 use gabion_meta::PutId;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What clients saw of a name cannot have happened one after another.
+/// Observations of a name that are not linearizable.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Misnomer {
-    /// A file was there before it was put, or one was seen that no put brought.
+    /// A file was seen before it was put, or no put stored it.
     #[error("{name}: {file:?} is there before it was put")]
     Early {
         /// The name.
@@ -20,7 +20,7 @@ pub enum Misnomer {
         /// The put.
         file: PutId,
     },
-    /// A file was there, then it was not, then it was there again.
+    /// A file was seen, then was missing, then was seen again.
     #[error("{name}: {file:?} is there again after it was gone")]
     Again {
         /// The name.
@@ -28,7 +28,7 @@ pub enum Misnomer {
         /// The put.
         file: PutId,
     },
-    /// A file is not there although no removal can have taken it.
+    /// A file is missing although no removal can have removed it.
     #[error("{name}: {file:?} is gone, and nothing has removed it")]
     Gone {
         /// The name.
@@ -36,7 +36,7 @@ pub enum Misnomer {
         /// The put.
         file: PutId,
     },
-    /// Two files of one name were there together.
+    /// Two files of one name existed together.
     #[error("{name}: {file:?} and {other:?} are there together")]
     Both {
         /// The name.
@@ -48,29 +48,29 @@ pub enum Misnomer {
     },
 }
 
-/// A span of time: of an operation from its call to its answer, or in which a file is certainly there.
+/// A span of time: of an operation from its call to its answer, or in which a file certainly exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When it was called.
+    /// The time of its call.
     pub called_us: u64,
-    /// When it was answered; `u64::MAX` if it was not.
+    /// The time of its answer; `u64::MAX` without one.
     pub answered_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct File {
     put_called_us: u64,
-    /// The first answer of an operation that shows it, by which it is there (`u64::MAX` if there was none), and the
-    /// last call of one, at which it still is.
+    /// The first answer of an operation that shows the file (`u64::MAX` without one), by which it exists,
+    /// and the last call of one, at which it still exists.
     seen: Span,
 }
 
 #[derive(Debug, Default)]
 struct Name {
     files: BTreeMap<PutId, File>,
-    /// Of which file each was.
+    /// The put of each file.
     removals: Vec<(PutId, Span)>,
-    /// Operations that found nothing.
+    /// Operations that found no file.
     gaps: Vec<Span>,
 }
 
@@ -94,7 +94,7 @@ impl Names {
     /// A put was acknowledged, or a look-up or a list has shown the file.
     ///
     /// # Errors
-    /// What is wrong with that.
+    /// The contradiction.
     pub fn is_there(&mut self, name: &str, file: PutId, at: Span) -> Result<(), Misnomer> {
         let known = self.0.entry(name.to_owned()).or_default();
         let early = || Misnomer::Early {
@@ -112,7 +112,7 @@ impl Names {
         known.check_others(name, file, shown)
     }
 
-    /// A removal of a file was called. Gives its number, by which it is acknowledged.
+    /// A client called the removal of a file. Returns its number, by which it is acknowledged.
     pub fn removing(&mut self, name: &str, file: PutId, called_us: u64) -> usize {
         let removals = &mut self.name(name).removals;
         let open = Span {
@@ -129,7 +129,7 @@ impl Names {
     /// [`Misnomer::Again`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// When the removal was not called.
     pub fn removed(&mut self, name: &str, number: usize, now_us: u64) -> Result<(), Misnomer> {
         let known = self.name(name);
         known.removals[number].1.answered_us = now_us;
@@ -153,7 +153,7 @@ impl Names {
         known.check_all(name)
     }
 
-    /// The names of which anything is known.
+    /// The names with any observations.
     pub fn all(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
     }
@@ -164,7 +164,7 @@ impl Names {
 }
 
 impl Name {
-    /// Whether some removal can have taken a file by then.
+    /// Whether some removal can have removed a file by then.
     fn may_be_removed(&self, file: PutId, by_us: u64) -> bool {
         let mut removals = self.removals.iter();
         removals.any(|(other, removal)| *other == file && removal.called_us <= by_us)
@@ -175,7 +175,7 @@ impl Name {
         files.try_for_each(|(&id, &file)| self.check_gaps(name, id, file))
     }
 
-    /// While a file is certainly there, nothing finds the name free and no removal of it takes effect.
+    /// While a file certainly exists, no operation finds the name free and no removal of it takes effect.
     fn check_gaps(&self, name: &str, id: PutId, file: File) -> Result<(), Misnomer> {
         let removals = self.removals.iter().filter(|(other, _)| *other == id);
         let mut against = self.gaps.iter().chain(removals.map(|(_, span)| span));
@@ -189,7 +189,7 @@ impl Name {
         Ok(())
     }
 
-    /// Of two files one was removed before the other came.
+    /// Of two files, one was removed before the other was put.
     fn check_others(&self, name: &str, id: PutId, file: File) -> Result<(), Misnomer> {
         for (&other_id, other) in &self.files {
             if other_id == id || other.seen.answered_us == u64::MAX {

@@ -1,10 +1,10 @@
-//! What connections over TCP can do to messages: delay them, hold them up while a link is cut and
-//! deliver them long after the caller's timeout, or lose all that are in flight when they break.
-//! A request may be lost or carried out with its reply lost, and the caller cannot tell which. The
-//! frames of one stream stay in order; everything else overtakes, as tasks that handle messages do.
+//! The effects of TCP connections on messages: delay, delivery after a cut link is restored and long after
+//! the caller's timeout, or loss of everything in flight when a connection breaks. A request may be lost or
+//! carried out with its reply lost, and the caller cannot distinguish these. The frames of one stream stay
+//! in order; all other messages may overtake each other, as do tasks that handle messages.
 //!
-//! What connections cannot do, but other transports could: requests and frames arrive a second time,
-//! each copy when it likes, as long as the connection lives.
+//! Other transports may also deliver twice: requests and frames arrive a second time, each copy at any
+//! time, as long as the connection lives.
 //!
 //! Not modelled: bandwidth.
 
@@ -22,10 +22,10 @@ use gabion_protocol::ports::Address;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// The origin of a process's requests to itself: no plan of the roles sends anything back there.
+/// The origin of a process's requests to itself: no plan of the roles sends frames back to it.
 const OWN_ORIGIN: u64 = 0;
 
-/// A machine; its processes come and go.
+/// A machine, with one process after another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Slot(pub(crate) usize);
 
@@ -49,11 +49,11 @@ pub(crate) enum Reply {
     Coordinator(Box<CoordinatorReply>),
 }
 
-/// What a process does with what arrives.
+/// A process's handler of messages.
 pub(crate) trait Service: Send + Sync {
     fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply>;
     fn flow(&self, flow: Flow);
-    /// Which node it is.
+    /// Its node id.
     fn node(&self) -> Option<NodeId>;
 }
 
@@ -69,7 +69,7 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     calls: BTreeMap<u64, Call>,
     streams: BTreeMap<u64, VecDeque<Flow>>,
-    /// Ways from one machine to another on which nothing arrives.
+    /// Directions from one machine to another that are cut.
     cuts: BTreeSet<(Slot, Slot)>,
     /// A connection breaks on one message in this many; 0 is never.
     break_one_in: u64,
@@ -79,7 +79,7 @@ struct State {
     is_rough: bool,
     /// One message in this many arrives twice; 0 is never.
     repeat_one_in: u64,
-    /// Whose bytes take long to arrive, as over a thin link: updates overtake them.
+    /// Purposes whose bytes are delayed, as over a slow link: updates overtake them.
     late: BTreeSet<Purpose>,
 }
 
@@ -96,7 +96,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Who gets what is sent over it in one direction.
+    /// The receiver of one direction.
     fn receiver(&self, to_dialer: bool) -> Party {
         if to_dialer {
             self.dialer
@@ -107,7 +107,7 @@ impl Connection {
 }
 
 struct Call {
-    /// None when the request went nowhere.
+    /// None when the request was lost.
     connection: Option<u64>,
     reply: oneshot::Sender<Reply>,
 }
@@ -125,7 +125,7 @@ enum Message {
         stream: u64,
         to_dialer: bool,
     },
-    /// A second copy of a frame, in no order.
+    /// A second copy of a frame, without order.
     FrameAgain {
         flow: Flow,
         to_dialer: bool,
@@ -133,7 +133,7 @@ enum Message {
 }
 
 impl Message {
-    /// Whether it goes to the process that opened the connection.
+    /// Whether the receiver is the process that opened the connection.
     fn to_dialer(&self) -> bool {
         match self {
             Self::Request { .. } => false,
@@ -164,7 +164,7 @@ impl Network {
             slow: BTreeSet::new(),
             is_rough: false,
             repeat_one_in: 0,
-            // Updates wait while chunks change places; slow messages give faults time to occur then.
+            // Updates wait during the exchange of chunks; slow messages give faults time to occur then.
             late: BTreeSet::from([Purpose::Grouping]),
         };
         Arc::new(Self {
@@ -174,7 +174,7 @@ impl Network {
         })
     }
 
-    /// A process begins on a machine; it answers nothing before [`Network::serve`].
+    /// A process starts on a machine; it answers no request before [`Network::serve`].
     pub(crate) fn begin(&self, party: Party) {
         let mut state = lock(&self.state);
         let machine = &mut state.machines[party.slot.0];
@@ -190,7 +190,7 @@ impl Network {
         }
     }
 
-    /// A process is gone: its connections break. Some peers are told, others find out by waiting.
+    /// A process has ended: its connections break. Some peers are told, others detect it by timeout.
     pub(crate) fn end(&self, party: Party) {
         let (of_it, service) = {
             let mut state = lock(&self.state);
@@ -212,7 +212,7 @@ impl Network {
         }
     }
 
-    /// Forgets all processes, so that nothing here keeps them.
+    /// Drops all references to processes.
     pub(crate) fn clear(&self) {
         let (machines, calls) = {
             let mut state = lock(&self.state);
@@ -226,7 +226,7 @@ impl Network {
         drop(calls);
     }
 
-    /// Cuts or heals the way from a machine to another; the way back is another one.
+    /// Cuts or restores the direction from a machine to another; the way back is a separate one.
     pub(crate) fn cut(&self, from: Slot, to: Slot, is_cut: bool) {
         let mut state = lock(&self.state);
         if is_cut {
@@ -245,14 +245,14 @@ impl Network {
         state.repeat_one_in = 0;
     }
 
-    /// Lets messages take seconds now and then, and one in `repeat_one_in` arrive twice; 0 is never.
+    /// Delays some messages by seconds, and delivers one in `repeat_one_in` twice; 0 is never.
     pub(crate) fn repeat_messages(&self, repeat_one_in: u64) {
         let mut state = lock(&self.state);
         state.is_rough = true;
         state.repeat_one_in = repeat_one_in;
     }
 
-    /// Lets bytes for a purpose take long to arrive, from now on.
+    /// Delays bytes of a purpose from now on.
     pub(crate) fn thin_out(&self, purpose: Purpose) {
         lock(&self.state).late.insert(purpose);
     }
@@ -267,7 +267,7 @@ impl Network {
         }
     }
 
-    /// Lets connections break on one message in `many`; 0 is never.
+    /// Breaks connections on one message in `many`; 0 is never.
     pub(crate) fn set_break_one_in(&self, many: u64) {
         lock(&self.state).break_one_in = many;
     }
@@ -295,7 +295,7 @@ impl Network {
         );
         match connection {
             Some(connection) => {
-                // A client takes it for final that its update was not begun: TCP delivers no copy later.
+                // A client takes its update for not begun: TCP delivers no copy later.
                 let is_update = matches!(request, Request::Node(_, NodeRequest::Update { .. }));
                 if !is_update && self.repeats() {
                     let request = request.clone();
@@ -315,7 +315,7 @@ impl Network {
         }
     }
 
-    /// Connects to a machine unless there is a connection. Whether that is there in time.
+    /// Connects to a machine unless there is a connection. Returns whether it succeeded in time.
     pub(crate) async fn reach(&self, from: Party, to: Slot, deadline_us: u64) -> bool {
         let took_us = self.world.roll(|dice| dice.between(50, 2_000));
         let is_cut = {
@@ -336,7 +336,7 @@ impl Network {
         known.any(|known| known.dialer == from && known.listener.slot == to)
     }
 
-    /// Opens a stream of frames to a machine, or over a connection back to who dialed it.
+    /// Opens a stream of frames to a machine, or over the connection of the process that opened it.
     pub(crate) fn open(&self, from: Party, to: Destination) -> Option<Stream> {
         let (connection, to_dialer) = match to {
             Destination::Machine(slot) => (self.dial(from, slot)?, false),
@@ -387,8 +387,8 @@ impl Network {
         true
     }
 
-    /// The connection of a process to a machine; a new one if there is none. None when nothing
-    /// listens there.
+    /// The connection of a process to a machine; a new one if there is none. None when no process listens
+    /// there.
     fn dial(&self, from: Party, to: Slot) -> Option<u64> {
         let id = self.world.fresh();
         let mut state = lock(&self.state);
@@ -407,7 +407,7 @@ impl Network {
         Some(id)
     }
 
-    /// Nothing listens: the asker is told at once, or waits until its deadline.
+    /// No process listens: the caller is told at once, or waits until its deadline.
     fn refuse(self: &Arc<Self>, call: u64) {
         if self.world.roll(|dice| dice.one_in(2)) {
             let network = Arc::clone(self);
@@ -418,7 +418,7 @@ impl Network {
         }
     }
 
-    /// What is counted.
+    /// The counts.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -475,7 +475,7 @@ impl Network {
             (connection, is_cut, state.break_one_in)
         };
         if is_cut && self.world.roll(|dice| !dice.one_in(20)) {
-            // The sender's kernel tries again, for a while.
+            // The sender's kernel retransmits for a while.
             let delay_us = self.world.roll(|dice| dice.between(50_000, 1_000_000));
             self.send_after(delay_us, id, message);
         } else if is_cut || (break_one_in > 0 && self.world.roll(|d| d.one_in(break_one_in))) {
@@ -492,7 +492,7 @@ impl Network {
             Message::Reply { call, reply } => {
                 let call = lock(&self.state).calls.remove(&call);
                 if let Some(call) = call {
-                    // The caller may have stopped waiting.
+                    // The caller may have been cancelled.
                     let _ = call.reply.send(reply);
                 }
             }
@@ -550,7 +550,7 @@ impl Network {
         self.world.spawn(party.process, handle.boxed());
     }
 
-    /// A process asks itself, over no network.
+    /// A request of a process to itself, without a network.
     pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
         if let Request::Node(_, request) = &request {
             self.tally.sent(request);
@@ -571,7 +571,7 @@ impl Network {
         (machine.process == Some(party.process)).then(|| Arc::clone(service))
     }
 
-    /// Loses all that is under way. Askers are told, or wait for their deadlines.
+    /// Loses all messages in flight. Callers are told, or wait for their deadlines.
     fn break_connection(&self, id: u64, is_told: bool) {
         let lost: Vec<Call> = {
             let mut state = lock(&self.state);
@@ -588,7 +588,7 @@ impl Network {
     }
 }
 
-/// Where a stream of frames goes.
+/// The receiver of a stream of frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Destination {
     Machine(Slot),

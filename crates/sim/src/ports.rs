@@ -1,4 +1,4 @@
-//! The protocol's ports in the simulated world: what a process sees of it.
+//! The protocol's ports in the simulated world: the environment of a process.
 
 use crate::cells::cell_count;
 use crate::ledger::Ledger;
@@ -19,22 +19,22 @@ use gabion_protocol::ports::{Address, CallError, Ports};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Where the coordinator runs.
+/// The coordinator's machine.
 pub(crate) const COORDINATOR: Slot = Slot(0);
-/// The coordinator in a sentence.
+/// The coordinator's name in error messages.
 const COORDINATOR_NAME: &str = "the coordinator";
 
 /// Parts in a thousand by which clocks run fast or slow: well within what a membership lease's
 /// margin allows.
 const DRIFT_PER_MILLE: u64 = 40;
 
-/// How often work at a disk that hangs looks whether it still does.
+/// Interval at which work on a hung disk checks whether the hang is over.
 const HANG_LOOK_US: u64 = 50_000;
 
 /// Time until the operator agrees that a node sets aside chunks that no metadata names.
 const OPERATOR_US: u64 = 1_000_000;
 
-/// What a machine calls itself.
+/// A machine's address.
 pub(crate) fn address_of(slot: Slot) -> String {
     format!("machine:{}", slot.0)
 }
@@ -44,15 +44,15 @@ fn slot_at(address: &str) -> Option<Slot> {
     number.parse().ok().map(Slot)
 }
 
-/// A disk hangs when it has done nothing for this time.
+/// A disk hangs when it has completed no work for this time.
 const HANGS_AFTER_US: u64 = 10_000_000;
 
-/// Machines whose disks do nothing, and since when.
+/// Machines with hung disks, and the start of each hang.
 #[derive(Debug, Default)]
 pub(crate) struct Hangs(Mutex<BTreeMap<Slot, u64>>);
 
 impl Hangs {
-    /// A machine's disk does nothing from now on.
+    /// A machine's disk hangs from now on.
     pub(crate) fn begin(&self, slot: Slot, now_us: u64) {
         lock(&self.0).insert(slot, now_us);
     }
@@ -77,9 +77,9 @@ pub(crate) struct SimPorts {
     started_us: u64,
     /// Milliseconds that this process's clock counts in a thousand true ones.
     pace: u64,
-    /// Where frames of a client's runs go.
+    /// The receiver of frames for a client's runs.
     router: Arc<FlowRouter>,
-    /// What hears which put a client's file is of, and which one its removal is of.
+    /// The observer of the put that each client's file is of, and of the one that its removal is of.
     ledger: Option<Arc<Ledger>>,
     /// Runs that a client has withdrawn, or whose fate it has asked for: it may not send them again.
     ended_runs: Mutex<BTreeSet<RunId>>,
@@ -117,8 +117,8 @@ impl SimPorts {
         &self.router
     }
 
-    /// Fails the world if an update is sent under a run that is over: what nodes remember of the run would be told of
-    /// either attempt.
+    /// Fails the world if an update is sent under an ended run: a node's memory of the run would not
+    /// distinguish the two attempts.
     fn check_run(&self, request: &NodeRequest) {
         let mut ended = lock(&self.ended_runs);
         match request {
@@ -326,7 +326,7 @@ impl Ports for SimPorts {
     fn learn_nodes(&self, nodes: &[NodeStatus]) {
         let mut addresses = lock(&self.addresses);
         for status in nodes {
-            // A node that another has followed at its address has none.
+            // A node whose address another node has taken over has none.
             if let Some(slot) = slot_at(&status.address) {
                 addresses.insert(status.node, slot);
             }
@@ -343,7 +343,7 @@ impl Ports for SimPorts {
         async move {
             while left_us > 0 {
                 world.sleep(left_us).await;
-                // A clock that has stood still still has to count what it has missed.
+                // A clock that has stood still still has to count the missed time.
                 let now = world.uncounted_us(process);
                 left_us = now - uncounted_us;
                 uncounted_us = now;
@@ -387,7 +387,7 @@ impl Ports for SimPorts {
 
     fn note_event(&self, event: &Event) {
         self.network.tally().noted(event);
-        // The operator looks at a node's log now and then, and has no doubts.
+        // The operator reads a node's log periodically, and always agrees.
         if let Event::JoinHeld(node, _) = event
             && self.party.slot != COORDINATOR
         {

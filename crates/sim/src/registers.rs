@@ -1,9 +1,9 @@
-//! Whether what clients saw of the bytes of files can have happened one operation after another, each at some
-//! instant between its call and its answer (Herlihy and Wing, "Linearizability", 1990). It knows calls, answers,
-//! times and bytes, and nothing that the system says of itself: no number, no mark, no cut.
+//! Checks whether clients' observations of the bytes of files are linearizable (Herlihy and Wing,
+//! "Linearizability", 1990). It uses calls, answers, times and bytes only, and no sequence, mark or cut of
+//! the system itself.
 //!
-//! Each write brings bytes of its own, so a read names the writes that it shows: `gabion_history` judges these, block
-//! by block, and what a write of several blocks promises.
+//! Each write has unique bytes, so a read identifies the writes that it shows: `gabion_history` checks
+//! these block by block, and the promise of a write of several blocks.
 
 use crate::cells::{CELL_BYTES, UpdateId, writer};
 use gabion_history::{Blocks, Contradiction};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;
 
-/// What clients saw cannot have happened one after another.
+/// Observations that are not linearizable.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Anomaly {
-    /// Bytes that no write brought there.
+    /// Bytes that no write stored there.
     #[error("{file:?}: cell {cell} holds {found:02x?}, which no write brought there")]
     Garbage {
         /// The file.
@@ -35,16 +35,16 @@ pub enum Anomaly {
     },
 }
 
-/// What a read was answered with.
+/// The result of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The file.
     pub file: PutId,
     /// The first cell of each piece, counted from the file's start, and the piece's bytes.
     pub pieces: &'a [(u64, Vec<u8>)],
-    /// When it was called.
+    /// The time of its call.
     pub called_us: u64,
-    /// When it was answered.
+    /// The time of its answer.
     pub answered_us: u64,
 }
 
@@ -55,8 +55,8 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Adds a file before any write of it is called. Its blocks are atomic: stripes, or what is replicated at first,
-    /// since borders of stripes change then.
+    /// Adds a file before any write of it is called. Its atomic blocks are stripes, or replicated blocks if
+    /// there are any, since the borders of stripes change then.
     ///
     /// # Panics
     /// When blocks have no cells.
@@ -64,7 +64,7 @@ impl Registers {
         self.files.insert(file, Blocks::new(cells_per_block));
     }
 
-    /// A client calls a write. One that is called again, with the same bytes, is still the same write.
+    /// A client calls a write. A repeated call, with the same bytes, is the same write.
     ///
     /// # Panics
     /// When the file does not exist.
@@ -72,7 +72,7 @@ impl Registers {
         self.file(file).called(write, cells, now_us);
     }
 
-    /// A client was told that its write is done.
+    /// A client was told that its write succeeded.
     ///
     /// # Errors
     /// [`Anomaly::NoOrder`].
@@ -89,7 +89,7 @@ impl Registers {
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
-    /// A client was told that its write was not made and never will be. It may call it again.
+    /// A client was told that its write has failed and will never succeed. It may call it again.
     ///
     /// # Errors
     /// [`Anomaly::NoOrder`].
@@ -101,7 +101,8 @@ impl Registers {
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
-    /// A write is over, and its client does not know whether it was made: by now it is there wholly, or never will be.
+    /// A write has ended, and its client does not know whether it succeeded: by now it is complete, or
+    /// never will be.
     ///
     /// # Errors
     /// [`Anomaly::NoOrder`].
@@ -113,10 +114,10 @@ impl Registers {
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
-    /// Takes a read in.
+    /// Adds a read.
     ///
     /// # Errors
-    /// Whatever it shows to be wrong.
+    /// The anomaly that it shows.
     ///
     /// # Panics
     /// When the file is unknown.
@@ -128,10 +129,10 @@ impl Registers {
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
-    /// Whether a read could have been answered so; nothing follows for later ones.
+    /// Checks a hypothetical read, without adding it.
     ///
     /// # Errors
-    /// Whatever it would show to be wrong.
+    /// The anomaly that it would show.
     ///
     /// # Panics
     /// When the file is unknown.
@@ -147,7 +148,7 @@ impl Registers {
     }
 }
 
-/// Which writes a read shows, and where.
+/// The writes that a read shows, with their positions.
 fn shown(seen: &Seen<'_>) -> Result<Vec<(Range<u64>, UpdateId)>, Anomaly> {
     let mut shown: Vec<(Range<u64>, UpdateId)> = Vec::new();
     for (first, bytes) in seen.pieces {

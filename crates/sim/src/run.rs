@@ -12,7 +12,7 @@ use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// What a run is like apart from its seed.
+/// The options of a run, apart from its seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Fault periods of a run; after each, the cluster must become whole.
@@ -21,7 +21,7 @@ pub struct Options {
     pub fault_period_ms: u64,
     /// Last lines of the event log to keep.
     pub kept_line_count: usize,
-    /// Clients make each acknowledged write once more, later: the checker must find out.
+    /// Clients repeat each acknowledged write later: the checker must detect it.
     pub writes_twice: bool,
 }
 
@@ -36,18 +36,18 @@ impl Default for Options {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// The broken promise, if one was.
+    /// The broken promise, if there is one.
     pub failure: Option<String>,
     /// The last events, oldest first.
     pub log: Vec<String>,
-    /// How many events there were, and a digest of them all.
+    /// The number of events, and a digest of them all.
     pub digest: (u64, u64),
-    /// The cluster in a few words.
+    /// A short description of the cluster.
     pub cluster: String,
     /// Updates that were acknowledged.
     pub acknowledged_count: u64,
@@ -106,7 +106,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
 }
 
-/// Starts the coordinator and all nodes, and gives the operator's client.
+/// Starts the coordinator and all nodes, and returns the operator's client.
 pub(crate) async fn start(cluster: &Arc<Cluster>) -> SimClient {
     cluster.start_coordinator();
     for slot in cluster.node_slots() {

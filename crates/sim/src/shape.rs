@@ -22,14 +22,14 @@ pub(crate) struct Shape {
     pub(crate) chunk_bytes: u64,
     pub(crate) update: UpdateScheme,
     pub(crate) append: Option<AppendSpec>,
-    /// How blocks are replicated at first, if they are.
+    /// The replication of blocks before encoding, if there is one.
     pub(crate) lifecycle: Option<LifecycleRequest>,
     pub(crate) stripe_bytes: u64,
     /// In a fault period, one message in this many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
-    /// Whether bytes of repairs take long to arrive.
+    /// Whether bytes of repairs are delayed.
     pub(crate) is_thin: bool,
-    /// What nodes keep at most.
+    /// Memory limits of nodes.
     pub(crate) limits: Limits,
     /// See [`crate::Options::writes_twice`].
     pub(crate) writes_twice: bool,
@@ -47,10 +47,10 @@ const CODES: [&str; 8] = [
     "rep(3)",
 ];
 
-/// Codes of pools whose chunks move: it gains nothing where a stripe has few of them.
+/// Codes of pools whose chunks move: a stripe with few chunks gains nothing by grouping.
 const GROUPED_CODES: [&str; 3] = ["rs(4,3)", "rs(6,3)", "rs(4,4)"];
 
-/// When chunks of the pools of CAU move.
+/// The rule for moving chunks in pools of CAU.
 const GROUPING: [Option<GroupingRule>; 4] = {
     use GroupingRule::{Algorithm1, Authors};
     [None, Some(Algorithm1), Some(Authors), Some(Authors)]
@@ -79,12 +79,12 @@ impl Shape {
         let name = *dice.pick(codes);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
-        // Racks that grouping is about would have to be enough for replicas, too.
+        // Replicas, too, would need the racks that grouping requires.
         let lifecycle = match grouping {
             None => lifecycle_of(seed, survived_count),
             Some(_) => None,
         };
-        // Phases end for each of the reasons that they can end for.
+        // Phases end for each possible reason.
         let append = descriptor(update).appends().then(|| AppendSpec {
             replicas: dice.between(1, survived_count as u64) as u8,
             stripes_max: dice.between(1, 4),
@@ -97,7 +97,7 @@ impl Shape {
         let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
         Self {
             rack_count,
-            // Losses take nodes for good until the next recovery, and repairs need others.
+            // A lost node stays lost until the next recovery, and repairs need other nodes.
             node_count: code.n() + dice.between(1, 3) as usize,
             client_count: dice.between(1, 4) as usize,
             code: name.to_owned(),
@@ -109,7 +109,7 @@ impl Shape {
             lifecycle,
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
-            // A long chain of helpers would never come to its end.
+            // A long chain of helpers would never complete.
             is_thin: dice.one_in(2) && grouping.is_none(),
             limits: limits_of(seed, chunk_bytes),
             writes_twice: false,
@@ -117,8 +117,8 @@ impl Shape {
     }
 }
 
-/// How a seed's blocks are replicated at first, if they are: one seed in four, under every update scheme. No
-/// dice are thrown for it, so that the other seeds are what they were without it.
+/// The replication of a seed's blocks before encoding, if there is one: one seed in four, under every
+/// update scheme. It draws no random number, so that the other seeds keep their runs.
 fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleRequest> {
     let placements = [ReplicaPlacement::Ear, ReplicaPlacement::Rr];
     let times = [
@@ -135,9 +135,9 @@ fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleRequest> {
     })
 }
 
-/// What nodes keep at most: in two of five runs a few stripes as primaries, or few staged bytes, so that the limits are
-/// reached. One update has room for its bytes at any
-/// node, also where that stands in for another. No dice are thrown for it.
+/// Memory limits of nodes: in two of five runs a few stripes as primaries, or few staged bytes, so that the
+/// limits are reached. One update has room for its bytes at any node, also at one that stands in for
+/// another. It draws no random number.
 fn limits_of(seed: u64, chunk_bytes: u64) -> Limits {
     let mut limits = Limits::default();
     match seed % 5 {

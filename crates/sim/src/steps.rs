@@ -4,13 +4,13 @@
 use crate::world::lock;
 use std::sync::{Mutex, OnceLock};
 
-/// Called when something on a disk may have changed.
+/// Called when a disk may have changed.
 type Onlooker = Box<dyn Fn() + Send + Sync>;
 
-/// What is to happen.
+/// The event to run.
 pub(crate) type Act = Box<dyn FnOnce() + Send>;
 
-/// The steps of a run. Until they are counted, nothing happens at any.
+/// The steps of a run. Until they are counted, no event runs.
 #[derive(Default)]
 pub(crate) struct Steps {
     onlooker: OnceLock<Onlooker>,
@@ -39,26 +39,25 @@ impl Steps {
         assert!(is_first, "one onlooker sees everything");
     }
 
-    /// Something on a disk, or the metadata, may have changed.
+    /// A disk, or the metadata, may have changed.
     pub(crate) fn changed(&self) {
         if let Some(look) = self.onlooker.get() {
             look();
         }
     }
 
-    /// Counts steps from now on, the next being number 0, and lets something happen before the one whose number
-    /// is given.
+    /// Counts steps from now on, the next being number 0, and runs an event before the step of this number.
     pub(crate) fn count(&self, at: Option<(u64, Act)>) {
         *lock(&self.counted) = Some(Counted { step_count: 0, at });
     }
 
-    /// Counts no more. How many steps there were.
+    /// Stops counting. Returns the number of steps.
     pub(crate) fn end(&self) -> u64 {
         let counted = lock(&self.counted).take();
         counted.map_or(0, |counted| counted.step_count)
     }
 
-    /// A step is about to be taken. What is to happen before, if something is.
+    /// A step begins. Returns the event to run before it, if there is one.
     pub(crate) fn step(&self) -> Option<Act> {
         let mut counted = lock(&self.counted);
         let counted = counted.as_mut()?;

@@ -1,11 +1,11 @@
-//! Requests and replies as lines of the event log: those that matter to what a stripe holds.
+//! Requests and replies as lines of the event log: those that concern the contents of a stripe.
 
 use crate::network::{Reply, Request};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, RunPart,
 };
 
-/// What is asked, if it is worth a line.
+/// A request, if it is logged.
 pub(crate) fn request(request: &Request) -> Option<String> {
     match request {
         Request::Node(_, NodeRequest::RunPart(part)) => Some(run_part(part)),
@@ -47,7 +47,7 @@ fn run_part(part: &RunPart) -> String {
     format!("RunPart {run:?} of {stripe}, {epoch}, {generation}, {cut:?}, {effect:?}")
 }
 
-/// What is answered.
+/// A reply.
 pub(crate) fn reply(reply: &Reply) -> String {
     match reply {
         Reply::Node(NodeReply::Scrubbed(found)) => format!("Scrubbed, {:?}", found.damage),

@@ -1,5 +1,5 @@
-//! What must be true of a cluster that is whole and idle: every file is there, every stripe reads
-//! as its history says, and every chunk as stored is what the code makes of the data.
+//! The checks of a whole and idle cluster: every file exists, every stripe reads as its history requires,
+//! and the stored chunks of each stripe match its code.
 
 use crate::cells::cell_count;
 use crate::client::SimClient;
@@ -12,23 +12,23 @@ use gabion_store::{Cut, Store, StoreError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How often something is tried that a whole cluster should do at once.
+/// Interval of retries of an operation that a whole cluster should complete at once.
 const TRY_COUNT_MAX: u32 = 100;
-/// How often the list of files is asked for again.
+/// Interval of retries of the list of files.
 const LIST_TRY_COUNT: u32 = 2;
-/// How long a primary may take to settle a stripe.
+/// Time limit of a primary's settlement of a stripe.
 const MARK_DEADLINE_MS: u64 = 15_000;
-/// How many nodes are asked for it.
+/// Number of nodes that are asked for it.
 const ASK_COUNT_MAX: usize = 16;
 
-/// Checks all files. The first thing that is wrong ends the run.
+/// Checks all files. The first error ends the run.
 pub(crate) async fn verify(cluster: &Cluster, client: &SimClient) {
     let mut names = client.list().await;
     for _ in 0..LIST_TRY_COUNT {
         if names.is_ok() {
             break;
         }
-        // The coordinator may have been killed while it was asked.
+        // The coordinator may have been killed during the request.
         names = client.list().await;
     }
     let names = match names {
@@ -68,7 +68,7 @@ async fn verify_file(
             match verify_layout(cluster, ports, &layout).await {
                 Ok(()) => return Ok(()),
                 Err(Unverified::Wrong(wrong)) => {
-                    // A conversion that has just ended takes chunks away while they are looked at.
+                    // A conversion that has just ended removes chunks during the check.
                     let now = client.client.layout(name).await;
                     if now.is_ok_and(|now| now.stripes == layout.stripes) {
                         return Err(wrong);
@@ -83,11 +83,11 @@ async fn verify_file(
     Err(why)
 }
 
-/// Why a file is not known to be well.
+/// The result of a failed check.
 enum Unverified {
-    /// It is not.
+    /// The check found an error.
     Wrong(String),
-    /// Something does not answer.
+    /// A process does not answer.
     NotYet(String),
 }
 
@@ -105,11 +105,11 @@ async fn verify_layout(
     Ok(())
 }
 
-/// Has a stripe settled anew, with parity up to date. Gives its mark.
+/// Settles a stripe anew, with parity up to date. Returns its mark.
 async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, String> {
     let stripe = record.id;
     let (mut why, mut left) = (Vec::new(), VecDeque::from(record.nodes.clone()));
-    // A node that has no chunk of the stripe any more may hold its lease.
+    // A node without a chunk of the stripe may still hold its lease.
     while let Some(node) = left.pop_front().filter(|_| why.len() < ASK_COUNT_MAX) {
         let request = ask::Mark {
             stripe,
@@ -129,7 +129,7 @@ async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, Str
     Err(why.join(", "))
 }
 
-/// Checks the chunks as their stores have them: as of the mark, with and without records applied.
+/// Checks the chunks in their stores: as of the mark, with and without records applied.
 fn verify_chunks(cluster: &Cluster, record: &StripeRecord, mark: Sequence) -> Result<(), String> {
     let mut stores = Vec::new();
     for chunk in record.chunks() {

@@ -1,14 +1,13 @@
-//! Checks of redundancy over all disks and the committed metadata at once, which no process sees. They run
-//! whenever either may have changed:
+//! Checks of redundancy over all disks and the committed metadata at once, which no process can see. They
+//! run whenever either may have changed:
 //!
-//! - Each chunk of each stripe that counts is where any crash leaves it, unless the metadata say that it does not
-//!   count, or what was injected has taken it. So no fewer losses are survived than the pool promises and those
-//!   that were injected leave.
-//! - A stripe that begins to count, or whose record is another than before, is whole on what a loss of all
-//!   power at that instant would leave: settled by the recovery rule, its chunks are what the code makes of its
-//!   data, and its data have every update that was acknowledged.
+//! - Each counting chunk survives any crash on its node, unless the metadata mark it stale, or an injected
+//!   fault has destroyed it. So redundancy never falls below the pool's promise less the injected losses.
+//! - A stripe that begins to count, or whose record has changed, is whole after a loss of all power at that
+//!   instant: settled by the recovery rule, its chunks match its code, and its data have every acknowledged
+//!   update.
 //!
-//! What is read back are copies of disks, so the run is the same with it as without.
+//! The checks read copies of disks, so the run is the same with and without them.
 
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::cluster::{Cluster, Place, store_options};
@@ -23,21 +22,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
 
-/// The state of the checks between two of them.
+/// The state of the checks between two runs.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: Mutex<Seen>,
-    /// Files with a bit that was made to rot, and is not known to be mended.
+    /// Files with an injected rotten bit that is not known to be repaired.
     rotten: Mutex<BTreeSet<String>>,
-    /// Nodes whose disks are not what they were.
+    /// Nodes whose disks were lost or replaced.
     doubtful: Mutex<BTreeSet<NodeId>>,
 }
 
-/// What there was when it was looked last.
+/// The state at the last check.
 #[derive(Debug, Default)]
 struct Seen {
     meta_write_count: u64,
-    /// By node with a disk, how often names have changed there.
+    /// By node with a disk, the number of changed names there.
     name_counts: BTreeMap<NodeId, u64>,
     stripes: BTreeMap<StripeId, StripeRecord>,
 }
@@ -48,13 +47,13 @@ impl Watch {
         lock(&self.rotten).insert(path);
     }
 
-    /// A node's disk dies, or is what it was at an earlier instant.
+    /// A node's disk dies, or returns to an earlier state.
     pub(crate) fn doubts(&self, node: NodeId) {
         lock(&self.doubtful).insert(node);
     }
 
-    /// Nothing that can be found is rotten any more. A page that cannot be read is not found where nothing
-    /// reads it, such as in a reserve whose records are in memory or merged.
+    /// All detectable rot is repaired. An unreadable page is not detected where no process reads it, such
+    /// as in a reserve whose records are in memory or merged.
     pub(crate) fn is_whole(&self, cluster: &Cluster) {
         let disks = cluster.disks();
         let is_left = |path: &String| disks.values().any(|disk| disk.has_lost_pages(path));
@@ -62,7 +61,7 @@ impl Watch {
         lock(&self.doubtful).clear();
     }
 
-    /// Looks, if there is anything new to see. What is wrong ends the run.
+    /// Runs the checks, if there is a change. An error ends the run.
     pub(crate) fn look(&self, cluster: &Cluster) {
         let disks = cluster.disks();
         let name_counts = disks.iter().map(|(&node, disk)| (node, disk.counts()));
@@ -104,7 +103,7 @@ impl Watch {
     }
 }
 
-/// What a loss of all power would leave now.
+/// The state after a loss of all power now.
 struct Aftermath<'a> {
     cluster: &'a Cluster,
     disks: &'a BTreeMap<NodeId, SimDisk>,
@@ -115,8 +114,8 @@ struct Aftermath<'a> {
 }
 
 impl Aftermath<'_> {
-    /// Whether a chunk may be missing or damaged: it is marked stale, its node's disk is
-    /// lost, or a bit of it has rotted.
+    /// Whether a chunk may be missing or damaged: it is marked stale, its node's disk is lost, or a bit of
+    /// it has rotted.
     fn is_excused(&self, stripe: &StripeRecord, index: ChunkIndex) -> bool {
         let chunk = chunk_of(stripe, index);
         stripe.is_stale(index)
@@ -168,7 +167,7 @@ impl Aftermath<'_> {
         read.map_err(|wrong| format!("{} after a loss of power: {wrong}", stripe.id))
     }
 
-    /// The chunks that count, read when the nodes that have them have settled the stripe among themselves.
+    /// The chunks that count, read after their nodes have settled the stripe among themselves.
     fn settled(
         &mut self,
         stripe: &StripeRecord,
@@ -205,13 +204,13 @@ impl Aftermath<'_> {
         Ok((outcome.mark, chunks))
     }
 
-    /// What a node's store is when it starts after the loss.
+    /// A node's store at its start after the loss.
     fn store(&mut self, node: NodeId) -> Result<Store, StoreError> {
         if let Some(store) = self.stores.get(&node) {
             return Ok(store.clone());
         }
         let disk = &self.disks[&node];
-        // One of the ways in which a crash can end, and another each time.
+        // One of the possible results of a crash, a different one each time.
         let left = disk.after_crash(disk.counts().operation_count);
         left.set_capacity(u64::MAX);
         let (store, _) = Store::open(Arc::new(left), store_options())?;
@@ -222,13 +221,13 @@ impl Aftermath<'_> {
 
 /// A chunk's bytes.
 struct Contents {
-    /// As the code knows them.
+    /// As parity covers them.
     settled: Vec<u8>,
-    /// With what parity is to follow.
+    /// With appended updates.
     newest: Vec<u8>,
 }
 
-/// A data chunk as cells of its file, and without what is behind the file's end.
+/// A data chunk as cells of its file, without the padding behind the file's end.
 fn in_file(place: Place, index: ChunkIndex, mut bytes: Vec<u8>) -> (u64, Vec<u8>) {
     let first = place.first_cell + index.at() as u64 * cell_count(bytes.len() as u64);
     let left = place.file_cells.saturating_sub(first) * CELL_BYTES;
@@ -241,7 +240,7 @@ fn chunk_of(stripe: &StripeRecord, index: ChunkIndex) -> ChunkId {
     ChunkId { stripe, index }
 }
 
-/// What a node says of a stripe when it is settled.
+/// A node's answer when a stripe is settled.
 fn holding(state: StripeState, appended: AppendedState) -> Holding {
     let records = state.records.into_iter();
     let records = records.map(|record| PendingRecord {

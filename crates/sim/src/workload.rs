@@ -1,6 +1,6 @@
-//! What clients do in a simulation: they read and write the same few places of a few files, put new files and remove
-//! them, write across stripes, and work through a cache. They keep files open until they are told that these are
-//! gone. Several do so at once, on several machines, and each may be killed at any instant.
+//! The clients' work in a simulation: they read and write a few places of a few files, put and remove
+//! files, write across stripes, and use a cache. They keep files open until these are gone. Several clients
+//! work concurrently, on several machines, and each may be killed at any instant.
 
 use crate::cells::cell_count;
 use crate::client::{Cached, SimClient};
@@ -19,16 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long after its answer a write is made once more, in runs in which it is.
+/// Delay between the answer of a write and its repetition, in runs with repeated writes.
 const TWICE_AFTER_US: u64 = 2_000_000;
-/// Names of files: few, so that they are taken again.
+/// Names of files: few, so that they are used again.
 const NAME_COUNT: u64 = 6;
-/// Files that are left alone when there are no more.
+/// The last files of this number are never removed.
 const FILE_COUNT_MIN: usize = 2;
 /// The most cells of a write through the cache.
 const CACHED_CELLS_MAX: u64 = 12;
 
-/// The files that clients know to be there.
+/// The files that clients know.
 #[derive(Default)]
 pub(crate) struct Files {
     names: Mutex<BTreeSet<String>>,
@@ -72,12 +72,12 @@ pub(crate) fn start_worker(cluster: &Arc<Cluster>, files: &Arc<Files>, number: u
     cluster.world.spawn(party.process, work.boxed());
 }
 
-/// One thing after another that a client does.
+/// A client's operations, one after another.
 struct Hand {
     cluster: Arc<Cluster>,
     client: SimClient,
     files: Arc<Files>,
-    /// Files that it has open.
+    /// Its open files.
     open: BTreeMap<String, File>,
     cached: BTreeMap<String, Cached>,
 }
@@ -150,7 +150,7 @@ impl Hand {
         let bytes = client.write(&file, &cells).await?;
         if cluster.shape.writes_twice {
             cluster.world.sleep(TWICE_AFTER_US).await;
-            // Whatever comes of it: the client has had its answer.
+            // Any result will do: the client has had its answer.
             let _ = file
                 .write(cells.start * crate::cells::CELL_BYTES, bytes)
                 .await;
@@ -164,7 +164,7 @@ impl Hand {
         self.client.read(&file, &cells).await
     }
 
-    /// Writes and reads through the cache, and stores what was written or leaves it there.
+    /// Writes and reads through the cache, and then flushes the writes or leaves them there.
     async fn work_cached(&mut self, name: &str) -> Result<(), ClientError> {
         let cached = match self.cached.get(name) {
             Some(cached) => cached.clone(),
@@ -188,7 +188,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Has a file encoded, or its blocks replicated again.
+    /// Requests that a file is encoded, or replicated again.
     async fn order_form(&self, name: &str) {
         let world = &self.cluster.world;
         let is_encoded = world.roll(|dice| dice.one_in(2));
@@ -207,7 +207,7 @@ impl Hand {
         let name = draw_name(&self.cluster);
         let known = self.files.names();
         if known.contains(&name) && known.len() > FILE_COUNT_MIN {
-            // From here on no client expects it to be there; whether it is removed is another matter.
+            // From here on no client expects the file, whether or not the removal succeeds.
             lock(&self.files.names).remove(&name);
             return self.client.remove(&name).await;
         }
@@ -233,14 +233,14 @@ async fn put(
     Ok(())
 }
 
-/// Reviewed often enough that reserves shrink, grow and go within a fault period.
+/// Reviewed often, so that reserves shrink, grow and are removed within a fault period.
 const RESERVE: ReserveSpec = ReserveSpec {
     initial_chunks: 2,
     period_s: 3,
     smoothing: Smoothing::THESIS,
 };
 
-/// Makes the cluster's pool as soon as there are nodes enough.
+/// Creates the cluster's pool as soon as there are enough nodes.
 pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
     let shape = &cluster.shape;
     loop {
@@ -262,7 +262,7 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
     }
 }
 
-/// Makes the cluster's pool and first files; nothing goes wrong yet.
+/// Creates the cluster's pool and first files, before any fault.
 pub(crate) async fn prepare(cluster: &Cluster, client: &SimClient, files: &Files) {
     create_pool(cluster, client).await;
     let count = cluster.world.roll(|dice| dice.between(1, 3));
@@ -288,7 +288,7 @@ fn choose_in(cluster: &Cluster, file: &File) -> Range<u64> {
     })
 }
 
-/// A range of cells. Most are short, and begin at few places so that many meet.
+/// A range of cells. Most are short, and begin at few places so that many overlap.
 fn choose(dice: &mut Dice, total: u64) -> Range<u64> {
     let place = (total / 16).max(1);
     let first = match dice.below(4) {

@@ -1,8 +1,7 @@
-//! One thread, one seed, virtual time. Of the tasks that are ready to run the seed picks the next;
-//! when none is ready, time jumps to the next timer. Nothing else ever happens, so a seed gives the
-//! same run on every machine.
+//! One thread, one seed, virtual time. The seed selects the next of the ready tasks; when none is ready,
+//! time jumps to the next timer. No other event occurs, so a seed gives the same run on every machine.
 //!
-//! Tasks belong to processes, and a process is killed by dropping its tasks wherever they wait.
+//! Tasks belong to processes, and a process is killed by dropping its tasks at any point of their work.
 
 use crate::dice::Dice;
 use crate::journal::Journal;
@@ -16,16 +15,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A run of a process: a restarted process is another one.
+/// A run of a process: a restarted process has a new one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ProcessId(u64);
 
-/// Polls after which a run is taken to turn in circles.
+/// Polls after which a run counts as an endless loop.
 const POLL_COUNT_MAX: u64 = 20_000_000;
-/// Virtual time after which a run is taken to wait for what never comes.
+/// Virtual time after which a run counts as waiting for ever.
 const NOW_US_MAX: u64 = 3_600_000_000;
 
-/// The scheduler, the clock and the chance of one simulation.
+/// The scheduler, the clock and the random numbers of one simulation.
 #[derive(Debug)]
 pub(crate) struct World {
     state: Mutex<State>,
@@ -56,10 +55,10 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// A process that does nothing.
+/// A stopped process.
 struct Pause {
     since_us: u64,
-    /// Whether its clock goes on.
+    /// Whether its clock continues.
     clock_goes_on: bool,
     /// Tasks that were woken since.
     woken: Vec<u64>,
@@ -77,7 +76,7 @@ enum Timer {
     Act(Box<dyn FnOnce() + Send>),
 }
 
-/// Tasks that may go on, in the order in which they were woken; each is there once.
+/// Ready tasks, in the order in which they were woken; each is there once.
 #[derive(Debug, Default)]
 struct Ready(Mutex<Vec<u64>>);
 
@@ -121,12 +120,12 @@ impl World {
         lock(&self.state).now_us
     }
 
-    /// Asks the dice.
+    /// Draws from the dice.
     pub(crate) fn roll<R>(&self, ask: impl FnOnce(&mut Dice) -> R) -> R {
         ask(&mut lock(&self.state).dice)
     }
 
-    /// A number that was never given before.
+    /// A unique number.
     pub(crate) fn fresh(&self) -> u64 {
         let mut state = lock(&self.state);
         state.next_id += 1;
@@ -158,14 +157,14 @@ impl World {
         std::mem::take(&mut lock(&self.state).journal)
     }
 
-    /// Begins a process without tasks.
+    /// Starts a process without tasks.
     pub(crate) fn begin(&self) -> ProcessId {
         let process = ProcessId(self.fresh());
         lock(&self.state).alive.insert(process);
         process
     }
 
-    /// Ends a process wherever its tasks are. Must not be called by one of them.
+    /// Ends a process at any point of its tasks. Must not be called by one of them.
     pub(crate) fn kill(&self, process: ProcessId) {
         let killed: Vec<Task> = {
             let mut state = lock(&self.state);
@@ -176,11 +175,11 @@ impl World {
             let killed = state.tasks.extract_if(.., of_process);
             killed.map(|(_, task)| task).collect()
         };
-        // What tasks own may wake others or stop timers when it goes, so no lock is held here.
+        // Dropping a task's state may wake others or stop timers, so no lock is held here.
         drop(killed);
     }
 
-    /// Stops a process wherever its tasks are, unless it is stopped or over.
+    /// Stops a process at any point of its tasks, unless it is stopped or has ended.
     pub(crate) fn pause(&self, process: ProcessId, clock_goes_on: bool) {
         let state = &mut *lock(&self.state);
         if state.alive.contains(&process) {
@@ -193,7 +192,7 @@ impl World {
         }
     }
 
-    /// Lets a process go on: all that has become due in the meantime is due at once.
+    /// Continues a process: all timers that have become due run at once.
     pub(crate) fn resume(&self, process: ProcessId) {
         let state = &mut *lock(&self.state);
         let Some(pause) = state.paused.remove(&process) else {
@@ -216,7 +215,7 @@ impl World {
         state.uncounted_us.get(&process).copied().unwrap_or(0)
     }
 
-    /// Ends everything, so that nothing keeps the world alive but its owner.
+    /// Ends everything, so that only the owner keeps the world alive.
     pub(crate) fn end(&self) {
         let (tasks, timers) = {
             let mut state = lock(&self.state);
@@ -230,7 +229,7 @@ impl World {
         drop(timers);
     }
 
-    /// Adds a task to a process; a dead process does nothing any more.
+    /// Adds a task to a process; an ended process ignores it.
     pub(crate) fn spawn(&self, process: ProcessId, future: BoxFuture<'static, ()>) {
         let mut state = lock(&self.state);
         if !state.alive.contains(&process) {
@@ -254,7 +253,7 @@ impl World {
         );
     }
 
-    /// Does something later, whatever becomes of the caller.
+    /// Runs a task later, even if the caller is dropped.
     pub(crate) fn after(&self, delay_us: u64, act: impl FnOnce() + Send + 'static) {
         let state = &mut *lock(&self.state);
         state.next_id += 1;
@@ -272,7 +271,7 @@ impl World {
         }
     }
 
-    /// Runs until `main` is done or something has failed.
+    /// Runs until `main` is done or the run has failed.
     pub(crate) fn run(&self, main: impl Future<Output = ()> + Send + 'static) {
         let process = self.begin();
         let is_done = Arc::new(Mutex::new(false));
@@ -287,7 +286,7 @@ impl World {
                     self.fail(format!("no end in sight after {POLL_COUNT_MAX} steps"));
                 }
             } else if picked.is_none() && !self.advance() {
-                self.fail("everybody waits for ever".to_owned());
+                self.fail("all tasks wait for ever".to_owned());
             }
         }
     }
@@ -301,7 +300,7 @@ impl World {
         Some(ready.swap_remove(at))
     }
 
-    /// Runs a task until it waits. False when it is gone.
+    /// Runs a task until it waits. False when it has ended.
     fn poll(&self, id: u64) -> bool {
         let taken = {
             let state = &mut *lock(&self.state);
@@ -390,6 +389,6 @@ impl Drop for Sleep {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // There is one thread; after a panic in it nothing but the report is read.
+    // There is one thread; after a panic in it only the report is read.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

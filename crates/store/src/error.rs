@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::io;
 use thiserror::Error;
 
-/// Why an operation of the store failed.
+/// The reason why an operation of the store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// A file operation failed. After a failed required write or sync, the store is latched and

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// What opening a store found and repaired.
+/// The findings and repairs of opening a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryReport {
     /// Whether the disk held no store before.

@@ -37,7 +37,7 @@ use stop::{Context, Stop};
 /// Time with faults for one cluster, before it is read back and another one begins.
 const EPISODE: Duration = Duration::from_secs(100);
 
-/// How the report is printed.
+/// The format of the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 enum Format {
     /// A table

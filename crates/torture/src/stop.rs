@@ -1,8 +1,8 @@
-//! Why an episode ends early.
+//! The reasons why an episode ends early.
 
 use thiserror::Error;
 
-/// Why an episode ends.
+/// The reason why an episode ends.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(crate) enum Stop {
     /// A guarantee was violated, or the cluster did not reach a required state.

@@ -1,7 +1,7 @@
-//! How many connections a process takes, from whom, and how near its last descriptor it goes for them.
+//! Limits on connections: their number, their peers, and the descriptors that they leave free.
 //!
-//! Clients cannot take the places of members of the cluster, one machine's clients not those of others',
-//! and no connection the descriptors that the process keeps for its files.
+//! Members of the cluster keep places that clients cannot take, so do clients at other addresses, and the
+//! process keeps descriptors for its files.
 
 use crate::error::WireError;
 use crate::hello::Role;
@@ -11,16 +11,16 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many connections a process takes.
+/// The limits on a process's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLimits {
     /// Of all peers together.
     pub count_max: usize,
-    /// Of all clients together, and of peers that have not said yet what they are.
+    /// Of all clients together, and of peers before their hello.
     pub client_count_max: usize,
-    /// Of the clients at one address of the network, and of such peers there.
+    /// Of the clients at one network address, and of such peers there.
     pub address_count_max: usize,
-    /// Descriptors of the process that are left to files; a quarter of all where that is less.
+    /// Descriptors that are left to files; a quarter of all where that is less.
     pub kept_descriptors: u64,
 }
 
@@ -65,7 +65,7 @@ impl Admission {
         Arc::new(Self { limits, taken })
     }
 
-    /// Gives a connection that has just been accepted a place. Until it says otherwise, it is a client's.
+    /// Gives a connection that has just been accepted a place. Before its hello it counts as a client's.
     ///
     /// # Errors
     /// [`WireError::Full`].
@@ -101,8 +101,8 @@ impl Admission {
         })
     }
 
-    /// Whether a socket of this number goes too near the last descriptor. The system gives the lowest number
-    /// that is free, so all below it are in use.
+    /// Whether a socket of this number is too near the last descriptor. The system gives the lowest free
+    /// number, so all numbers below it are in use.
     fn is_scarce(&self, number: u64, limit: Option<u64>) -> bool {
         limit.is_some_and(|limit| number + self.limits.kept_descriptors.min(limit / 4) >= limit)
     }
@@ -125,7 +125,7 @@ impl Taken {
 }
 
 impl Place {
-    /// The peer has said what it is. Members of the cluster leave clients their places.
+    /// The peer has sent its hello. Members of the cluster leave clients their places.
     pub(crate) fn is_of(&mut self, role: Role) {
         if self.is_client && role != Role::Client {
             self.is_client = false;
@@ -153,7 +153,7 @@ mod tests {
         let admission = Admission::new(ConnectionLimits::default());
         let is_scarce = |number, limit| admission.is_scarce(number, Some(limit));
         assert!(!is_scarce(9_487, 10_000) && is_scarce(9_488, 10_000));
-        // Of few a quarter is kept.
+        // If there are few, a quarter is kept.
         assert!(!is_scarce(74, 100) && is_scarce(75, 100));
         assert!(!admission.is_scarce(1 << 20, None));
     }

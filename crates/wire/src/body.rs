@@ -1,4 +1,4 @@
-//! What frames mean: messages to frames and back.
+//! Encoding of messages to frames, and decoding.
 //!
 //! Requests and replies are postcard of the enums in `gabion_protocol::message`; a slice's body is
 //! its bytes as they are, shared and not copied. Postcard's integers are varints of at most 64
@@ -100,7 +100,7 @@ impl Frame {
         Ok(frame)
     }
 
-    /// A frame that carries words for people, cut to what is reasonable.
+    /// A frame with a text for people, cut to a reasonable length.
     pub(crate) fn words(kind: Kind, id: u64, words: &str) -> Self {
         const MAX_WORDS_BYTES: usize = 1024;
         let end = words.floor_char_boundary(MAX_WORDS_BYTES.min(words.len()));

@@ -1,5 +1,5 @@
-//! The clock by which leases run. It counts the time in which the machine was suspended: a node that sleeps
-//! for a minute must not think that its lease goes on.
+//! The clock of leases. It counts the time in which the machine was suspended: a node that was suspended
+//! for a minute must not assume that its lease still runs.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct LeaseClock {
 }
 
 impl LeaseClock {
-    /// A clock that says 0 now.
+    /// A clock that is 0 now.
     pub(crate) fn start() -> Self {
         Self {
             started: since_boot(),

@@ -46,7 +46,7 @@ pub struct Connection {
     calls: Semaphore,
     /// The socket as long as it is open; none in memory.
     stream: Weak<Stream>,
-    /// Why the connection is closed, once it is.
+    /// The reason why the connection is closed, once it is.
     closed: watch::Sender<Option<WireError>>,
 }
 
@@ -112,7 +112,7 @@ impl Connection {
         let peer = match exchanged {
             Ok(peer) => peer,
             Err(reason) => {
-                say_goodbye(&mut writer, &reason).await;
+                send_close_reason(&mut writer, &reason).await;
                 return Err(reason);
             }
         };
@@ -144,12 +144,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// What the peer said of itself.
+    /// The peer's hello.
     pub fn peer_hello(&self) -> &Hello {
         &self.peer
     }
 
-    /// Where the peer stands in the topology.
+    /// The peer's position in the topology.
     pub fn peer(&self) -> &PeerIdentity {
         &self.peer.identity
     }
@@ -209,7 +209,7 @@ impl Connection {
         decoded.inspect_err(|error| self.fail(error))
     }
 
-    /// Waits until fewer calls than may be at a time wait for their replies.
+    /// Waits until there is room for one more call that waits for its reply.
     async fn room_for_call(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, WireError> {
         let operation = "calls to the peer before this one";
         match timeout_at(deadline, self.calls.acquire()).await {
@@ -242,8 +242,8 @@ impl Connection {
         self.call(request, deadline).await
     }
 
-    /// Queues a flow frame, waiting while the queue is full. The wait ends when the peer takes
-    /// more, or when the connection closes because the peer takes nothing for the stall time-out.
+    /// Queues a flow frame, waiting while the queue is full. The wait ends when the peer takes more bytes,
+    /// or when the connection closes because the peer takes none for the stall timeout.
     ///
     /// Slices arrive in the order in which they were queued. Credits and aborts may overtake them.
     /// Cancel safe: the frame is queued whole or not at all.
@@ -259,8 +259,8 @@ impl Connection {
             .map_err(|_| self.reason())
     }
 
-    /// Closes the connection and tells the peer why, in words, if it listens. Frames that are not
-    /// sent yet are dropped.
+    /// Closes the connection and tells the peer the reason, if it listens. Frames that are not sent yet are
+    /// dropped.
     pub fn close(&self, reason: &str) {
         self.fail(&WireError::Closed(reason.to_owned()));
     }
@@ -270,15 +270,15 @@ impl Connection {
         self.closed.borrow().is_some()
     }
 
-    /// Waits until the connection is closed, and says why.
+    /// Waits until the connection is closed; returns the reason.
     pub async fn closed(&self) -> WireError {
         let mut closed = self.closed.subscribe();
-        // Waiting fails only when the sender is gone, and that is a part of `self`.
+        // The wait fails only if the sender is gone, and `self` keeps the sender.
         let _ = closed.wait_for(Option::is_some).await;
         self.reason()
     }
 
-    /// How far the connection has come; as far as it was at the start when it is closed.
+    /// The progress of the connection; after its end, the progress at its start.
     pub(crate) fn passage(&self) -> Passage {
         let stream = self.stream.upgrade();
         stream.map_or_else(Passage::default, |stream| stream.passage())
@@ -288,7 +288,7 @@ impl Connection {
         &self.outbox
     }
 
-    /// Why the connection is closed, when it is known to be or about to be.
+    /// The reason why the connection is closed or about to be, if known.
     fn reason(&self) -> WireError {
         let reason = self.closed.borrow().clone();
         reason.unwrap_or_else(|| WireError::Closed("it is closing".to_owned()))
@@ -356,7 +356,7 @@ impl Connection {
         }
     }
 
-    /// Does what a frame says.
+    /// Handles a frame.
     async fn take(self: &Arc<Self>, frame: Frame) -> Result<(), WireError> {
         let handler = &self.endpoint.handler;
         let id = frame.header.id;
@@ -444,7 +444,7 @@ impl Toll for SliceToll {
     }
 }
 
-/// Sends this process's hello, takes the peer's, and checks that the two may talk.
+/// Sends this process's hello, receives the peer's, and checks that they match.
 async fn exchange_hellos<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
@@ -473,17 +473,17 @@ where
     Ok(theirs)
 }
 
-/// Tells a peer that cannot be talked to why, if it takes a few bytes at once.
-async fn say_goodbye<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
+/// Tells a refused peer the reason, if the socket takes a few bytes at once.
+async fn send_close_reason<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
     if let Some(words) = reason.last_words() {
         let frame = Frame::words(Kind::Goodbye, 0, &words);
         let bytes = [&frame.header.encode()[..], &frame.body].concat();
-        // The peer learns of the end in any case; the words are a courtesy.
+        // The peer detects the end in any case; the text is a courtesy.
         let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
     }
 }
 
-/// No delay for small frames, and an end to connections whose other machine has vanished.
+/// Sends small frames without delay, and ends connections whose other machine has vanished.
 fn set_socket_options(stream: &TcpStream, stall_timeout: Duration) -> std::io::Result<()> {
     use rustix::net::sockopt;
     const PROBE_COUNT: u32 = 3;

@@ -11,14 +11,14 @@ const HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which [`DiskWatch::hang`] checks again after that.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Keeps count of a process's work on its disk.
+/// Counts a process's work on its disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskWatch(Arc<Mutex<Work>>);
 
 #[derive(Debug, Default)]
 struct Work {
     next: u64,
-    /// When each piece of work began that has not ended.
+    /// The start of each unfinished piece of work.
     waiting: BTreeMap<u64, Instant>,
     last_end: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl DiskWatch {
         now >= since + HANGS_AFTER
     }
 
-    /// Waits until work that begins now waits for a disk that hangs.
+    /// Waits until work that starts now waits for a hung disk.
     pub(crate) async fn hang(self) {
         sleep(HANGS_AFTER).await;
         while !self.hangs(Instant::now()) {

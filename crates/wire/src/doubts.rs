@@ -1,4 +1,4 @@
-//! Nodes that a process found silent a moment ago. It proves nothing and fades.
+//! Nodes that were silent recently. A doubt is no proof and expires.
 
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node that was silent is doubted, unless it answers before.
+/// How long a silent node is doubted, unless it answers before.
 const DOUBTED_FOR: Duration = Duration::from_secs(5);
 
-/// Nodes that were silent a moment ago.
+/// Nodes that were silent recently.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<BTreeMap<NodeId, Instant>>);
 
 impl Doubts {
-    /// Takes note that a node was silent, or that it has answered.
+    /// Notes that a node was silent, or that it has answered.
     pub(crate) fn note(&self, node: NodeId, is_silent: bool) {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_silent {

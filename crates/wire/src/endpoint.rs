@@ -1,4 +1,4 @@
-//! A process's side of all its connections: who it is, what it does with what arrives, its limits.
+//! A process's side of all its connections: its identity, its handler of messages, and its limits.
 
 use gabion_layout::ClusterId;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub struct Options {
     /// Calls of one connection that wait for their replies at the same time; further ones wait to be sent.
     /// Less than `max_served_count`, since the peer may still serve calls that were abandoned.
     pub max_call_count: usize,
-    /// How many connections are accepted.
+    /// The limits on accepted connections.
     pub connections: ConnectionLimits,
 }
 
@@ -54,9 +54,9 @@ impl Default for Options {
     }
 }
 
-/// What a process brings to each of its connections. Made once, shared by all of them.
+/// The state that all connections of a process share.
 pub struct Endpoint {
-    /// What it says of itself; of its cluster see `cluster`.
+    /// Its hello; the cluster in it is in `cluster`.
     pub(crate) hello: Hello,
     /// Its cluster, once it is known.
     cluster: OnceLock<ClusterId>,
@@ -103,7 +103,7 @@ impl Endpoint {
         self.cluster.get().copied()
     }
 
-    /// What the process says first on its next connection.
+    /// The hello of the process's next connection.
     pub(crate) fn introduction(&self) -> Hello {
         let cluster = self.cluster();
         Hello {
@@ -112,7 +112,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks whether it may talk to a peer that says this, and learns the cluster of a coordinator.
+    /// Checks a peer's hello, and learns the cluster of a coordinator.
     pub(crate) fn meet(&self, theirs: &Hello) -> Result<(), WireError> {
         if let (Some(cluster), Role::Coordinator) = (theirs.cluster, theirs.role) {
             self.cluster.get_or_init(|| cluster);
@@ -120,7 +120,7 @@ impl Endpoint {
         self.introduction().check(theirs)
     }
 
-    /// The counts of what its connections sent.
+    /// The counts of bytes sent on its connections.
     pub fn meter(&self) -> &Arc<TrafficMeter> {
         &self.meter
     }
@@ -143,7 +143,7 @@ impl Endpoint {
                     }
                     Err(error) if is_about_one_connection(&error) => {}
                     Err(error) if is_shortage(&error) => {
-                        // Accepting again at once would fail again at once.
+                        // An immediate retry would fail again.
                         sleep(Duration::from_millis(50)).await;
                     }
                     Err(error) => return WireError::io("accept connections", error),
@@ -166,8 +166,8 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a connection for which there is no place. It does not wait for the peer to read the
-    /// reason: a new socket's buffer has room for it.
+    /// Refuses a connection without a place. It does not wait for the peer to read the reason: a new
+    /// socket's buffer has room for it.
     fn turn_away(&self, stream: &TcpStream, address: SocketAddr, reason: &WireError) {
         if let Some(words) = reason.last_words() {
             let frame = Frame::words(Kind::Goodbye, 0, &words);
@@ -176,7 +176,7 @@ impl Endpoint {
         self.handler.not_accepted(address, reason);
     }
 
-    /// Closes all connections, and all that are made later.
+    /// Closes all connections, present and future.
     pub fn close(&self, reason: &str) {
         let live = {
             let mut connections = self
@@ -212,7 +212,7 @@ impl Endpoint {
     }
 }
 
-/// Whether accepting failed because of the one who connected.
+/// Whether accepting failed because of the peer.
 fn is_about_one_connection(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
@@ -221,7 +221,7 @@ fn is_about_one_connection(error: &std::io::Error) -> bool {
     )
 }
 
-/// Whether accepting failed for want of files or memory, which passes.
+/// Whether accepting failed because files or memory are short, which is temporary.
 fn is_shortage(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

@@ -1,32 +1,32 @@
-//! What can go wrong between two processes, as one enum.
+//! The errors between two processes, as one enum.
 //!
-//! A connection fails once and every waiter is told the same reason, so errors can be cloned.
+//! A connection fails once and all of its waiters get the same reason, so errors can be cloned.
 
 use gabion_layout::NodeId;
 use gabion_meta::ClusterId;
 use std::io;
 use std::sync::Arc;
 
-/// Why a frame, a call or a connection failed.
+/// The reason why a frame, a call or a connection failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WireError {
     /// The other process cannot be reached at all; nothing was sent.
     #[error("cannot connect to {address}: {source}")]
     Unreachable {
-        /// Where it should listen, as `host:port`.
+        /// Its address, as `host:port`.
         address: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// A system call on a connection, a listener or the link table failed.
     #[error("cannot {operation}: {source}")]
     Io {
-        /// What was being done, to be read after "cannot".
+        /// The operation, to be read after "cannot".
         operation: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// Received bytes are not what any correct peer sends. The connection is closed.
+    /// Received bytes that no correct peer sends. The connection is closed.
     #[error("received a corrupt frame: {0}")]
     Corrupt(&'static str),
     /// The peer speaks another version of the protocol.
@@ -51,15 +51,15 @@ pub enum WireError {
         /// The peer's cluster.
         theirs: ClusterId,
     },
-    /// Another process is where a node was.
+    /// Another process has the node's address.
     #[error("{} is where {wanted} was", named(*found))]
     WrongNode {
-        /// The node that was to be reached.
+        /// The expected node.
         wanted: NodeId,
-        /// The node that is there; none where that is no node.
+        /// The node that is there; none if the process is not a node.
         found: Option<NodeId>,
     },
-    /// The process takes no more connections now.
+    /// The process accepts no more connections now.
     #[error("it {0}; try again later")]
     Full(&'static str),
     /// The message does not fit in a frame; it was not sent, and the connection goes on.
@@ -70,13 +70,13 @@ pub enum WireError {
         /// [`crate::frame::MAX_BODY_BYTES`].
         limit: usize,
     },
-    /// The peer did not do its part in time. A request may still have been carried out.
+    /// The peer missed a deadline. A request may still have been carried out.
     #[error("{operation} took too long")]
     DeadlinePassed {
-        /// What was waited for.
+        /// The awaited operation.
         operation: &'static str,
     },
-    /// The peer took the request but says that no reply will come. It may have been carried out.
+    /// The peer took the request but reports that no reply will come. It may have been carried out.
     #[error("the peer does not answer: {0}")]
     NoReply(String),
     /// This process closed the connection. Requests without a reply may or may not have been
@@ -90,8 +90,8 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// What to tell the peer when the connection is closed for this reason; `None` when it knows
-    /// already or cannot hear.
+    /// The reason for the peer when the connection is closed; `None` when the peer knows it already or
+    /// cannot receive it.
     pub(crate) fn last_words(&self) -> Option<String> {
         match self {
             Self::Io { .. } | Self::ClosedByPeer(_) => None,
@@ -100,7 +100,7 @@ impl WireError {
         }
     }
 
-    /// An operating system's error, with what was being done.
+    /// An operating system's error, with the operation.
     pub(crate) fn io(operation: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             operation: operation.into(),

@@ -18,11 +18,11 @@ pub const VERSION: u16 = 4;
 const MAGIC: [u8; 4] = *b"GBNW";
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who the sender is. The first frame each way, and only the first.
+    /// The sender's identity. The first frame each way, and only the first.
     Hello = 1,
     /// A request to a node.
     NodeRequest = 2,
@@ -36,11 +36,11 @@ pub enum Kind {
     Slice = 6,
     /// Room for more slices of a value.
     Credit = 7,
-    /// The sender gave a run up.
+    /// The sender aborted a run.
     Abort = 8,
-    /// No reply to a request will come; the body says why, in words.
+    /// No reply to a request will come; the body is the reason as text.
     NoReply = 9,
-    /// The sender closes the connection; the body says why, in words.
+    /// The sender closes the connection; the body is the reason as text.
     Goodbye = 10,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
 /// A header, decoded. Fields that a kind does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: Kind,
     /// Slice: the purpose's number. Otherwise 0.
     pub purpose: u8,
@@ -75,7 +75,7 @@ pub struct Header {
     pub body_bytes: u32,
     /// CRC-32C of the body.
     pub body_crc: u32,
-    /// Requests and what answers them: the request's number. Slice, Credit and Abort: the run.
+    /// Requests and replies: the request's number. Slice, Credit and Abort: the run.
     pub id: u64,
     /// Slice: the slice's number. Credit: how many more slices. Otherwise 0.
     pub slice: u64,

@@ -1,4 +1,4 @@
-//! What a process does with what its connections bring.
+//! A process's handler of messages.
 
 use gabion_protocol::message::{CoordinatorRequest, Flow, NodeRequest};
 use std::marker::PhantomData;
@@ -11,13 +11,13 @@ use crate::connection::Connection;
 use crate::error::WireError;
 use crate::frame::Kind;
 
-/// Takes what arrives on a process's connections.
+/// Receives a process's messages.
 ///
-/// The methods run on the connection's reader, in the order of arrival, and must not block: spawn a
-/// task for work that takes time. What waits in them holds back everything that the peer sends on
-/// this connection. A panic in them closes the connection.
+/// The methods run on the connection's reader, in the order of arrival, and must not block: spawn a task
+/// for work that takes time. A blocked method holds back all further messages of the connection. A panic in
+/// them closes the connection.
 ///
-/// A process that serves nothing, such as a client, implements [`Handler::flow`] alone.
+/// A process that serves no requests, such as a client, implements [`Handler::flow`] alone.
 pub trait Handler: Send + Sync + 'static {
     /// A request to this process as a node.
     fn node_request(
@@ -41,11 +41,10 @@ pub trait Handler: Send + Sync + 'static {
         responder.refuse("this process is not the coordinator");
     }
 
-    /// A flow frame. How many slices can be under way is bounded by the credits that this process
-    /// gave for their value.
+    /// A flow frame. The credits that this process gave for a value limit its slices in flight.
     fn flow(&self, connection: &Arc<Connection>, flow: Flow);
 
-    /// The connection is closed; nothing more comes from it. Called once for each connection.
+    /// The connection is closed; no more frames arrive on it. Called once for each connection.
     fn closed(&self, connection: &Arc<Connection>, reason: &WireError) {
         let _ = (connection, reason);
     }
@@ -97,7 +96,7 @@ impl<R: Rpc> Responder<R> {
         owed.connection.outbox().send_reply(frame, owed.served);
     }
 
-    /// Says why there is no reply; the caller gets [`WireError::NoReply`].
+    /// Refuses to reply, with the reason; the caller gets [`WireError::NoReply`].
     pub fn refuse(mut self, why: &str) {
         self.take().refuse(why);
     }
@@ -119,7 +118,7 @@ impl Owed {
 impl<R: Rpc> Drop for Responder<R> {
     fn drop(&mut self) {
         if let Some(owed) = self.owed.take() {
-            owed.refuse("the request was given up");
+            owed.refuse("the request was abandoned");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who talks to whom: the first frame that each side of a connection sends.
+//! The identities of two peers: the first frame that each side of a connection sends.
 
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::ClusterId;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Role {
-    /// It stores and asks, and serves nothing.
+    /// It stores and reads files, and serves no requests.
     Client,
     /// It stores chunks.
     Node,
@@ -17,7 +17,7 @@ pub enum Role {
     Coordinator,
 }
 
-/// Where a process stands in the topology. Clients and the coordinator stand nowhere.
+/// The position of a process in the topology. Clients and the coordinator have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PeerIdentity {
     /// Its node id. `None` also for a node that has not joined yet.
@@ -26,14 +26,14 @@ pub struct PeerIdentity {
     pub rack: Option<RackId>,
 }
 
-/// What each side of a connection says first.
+/// The first frame of each side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
-    /// The cluster that the process belongs to; `None` when it is yet to learn that.
+    /// The cluster of the process; `None` before the process learns it.
     pub cluster: Option<ClusterId>,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Where it stands.
+    /// Its position.
     pub identity: PeerIdentity,
 }
 
@@ -51,7 +51,7 @@ impl Hello {
         }
     }
 
-    /// Whether a process that says this may talk to one that says `theirs`.
+    /// Whether a process with this hello may talk to one with `theirs`.
     ///
     /// # Errors
     /// [`WireError::WrongCluster`] when both know their clusters and these differ.

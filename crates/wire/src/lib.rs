@@ -1,13 +1,13 @@
-//! How Gabion's processes talk: frames, connections, and links emulated on one machine.
+//! The communication of Gabion's processes: frames, connections, and links emulated on one machine.
 //!
-//! `docs/wire.md` specifies the format. An [`Endpoint`] is a process's side of all its
-//! connections: it introduces itself with a [`Hello`] and gives what arrives to a [`Handler`].
-//! [`Peers`] opens connections on demand; [`Endpoint::serve`] accepts them. On a [`Connection`]
-//! requests are called with a deadline, and slices flow with back-pressure.
+//! `docs/wire.md` specifies the format. An [`Endpoint`] is a process's side of all its connections: it
+//! introduces itself with a [`Hello`] and passes messages to a [`Handler`]. [`Peers`] opens connections on
+//! demand; [`Endpoint::serve`] accepts them. On a [`Connection`] requests are called with a deadline, and
+//! slices flow with back-pressure.
 //!
 //! [`ProcessPorts`] are the protocol's ports over these connections, and [`connect`] makes a client of them.
 //!
-//! Nothing here decides what to send or whether to try again. What messages say is in
+//! Other crates decide what to send and when to retry. The meaning of messages is in
 //! `gabion_protocol::message`.
 
 mod admission;

@@ -30,7 +30,7 @@ const FILE_NAME: &str = "links";
 const FORMAT: u64 = u64::from_ne_bytes(*b"GBNLINK1");
 const HEADER_WORDS: usize = 3;
 const BUCKET_WORDS: usize = 2;
-/// A link that was idle may catch up on so much, which makes up for timers that fire late.
+/// A link that was idle may catch up on this time, which compensates for timers that fire late.
 const BURST_NS: u64 = 2_000_000;
 /// A link that seems busy for longer than this has a time from another boot of the machine.
 const MAX_BACKLOG_NS: u64 = 3_600_000_000_000;
@@ -130,7 +130,8 @@ impl LinkTable {
         Ok(table)
     }
 
-    /// Sets the speeds of all links, at once and for all processes. What is under way stays.
+    /// Sets the speeds of all links, at once and for all processes. Transmissions under way keep their
+    /// times.
     pub fn set_rates(&self, spec: LinkSpec) {
         for node in (0..self.node_count).map(NodeId) {
             self.rate(Link::Egress(node))
@@ -146,12 +147,11 @@ impl LinkTable {
         }
     }
 
-    /// Reserves the links from `from` to `to` for `bytes`, and says how long from now until they
-    /// have passed.
+    /// Reserves the links from `from` to `to` for `bytes`; returns the time until they have passed.
     ///
-    /// Who has no node id passes no node link, and who has no rack passes no rack link: a client's
-    /// traffic pays the other side's own link only. A node or rack beyond those that the table was made for,
-    /// such as a node that has joined a trial by hand, has no link of its own here either.
+    /// A process without node id passes no node link, and one without rack passes no rack link: a client's
+    /// traffic uses the other side's own link only. A node or rack beyond the size of the table, such as a
+    /// node that has joined a trial by hand, has no link of its own here either.
     pub fn reserve(&self, from: &PeerIdentity, to: &PeerIdentity, bytes: u64) -> Duration {
         self.reserve_at(monotonic_ns(), from, to, bytes)
     }
@@ -250,7 +250,7 @@ impl LinkTable {
     }
 }
 
-/// When a link that is busy until `busy_until_ns` has passed `bytes` more, if they come now.
+/// The time when a link that is busy until `busy_until_ns` has passed `bytes` more that arrive now.
 ///
 /// A link that has been idle starts up to [`BURST_NS`] in the past: a sender that wakes up late
 /// then catches up, and over any second the link passes at most that much more than it should.

@@ -1,10 +1,9 @@
-//! How fast this node's links to others are: from what repairs send over them, and from small probes
-//! where nothing has been sent. The coordinator gathers what comes of it.
+//! The rates of this node's links to others: measured on the streams of repairs, and by small probes of
+//! unused links. The coordinator collects the results.
 //!
 //! A stream of a repair may be slow for other reasons than its link, so it can only show that a link is
-//! faster than was known; a probe says how fast the link is at that moment, beside whatever else it
-//! carries. On slow links a probe is in the way of everything else, so probes are short there, rare, and wait for
-//! a quiet moment.
+//! faster than known. A probe measures the rate that a link has left at that moment. On a slow link a probe
+//! delays all other traffic, so probes there are short, rare, and wait for a quiet moment.
 
 use gabion_layout::NodeId;
 use gabion_protocol::message::{Liveness, Meter, NodeStatus, ask};
@@ -14,29 +13,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A shorter stream says nothing about a link: most of it may be in buffers.
+/// A shorter stream does not show a link's rate: most of it may be in buffers.
 const STREAM_BYTES_MIN: u64 = 1 << 20;
-/// What probes send, one after another until one has told enough. A link of 100 Mbit/s needs 21 ms for
-/// the largest.
+/// Probe sizes, sent in this order until one is conclusive. A link of 100 Mbit/s needs 21 ms for the
+/// largest.
 const PROBE_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// A smaller probe tells enough if it takes this much longer than a byte: a link of 2 Mbit/s is known
-/// after 16 KiB.
+/// A probe is conclusive if it takes this much longer than a byte: for a link of 2 Mbit/s, 16 KiB are
+/// enough.
 const TELLING: Duration = Duration::from_millis(20);
-/// Interval at which a node looks for a link that needs a probe.
+/// Interval of the checks for a link that needs a probe.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// After probing a link, the node pauses for at least this many times the duration of the probes.
 const SHARE: u32 = 100;
-/// A node probes when it has sent nothing for this many looks in a row: a single one may fall into a
-/// pause of its work.
+/// A node probes after this many consecutive checks without traffic: a single one may fall into a pause of
+/// its work.
 const QUIET_LOOK_COUNT: u32 = 5;
-/// After this many looks without a quiet moment, a busy node probes all the same.
+/// After this many checks without a quiet moment, a busy node probes all the same.
 const BUSY_LOOK_COUNT: u32 = 150;
 /// A measurement older than this is taken again.
 const GOOD_FOR: Duration = Duration::from_mins(5);
-/// How long a probe may take.
+/// Time limit of a probe.
 const PROBE_DEADLINE_MS: u64 = 5_000;
 
-/// What is known of this node's links to others.
+/// The measured rates of this node's links to others.
 #[derive(Debug, Default)]
 pub struct LinkRates {
     known: Mutex<BTreeMap<NodeId, Known>>,
@@ -50,7 +49,7 @@ struct Known {
 }
 
 impl LinkRates {
-    /// Takes in what a stream to a node came to. It says nothing if it was short or slow.
+    /// Notes the result of a stream to a node. A short or slow stream is ignored.
     pub(crate) fn note_stream(&self, to: NodeId, bytes: u64, took: Duration) {
         if bytes < STREAM_BYTES_MIN {
             return;
@@ -62,7 +61,7 @@ impl LinkRates {
         }
     }
 
-    /// What was found out since the last time.
+    /// The results since the last call.
     pub(crate) fn take_news(&self) -> Vec<(NodeId, u64)> {
         let mut known = self.lock();
         let news = known.iter_mut().filter(|(_, known)| known.is_news);
@@ -73,7 +72,7 @@ impl LinkRates {
         .collect()
     }
 
-    /// Whether a link has not been measured for long.
+    /// Whether a link's measurement is old.
     fn is_due(&self, to: NodeId) -> bool {
         let known = self.lock().get(&to).copied();
         known.is_none_or(|known| known.at.elapsed() >= GOOD_FOR)
@@ -108,7 +107,7 @@ pub async fn probe_links(
     nodes: impl Fn() -> Vec<NodeStatus> + Send,
     sent: impl Fn() -> Meter + Send,
 ) {
-    // Not all nodes begin with the same one, and one that does not answer is not asked before all others.
+    // Nodes begin at different peers, and a peer that does not answer is asked again only after all others.
     let mut last = own;
     let mut pause = PROBE_EVERY;
     let mut quiet = Quiet::default();
@@ -132,19 +131,19 @@ pub async fn probe_links(
     }
 }
 
-/// Finds times in which a node sends nothing.
+/// Finds quiet moments of a node.
 #[derive(Debug, Default)]
 struct Quiet {
-    /// What had been sent at the last look.
+    /// Bytes sent at the last check.
     sent: Meter,
-    /// Looks in a row between which nothing was sent.
+    /// Consecutive checks without traffic.
     silent_count: u32,
-    /// Looks since it was last quiet for long enough.
+    /// Checks since it was last quiet for long enough.
     vain_count: u32,
 }
 
 impl Quiet {
-    /// Whether nothing was sent for some looks, or too many looks found no quiet moment.
+    /// Whether enough consecutive checks were quiet, or too many checks found no quiet moment.
     fn is_now(&mut self, sent: Meter) -> bool {
         let has_sent = sent != self.sent;
         self.sent = sent;

@@ -1,5 +1,5 @@
-//! Counts the payload bytes of outgoing slices, so that what the wire carries can be held against
-//! what `gabion_plan`'s cost says of the plan.
+//! Counts the payload bytes of outgoing slices, so that the traffic can be compared with the plan's cost by
+//! `gabion_plan`.
 
 use gabion_layout::RackId;
 use gabion_protocol::message::{Meter, Purpose};
@@ -28,7 +28,7 @@ impl TrafficMeter {
         sent.count(from, to, purpose, payload_bytes);
     }
 
-    /// What was sent so far.
+    /// The bytes sent so far.
     pub fn snapshot(&self) -> Meter {
         self.sent
             .lock()

@@ -25,7 +25,7 @@ pub struct Peers {
     slots: StdMutex<BTreeMap<String, Arc<Mutex<Slot>>>>,
 }
 
-/// What is known of one address.
+/// The state of one address.
 #[derive(Default)]
 enum Slot {
     #[default]
@@ -38,7 +38,7 @@ enum Slot {
 }
 
 impl Peers {
-    /// No connections yet; those to come are `endpoint`'s.
+    /// No connections yet; later ones belong to `endpoint`.
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
             endpoint,
@@ -59,7 +59,7 @@ impl Peers {
     /// Those of [`Connection::connect`]; for a short time after a failure the same one again.
     pub async fn get(&self, address: &str) -> Result<Arc<Connection>, WireError> {
         let slot = self.slot(address);
-        // Others wait here while one of them connects; if that one gives up, the next tries.
+        // Other callers wait here while one of them connects; if that one is cancelled, the next tries.
         let mut slot = slot.lock().await;
         match &*slot {
             Slot::Open(connection) if !connection.is_closed() => return Ok(Arc::clone(connection)),
@@ -79,8 +79,8 @@ impl Peers {
         connected
     }
 
-    /// The connection to `node`, which should be at `address`. Another node may have its address by now,
-    /// or the same node's successor with an empty disk: what it says is not what `node` would say.
+    /// The connection to `node`, which should be at `address`. Another node may have its address by now, or
+    /// the same node's successor with an empty disk, whose answers must not be taken for those of `node`.
     ///
     /// # Errors
     /// Those of [`Peers::get`]; [`WireError::WrongNode`].
@@ -96,7 +96,7 @@ impl Peers {
         Ok(connection)
     }
 
-    /// How far the connection to `address` has come; nowhere while there is none.
+    /// The progress of the connection to `address`; none without a connection.
     pub fn passage(&self, address: &str) -> Passage {
         let slot = self.slot(address);
         // While the slot is locked, its holder connects.

@@ -36,20 +36,20 @@ use tokio::time::{Instant, timeout_at};
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
 /// Timeout of such a report.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
-/// The coordinator in a sentence.
+/// The coordinator's name in error messages.
 const COORDINATOR: &str = "the coordinator";
 
 /// Answers the process's calls to itself.
 pub type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
 
-/// Says how the array is on which a process keeps its store.
+/// Reports the health of the array that a process's store is on.
 pub type ArrayLook = Box<dyn Fn() -> ArrayStatus + Send + Sync>;
 
 /// The ports of one process.
 pub struct ProcessPorts {
-    /// Where the coordinator listens; for the coordinator itself, nowhere.
+    /// The coordinator's address; none for the coordinator itself.
     coordinator: Option<String>,
-    /// Replaced once, when a node learns who it is.
+    /// Replaced once, when a node learns its id.
     peers: RwLock<Arc<Peers>>,
     addresses: RwLock<BTreeMap<NodeId, String>>,
     /// Connections that requests came by, by [`origin_of`].
@@ -57,21 +57,21 @@ pub struct ProcessPorts {
     own: OnceLock<(NodeId, Own)>,
     clock: LeaseClock,
     random: Mutex<ChaCha20Rng>,
-    /// What links to nodes were found to carry.
+    /// Measured link rates.
     link_rates: Arc<LinkRates>,
-    /// When the coordinator was last told of nodes that do not answer.
+    /// The times of the last reports about silent nodes.
     suspected: Arc<Mutex<BTreeMap<NodeId, Instant>>>,
     doubts: Doubts,
     disk: DiskWatch,
-    /// Where a node keeps its store, if it is an array.
+    /// The array that a node's store is on, if there is one.
     array: Option<ArrayLook>,
-    /// Where frames of the runs go that this process takes part in as a client.
+    /// The receivers of frames for the runs in which this process takes part as a client.
     router: Arc<FlowRouter>,
     /// Kept so that destructors can start tasks, wherever they run.
     runtime: Handle,
 }
 
-/// Gives the frames that come to a client to its runs. A client serves nothing.
+/// Passes the frames for a client to its runs. A client serves no requests.
 #[derive(Clone, Default)]
 pub(crate) struct ClientHandler(Arc<FlowRouter>);
 
@@ -121,13 +121,13 @@ impl ProcessPorts {
         }
     }
 
-    /// The same ports for a node that keeps its store on this array, if on any.
+    /// The same ports for a node with its store on this array, if there is one.
     #[must_use]
     pub fn keeping(self, array: Option<ArrayLook>) -> Self {
         Self { array, ..self }
     }
 
-    /// What links to nodes were found to carry.
+    /// Measured link rates.
     pub fn link_rates(&self) -> &Arc<LinkRates> {
         &self.link_rates
     }
@@ -135,7 +135,7 @@ impl ProcessPorts {
     /// Connects to the coordinator, if it can be reached.
     ///
     /// # Errors
-    /// [`WireError::WrongCluster`] alone: whatever else goes wrong may pass.
+    /// Only [`WireError::WrongCluster`]: all other errors may be temporary.
     pub async fn check_cluster(&self) -> Result<(), WireError> {
         let Some(address) = &self.coordinator else {
             return Ok(());
@@ -146,7 +146,7 @@ impl ProcessPorts {
         }
     }
 
-    /// Talks through another endpoint from now on.
+    /// Switches to another endpoint.
     pub fn use_endpoint(&self, endpoint: Arc<Endpoint>) {
         let peers = Arc::new(Peers::new(endpoint));
         *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
@@ -155,7 +155,7 @@ impl ProcessPorts {
     /// Answers calls to `node` by itself from now on.
     ///
     /// # Panics
-    /// When it was called before.
+    /// When it is called a second time.
     pub fn set_own(&self, node: NodeId, own: Own) {
         assert!(
             self.own.set((node, own)).is_ok(),
@@ -204,7 +204,7 @@ impl ProcessPorts {
             let reply = connection.await?.call_node(&request, deadline).await;
             reply.map_err(|error| failed(node.to_string(), &error))
         };
-        // To connect may take longer than there is time.
+        // Connecting may take longer than the deadline.
         let answered = timeout_at(deadline, call).await;
         answered.unwrap_or_else(|_| Err(late(node.to_string())))
     }
@@ -281,7 +281,7 @@ impl Ports for ProcessPorts {
         if let Some((own, answer)) = self.own.get()
             && *own == node
         {
-            // As on any other node, the work goes on after its caller has stopped waiting.
+            // As on any other node, the work continues after its caller is cancelled.
             let answer = self.runtime.spawn(answer(request));
             return async move {
                 match timeout_at(deadline, answer).await {
@@ -337,7 +337,7 @@ impl Ports for ProcessPorts {
                 if let Flow::Slice { purpose, bytes, .. } = &flow
                     && *purpose == Purpose::Repair
                 {
-                    // The first slice begins the time, and is not of it.
+                    // The time starts at the first slice, which does not count.
                     match began {
                         None => began = Some(Instant::now()),
                         Some(_) => repair_bytes += bytes.len() as u64,

@@ -1,9 +1,9 @@
-//! Rates of links as people write them: `10Gbit`, `400Mbit`, `50MB`.
+//! Rates of links as users write them: `10Gbit`, `400Mbit`, `50MB`.
 
-/// A text that is no rate.
+/// The error of a text that is no rate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RateError {
-    /// There is no number, or it is followed by something that is no unit.
+    /// It has no number, or an unknown unit after it.
     #[error(
         "`{0}` is not a rate: write a number and a unit a second, such as 10Gbit, 400Mbit or \
          50MB, or `unlimited`"
@@ -12,7 +12,7 @@ pub enum RateError {
     /// `b` alone may mean bits or bytes.
     #[error("`{0}` is ambiguous: write `Mbit` for bits or `MB` for bytes")]
     Ambiguous(String),
-    /// Too small or too large to mean anything.
+    /// Too small or too large for a link.
     #[error("`{0}` is out of range: a rate lies between 1kB and 1000GB a second")]
     OutOfRange(String),
 }

@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// Reads frames from a stream.
 pub(crate) struct FrameReader<R> {
     stream: R,
-    /// What is read and not yet part of a returned frame.
+    /// Bytes that are read and not yet part of a returned frame.
     buffer: BytesMut,
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use std::task::{Context, Poll};
     use tokio::io::ReadBuf;
 
-    /// A stream that gives what it has in pieces of given sizes, over and over.
+    /// A stream that returns its bytes in pieces of given sizes, repeatedly.
     struct Pieces<'a> {
         bytes: &'a [u8],
         sizes: Vec<usize>,

@@ -1,4 +1,4 @@
-//! A socket whose two halves are read and written by two tasks while a third party asks how far it has come.
+//! A socket whose two halves are read and written by two tasks while a third one checks its progress.
 
 use gabion_protocol::ports::Passage;
 use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -46,7 +46,7 @@ impl Stream {
     }
 
     pub(crate) fn passage(&self) -> Passage {
-        // What is written after this is not taken for acknowledged.
+        // Bytes written after this do not count as acknowledged.
         let written_bytes = self.written_bytes.load(Ordering::Acquire);
         let waiting_bytes = self.unacknowledged_bytes();
         Passage {
@@ -78,7 +78,7 @@ fn poll_count<'a>(
     loop {
         let mut socket = ready!(ready())?;
         match socket.try_io(|tcp| attempt(tcp.get_ref())) {
-            // Another moment has taken the readiness.
+            // Another task has consumed the readiness.
             Err(_) => {}
             Ok(Err(error)) => return Poll::Ready(Err(error)),
             Ok(Ok(count)) => {
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(stream.passage().received_bytes, 6);
     }
 
-    /// The far end takes nothing in, so its system stops acknowledging when its buffer is full.
+    /// The far end reads no bytes, so its system stops acknowledging when its buffer is full.
     #[tokio::test]
     async fn a_peer_that_takes_nothing_shows_no_life() {
         let (stream, mut far) = pair().await;

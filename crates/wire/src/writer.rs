@@ -29,7 +29,7 @@ const CONTROL_QUEUE_BYTES: usize = 4 << 20;
 const BATCH_BYTES: usize = 256 << 10;
 /// Most frames of a batch: each is two of the 64 buffers that one system call takes.
 const BATCH_FRAMES: usize = 32;
-/// A frame that may leave so soon leaves now: the run-time's timers are no finer.
+/// A frame that may leave within this time leaves now: the run-time's timers are no finer.
 const SHAPING_SLACK: Duration = Duration::from_millis(1);
 
 /// A frame in a queue, with the room that it takes there until it is written.
@@ -75,17 +75,17 @@ pub(crate) fn queues(bulk_queue_bytes: usize) -> (Outbox, Outgoing) {
     )
 }
 
-/// Which of the two queues a frame goes through.
+/// The queue of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
     /// First, and free.
     Control,
-    /// In order, and for the toll.
+    /// In order, and after its delay on the emulated links.
     Bulk,
 }
 
 impl Lane {
-    /// The lane of a frame that nothing more is known of.
+    /// The lane of a frame without more information.
     pub(crate) fn of(frame: &Frame) -> Self {
         if frame.header.kind == Kind::Slice || frame.body.len() > CONTROL_MAX_BYTES {
             Self::Bulk
@@ -137,17 +137,17 @@ impl Outbox {
         });
     }
 
-    /// Fails all who wait for room, now and later.
+    /// Fails all senders that wait for room, now and later.
     pub(crate) fn close(&self) {
         self.control_room.close();
         self.bulk_room.close();
     }
 }
 
-/// What the writer asks before bulk frames leave.
+/// The rule by which bulk frames wait.
 pub(crate) trait Toll: Send {
-    /// Counts a bulk frame that is about to leave, and says how long its transmission over the
-    /// emulated links takes from now.
+    /// Counts a bulk frame that is about to leave; returns the duration of its transmission over the
+    /// emulated links from now.
     fn pay(&mut self, frame_bytes: u64, slice: Option<(Purpose, u64)>) -> Duration;
 }
 
@@ -161,8 +161,8 @@ pub(crate) struct Writer<W, T> {
 }
 
 impl<W: AsyncWrite + Unpin, T: Toll> Writer<W, T> {
-    /// Writes frames until writing fails or `closing` is done, and says why it ended. Whatever
-    /// `closing` returns is told to the peer if the stream is between two frames.
+    /// Writes frames until writing fails or `closing` is done; returns the reason. The peer gets the result
+    /// of `closing` if the stream is between two frames.
     pub(crate) async fn run(mut self, closing: impl Future<Output = Option<Frame>>) -> WireError {
         tokio::pin!(closing);
         let mut batch = Batch::default();
@@ -222,7 +222,7 @@ impl<W: AsyncWrite + Unpin, T: Toll> Writer<W, T> {
         }
     }
 
-    /// Pays for a bulk frame; puts it into the batch, or holds it until its time comes.
+    /// Reserves the links for a bulk frame; puts it into the batch, or holds it until its time comes.
     fn admit(&mut self, queued: Queued, batch: &mut Batch, held: &mut Option<(Instant, Queued)>) {
         let frame = &queued.frame;
         let slice = match frame.header.kind {
@@ -249,7 +249,7 @@ impl<W: AsyncWrite + Unpin, T: Toll> Writer<W, T> {
                 room: None,
                 _served: None,
             });
-            // The peer learns of the end in any case; the words are a courtesy.
+            // The peer detects the end in any case; the text is a courtesy.
             let _ = write(&mut self.stream, &mut batch, Duration::from_secs(1)).await;
         }
         let _ = timeout(Duration::from_secs(1), self.stream.shutdown()).await;

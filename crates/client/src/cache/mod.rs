@@ -288,8 +288,8 @@ impl<B: Backing> SegmentCache<B> {
         Ok(())
     }
 
-    /// Drops the bytes of a write-back whose outcome nobody knows any more: to write them again could undo later
-    /// writes of others. The next flush of each opening tells of it.
+    /// Drops the bytes of a write-back whose outcome is unknown: a second write could undo later writes of
+    /// others. The next flush of each opening reports it.
     async fn forget(&self, key: Key, name: String) {
         let Some(leaving) = self.take_changed(key).await else {
             return;
@@ -303,7 +303,7 @@ impl<B: Backing> SegmentCache<B> {
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error; all other changes were written back.
     /// [`ClientError::Forgotten`] when the outcome of an earlier write-back is unknown for good: its bytes are dropped,
-    /// by this flush or by another one of which this opening has not told.
+    /// by this flush or by another one that this opening has not reported yet.
     pub(crate) async fn flush(
         &self,
         backing: &B,

@@ -27,11 +27,11 @@ struct Page {
 pub(super) struct CachedSegment<F> {
     /// The most recent opening of the file, to write the segment back.
     pub(super) file: F,
-    /// When the segment was last known to be no older than the cluster's.
+    /// The last time at which the segment was known to be no older than the cluster's.
     pub(super) checked_at: u64,
     /// Its place in the order of use.
     pub(super) used_at: u64,
-    /// Where the last read ended.
+    /// The end of the last read.
     pub(super) read_end: u64,
     /// Whether the last attempt to write it back failed.
     pub(super) has_failed: bool,

@@ -69,7 +69,7 @@ pub(super) struct Table<F> {
     changed_cost_bytes: u64,
     clock: u64,
     segments: BTreeMap<Key, CachedSegment<F>>,
-    /// When bytes of a file were last dropped because nobody knows whether they were written, and the file's name.
+    /// The time of the last dropped bytes of a file with unknown outcome, and the file's name.
     forgotten: BTreeMap<PutId, (u64, String)>,
     /// Invariant: all segments, by the time of their last use.
     by_use: BTreeMap<u64, Key>,
@@ -393,14 +393,14 @@ impl<F: Clone> Table<F> {
         self.with(key, |segment| segment.decide(made));
     }
 
-    /// Drops the bytes of a taken segment's write-back that was in doubt; nobody knows whether they were written.
+    /// Drops the bytes of a taken segment's write-back that was in doubt, because its outcome is unknown.
     pub(super) fn forget(&mut self, key: Key, name: String) {
         self.decide(key, true);
         let now = self.now();
         self.forgotten.insert(key.file, (now, name));
     }
 
-    /// When bytes of a file, or of any, were last forgotten after this moment, and the file's name.
+    /// The last drop of bytes of a file, or of any, after this moment, and the file's name.
     pub(super) fn forgotten_since(
         &self,
         file: Option<PutId>,

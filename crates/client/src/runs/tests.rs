@@ -1,4 +1,4 @@
-//! What a client finds out about a run whose stripe has ended, from scripted nodes.
+//! A client's conclusions about a run whose stripe has ended, from scripted nodes.
 
 use crate::client::{Client, ClientOptions};
 use crate::error::ClientError;
@@ -28,7 +28,7 @@ const STRIPE: StripeId = StripeId(7);
 /// A cluster with an empty file, whose only stripe has ended.
 struct Script {
     now_ms: Mutex<u64>,
-    /// What the node that knows answers at first, and how often.
+    /// The first answers of the node that knows, and their number.
     refusal: Refusal,
     refusals_left: Mutex<u64>,
 }
@@ -195,7 +195,7 @@ impl ClientPorts for Script {
     }
 }
 
-/// What the client finds out when the node that knows refuses so many times at first.
+/// The client's conclusion when the node that knows refuses this many times first.
 fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, ClientError> {
     let ports = Arc::new(Script {
         now_ms: Mutex::default(),

@@ -90,7 +90,7 @@ fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
     }
 }
 
-/// What tells of a disk that decays or a link that breaks, a sentence each, although all of it is mended.
+/// Signs of a decaying disk or a broken link, a sentence each, even if all of it is repaired.
 pub(crate) fn signs(status: &ClusterStatus) -> Vec<String> {
     let damaged = status.damaged_chunk_counts.iter().map(|(node, count)| {
         format!(

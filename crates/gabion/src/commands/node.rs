@@ -1,6 +1,6 @@
 //! `gabion node`: runs a node, accepts a joining one, or removes one from the cluster.
 
-use super::repair_status::Setbacks;
+use super::repair_status::RepairErrors;
 use super::{connect, repair_status, serve};
 use crate::arguments::{NodeArguments, NodeCommand, Place};
 use crate::failure::Failure;
@@ -55,14 +55,14 @@ async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Resu
     }
     let status = client.status().await?;
     let most = status.repair.moving_chunk_count;
-    let mut setbacks = Setbacks::since(&status, most);
+    let mut errors = RepairErrors::since(&status, most);
     let bar = Shown::count("moving chunks", most);
     while departure(client, node).await? == Departure::Draining {
         let repair = client.status().await?.repair;
         bar.set(most.saturating_sub(repair.moving_chunk_count));
         let doing = format!("moving chunks, {}", repair_status::speed(&repair));
-        let setback = setbacks.now(&repair, repair.moving_chunk_count);
-        bar.say(setback.unwrap_or(&doing));
+        let error = errors.now(&repair, repair.moving_chunk_count);
+        bar.say(error.unwrap_or(&doing));
         tokio::time::sleep(WATCH_EVERY).await;
     }
     Ok(())

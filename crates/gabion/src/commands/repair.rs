@@ -2,7 +2,7 @@
 
 use super::cluster::{print_redundancy, repair_json};
 use super::health::is_needed;
-use super::repair_status::Setbacks;
+use super::repair_status::RepairErrors;
 use super::{connect, repair_status};
 use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
@@ -101,7 +101,7 @@ async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     let begun = Instant::now();
     let mut status = client.status().await?;
     let mut most = missing_count(&status);
-    let mut setbacks = Setbacks::since(&status, most);
+    let mut errors = RepairErrors::since(&status, most);
     let bar = Shown::count("repairing chunks", most);
     let mut given_up = BTreeSet::new();
     loop {
@@ -116,7 +116,7 @@ async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
         let waits_for = with(&status, Liveness::Suspect).next();
         let doing = waits_for.map(|node| format!("{node} does not answer"));
         let doing = doing.as_deref().unwrap_or("repairing chunks");
-        bar.say(setbacks.now(&status.repair, missing).unwrap_or(doing));
+        bar.say(errors.now(&status.repair, missing).unwrap_or(doing));
         let watched = begun.elapsed();
         status = client.status().await?;
         if is_over(&status, watched) {

@@ -80,7 +80,7 @@ fn light_sentence(status: &ClusterStatus) -> String {
     }
 }
 
-/// Why the last failed repair failed, while any chunk is lost or awaits repair or a move. After
+/// The error of the last failed repair, while any chunk is lost or awaits repair or a move. After
 /// that it is of no use to an operator.
 pub(crate) fn last_error(status: &ClusterStatus) -> Option<&str> {
     let repair = &status.repair;
@@ -89,13 +89,13 @@ pub(crate) fn last_error(status: &ClusterStatus) -> Option<&str> {
 }
 
 /// Failed repairs that a watch shows: those since it began, until there is progress.
-pub(crate) struct Setbacks {
+pub(crate) struct RepairErrors {
     /// The failure before the watch, if there was one.
     past: Option<String>,
     left_count: u64,
 }
 
-impl Setbacks {
+impl RepairErrors {
     /// Ignores failures before `status`.
     pub(crate) fn since(status: &ClusterStatus, left_count: u64) -> Self {
         Self {
@@ -266,15 +266,15 @@ mod tests {
 
     #[test]
     fn a_watch_shows_failures_since_the_last_progress() {
-        let mut setbacks = Setbacks::since(&failed("old"), 5);
-        assert_eq!(setbacks.now(&failed("old").repair, 5), None);
-        assert_eq!(setbacks.now(&failed("new").repair, 5), Some("new"));
-        assert_eq!(setbacks.now(&failed("new").repair, 5), Some("new"));
+        let mut errors = RepairErrors::since(&failed("old"), 5);
+        assert_eq!(errors.now(&failed("old").repair, 5), None);
+        assert_eq!(errors.now(&failed("new").repair, 5), Some("new"));
+        assert_eq!(errors.now(&failed("new").repair, 5), Some("new"));
         assert_eq!(
-            setbacks.now(&failed("new").repair, 4),
+            errors.now(&failed("new").repair, 4),
             None,
             "a chunk was made"
         );
-        assert_eq!(setbacks.now(&failed("newer").repair, 4), Some("newer"));
+        assert_eq!(errors.now(&failed("newer").repair, 4), Some("newer"));
     }
 }

@@ -1,5 +1,5 @@
-//! What all rooms of the coordinator stand on: its metadata, its ports and its options, and whether it
-//! still may decide anything.
+//! The state that all rooms of the coordinator use: its metadata, ports and options, and whether it may
+//! still decide.
 
 use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
@@ -13,10 +13,10 @@ pub(super) use crate::locks::lock;
 /// Stripes that are read in one transaction.
 pub(super) const PAGE: usize = 512;
 
-/// How long a node may take for what needs no plan: the stripe's primary waits meanwhile.
+/// Time limit of a node's answer to a request without a plan. The stripe's primary waits for that answer.
 pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
 
-/// Why a request is not granted: one plain sentence for the user.
+/// The reason why a request is refused: one plain sentence for the user.
 #[derive(Debug)]
 pub(super) struct Denied(pub(super) String);
 
@@ -26,13 +26,13 @@ impl<E: std::error::Error> From<E> for Denied {
     }
 }
 
-/// What a request comes to.
+/// The outcome of a request.
 pub(super) type Answer = Result<CoordinatorReply, Denied>;
 
-/// What a node says that has done what it was asked; none where it has answered something else.
+/// A node's reply to a request; none if the reply is of another kind.
 ///
 /// # Errors
-/// When it has not answered.
+/// When the node has not answered.
 pub(super) fn answered<T>(reply: Result<T, NodeError>) -> Result<Option<T>, CallError> {
     match reply {
         Ok(reply) => Ok(Some(reply)),
@@ -41,7 +41,7 @@ pub(super) fn answered<T>(reply: Result<T, NodeError>) -> Result<Option<T>, Call
     }
 }
 
-/// Metadata, ports and options, which every room has a share of.
+/// Metadata, ports and options, shared by all rooms.
 pub(super) struct Core<K> {
     pub(super) meta: Arc<Meta<K>>,
     pub(super) ports: Arc<dyn Ports>,
@@ -51,11 +51,11 @@ pub(super) struct Core<K> {
     broken: OnceLock<MetaError>,
     /// Sent when `broken` is set.
     broken_wake_up: WakeUp,
-    /// For how long coordinators had run when this one began.
+    /// The total running time of earlier coordinators when this one started.
     lifetime_before_ms: u64,
-    /// The clock then.
+    /// The clock at the start of this run.
     began_ms: u64,
-    /// What went wrong last where no user waited for an answer.
+    /// The last error that no request waited for.
     last_error: Mutex<Option<String>>,
 }
 
@@ -63,7 +63,7 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     /// Waits for the disk.
     ///
     /// # Errors
-    /// When the metadata do not say for how long coordinators have run.
+    /// When the metadata do not give the running time of earlier coordinators.
     pub(super) fn new(
         meta: Meta<K>,
         ports: Arc<dyn Ports>,
@@ -81,7 +81,7 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         })
     }
 
-    /// Works on the metadata where waiting for the disk holds up nothing else.
+    /// Works on the metadata on a thread that may wait for the disk.
     pub(super) async fn with_meta<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
@@ -95,16 +95,16 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         result
     }
 
-    /// Answers nothing but this from now on.
+    /// Answers every request with this error from now on.
     pub(super) fn stop(&self, reason: MetaError) -> MetaError {
-        // The first reason says most; later ones follow from it.
+        // Later errors follow from the first one, so only that is kept.
         if self.broken.set(reason.clone()).is_ok() {
             self.broken_wake_up.wake();
         }
         reason
     }
 
-    /// Waits until the metadata store has failed, and says how.
+    /// Waits until the metadata store has failed; returns the error.
     pub(super) async fn broken(&self) -> MetaError {
         loop {
             if let Some(error) = self.broken.get() {
@@ -130,7 +130,7 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         self.ports.now_ms().saturating_sub(self.began_ms)
     }
 
-    /// For how many milliseconds coordinators of this cluster have run, as far as it was noted.
+    /// How many milliseconds coordinators of this cluster have run, up to the last note.
     pub(super) fn lifetime_ms(&self) -> u64 {
         self.lifetime_before_ms + self.age_ms()
     }

@@ -1,21 +1,21 @@
-//! The coordinator's role: metadata, membership, leases, and repair. It is not on the path of an
-//! update's data; what it decides is durable in [`gabion_meta`] before anybody acts on it.
+//! The coordinator's role: metadata, membership, leases, and repair. It is not on the path of an update's
+//! data; its decisions are durable in [`gabion_meta`] before any process acts on them.
 //!
-//! It keeps no state that a restart must not lose. A new run finds the nodes in the metadata, gives
-//! each the benefit of the doubt, looks once at every stripe for chunks to repair, keeps to what users
-//! have said about repairs, and supersedes the leases of repairs that an earlier run had begun. No scheme logic is here: planners choose
-//! codes, places and repair plans.
+//! It keeps no state that a restart must not lose. A new run finds the nodes in the metadata, presumes each
+//! to be up, checks every stripe once for chunks to repair, keeps users' settings for repairs, and
+//! supersedes the leases of an earlier run's repairs. No scheme logic is here: planners choose codes,
+//! places and repair plans.
 
 mod core;
 mod files;
 mod garbage;
-mod ground;
 mod leases;
 mod lifecycle;
 mod members;
 mod options;
 mod pool_facts;
 mod repair;
+mod shared_state;
 mod status;
 mod wake_up;
 
@@ -28,18 +28,18 @@ use files::Files;
 use futures::FutureExt;
 use gabion_meta::{KeyValue, Meta, MetaError};
 use garbage::Garbage;
-use ground::Ground;
 use leases::Leases;
 use lifecycle::Lifecycles;
 use lifecycle::grouping::DataGrouping;
 use lifecycle::timetable::Timetable;
 use members::Members;
 use repair::Repair;
+use shared_state::SharedState;
 use std::sync::Arc;
 
 /// The coordinator of a cluster.
 pub struct Coordinator<K> {
-    ground: Ground<K>,
+    shared: SharedState<K>,
     members: Arc<Members<K>>,
     leases: Arc<Leases<K>>,
     garbage: Arc<Garbage<K>>,
@@ -60,18 +60,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         ports: Arc<dyn Ports>,
         options: CoordinatorOptions,
     ) -> Result<Arc<Self>, MetaError> {
-        let ground = Ground::new(Core::new(meta, ports, options)?)?;
-        let members = Arc::new(Members::new(&ground)?);
-        let leases = Arc::new(Leases::new(&ground));
-        let garbage = Arc::new(Garbage::new(&ground));
-        let repair = Arc::new(Repair::new(&ground, &leases, &garbage)?);
-        let timetable = Arc::new(Timetable::new(&ground.pools));
-        let files = Files::new(&ground, &leases, &garbage, &repair, &timetable)?;
+        let shared = SharedState::new(Core::new(meta, ports, options)?)?;
+        let members = Arc::new(Members::new(&shared)?);
+        let leases = Arc::new(Leases::new(&shared));
+        let garbage = Arc::new(Garbage::new(&shared));
+        let repair = Arc::new(Repair::new(&shared, &leases, &garbage)?);
+        let timetable = Arc::new(Timetable::new(&shared.pools));
+        let files = Files::new(&shared, &leases, &garbage, &repair, &timetable)?;
         let files = Arc::new(files);
-        let lifecycles = Lifecycles::new(&ground, &leases, &repair, &files, &timetable);
-        let grouping = DataGrouping::new(&ground, &leases, &garbage, &repair);
+        let lifecycles = Lifecycles::new(&shared, &leases, &repair, &files, &timetable);
+        let grouping = DataGrouping::new(&shared, &leases, &garbage, &repair);
         Ok(Arc::new(Self {
-            ground,
+            shared,
             members,
             leases,
             garbage,
@@ -82,11 +82,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }))
     }
 
-    /// Starts the work that nobody asks for: declaring silent nodes failed, repair, removal of
-    /// garbage and expiry of puts. It goes on until the metadata store fails. What changes nodes begins when
-    /// they have spoken. Call it once.
+    /// Starts the background work: declaring silent nodes failed, repair, removal of garbage and expiry of
+    /// puts. It runs until the metadata store fails. Work that changes nodes begins when the nodes have
+    /// spoken. Call it once.
     pub fn start(self: &Arc<Self>) {
-        let ports = &self.ground.core.ports;
+        let ports = &self.shared.core.ports;
         ports.spawn(Arc::clone(&self.members).watch().boxed());
         ports.spawn(self.members.positions().keep().boxed());
         let tasks = [
@@ -101,30 +101,30 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let begin = async move {
             this.members.all_heard().await;
             for task in tasks {
-                this.ground.core.ports.spawn(task);
+                this.shared.core.ports.spawn(task);
             }
         };
         ports.spawn(begin.boxed());
     }
 
-    /// Answers a request. What the answer promises is durable.
+    /// Answers a request. The answer's promises are durable.
     pub async fn handle(self: &Arc<Self>, request: Ask) -> CoordinatorReply {
-        let answer = match self.ground.core.check_whole() {
-            // Not even a lease is granted: nobody could act on what becomes of the node.
+        let answer = match self.shared.core.check_whole() {
+            // Not even a lease is granted: the node's failure could not be handled.
             Err(error) => Err(error.into()),
             Ok(()) => self.answer(request).await,
         };
         answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
-    /// Routes a request to the room whose it is. What relies on the metadata waits until the nodes would have given
-    /// an old copy of it away.
+    /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
+    /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
         if request.relies_on_metadata() {
             if let Err(sentence) = self.members.most_heard().await {
                 return Ok(CoordinatorReply::Busy(sentence));
             }
-            self.ground.core.check_whole()?;
+            self.shared.core.check_whole()?;
         }
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
         match request {
@@ -139,8 +139,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Suspect(ask::Suspect { node }) => Ok(members.suspect(node)),
             Ask::Drain(node) => members.drain(node).await,
             Ask::Keep(node) => members.keep(node).await,
-            Ask::Nodes => Ok(CoordinatorReply::Nodes(self.ground.nodes.statuses())),
-            Ask::Links => Ok(self.ground.nodes.link_rates()),
+            Ask::Nodes => Ok(CoordinatorReply::Nodes(self.shared.nodes.statuses())),
+            Ask::Links => Ok(self.shared.nodes.link_rates()),
             Ask::Acquire(asked) => leases.acquire(asked).await,
             Ask::Settling(told) => leases.settling(told).await,
             Ask::NoteDegraded(told) => leases.degraded(told).await,
@@ -148,7 +148,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Group(told) => Ok(self.grouping.note(told)),
             Ask::CreatePool(wish) => files.create_pool(wish).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(
-                self.ground.core.with_meta(Meta::pools).await?,
+                self.shared.core.with_meta(Meta::pools).await?,
             )),
             Ask::Reserves(stripes) => files.reserves(stripes).await,
             Ask::CommitPool(ask::CommitPool { name }) => files.commit_pool(name).await,
@@ -172,29 +172,28 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Renews a node's lease, and learns how the node fares.
+    /// Renews a node's lease, and notes the node's health.
     fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
         let answer = self.members.heartbeat(told)?;
-        self.repair.throttle().note_foreground(&told.vitals);
+        self.repair.throttle().note_foreground(&told.health);
         Ok(answer)
     }
 
-    /// Waits until the metadata store has failed, and says how. Whoever runs the coordinator ends it
-    /// then: it grants no leases any more, and only a restart can find out what is durable.
+    /// Waits until the metadata store has failed; returns the error. The process then ends: a failed
+    /// coordinator grants no leases, and only a restart can find out which writes are durable.
     pub async fn broken(&self) -> MetaError {
-        self.ground.core.broken().await
+        self.shared.core.broken().await
     }
 
-    /// Repairs what failed nodes hold without waiting for their return, and changes the scheme if
-    /// asked to.
+    /// Repairs chunks of failed nodes without waiting for their return, and changes the scheme on request.
     async fn repair_now(self: &Arc<Self>, scheme: Option<String>) -> Answer {
         if let Some(name) = scheme {
             self.repair.change_scheme(name).await?;
         }
         self.members
-            .give_nodes_up(self.ground.nodes.failed())
+            .give_nodes_up(self.shared.nodes.failed())
             .await?;
-        self.ground.backlog.retry_all();
+        self.shared.backlog.retry_all();
         Ok(CoordinatorReply::Done)
     }
 }

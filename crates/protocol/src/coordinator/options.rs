@@ -1,16 +1,16 @@
-//! What a coordinator is told at its start.
+//! A coordinator's options at its start.
 
 use gabion_meta::Timing;
 use gabion_planner::repair::Scheme;
 
-/// What a coordinator is told at its start.
+/// A coordinator's options at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorOptions {
-    /// How long a node's silence means what.
+    /// Timeouts of silent nodes.
     pub timing: Timing,
     /// How often nodes should say that they are alive; several times in a lease.
     pub heartbeat_ms: u64,
-    /// How lost chunks are brought together, until a user changes it.
+    /// The repair scheme, until a user changes it.
     pub repair_scheme: Scheme,
     /// Stripes that are repaired at once; at least 1.
     pub repair_parallel: usize,
@@ -18,15 +18,15 @@ pub struct CoordinatorOptions {
     pub slice_bytes: u64,
     /// Longest time that the repair of one chunk may take.
     pub repair_deadline_ms: u64,
-    /// How long nothing may move at a node of a repair before whoever holds it up is done without.
+    /// Longest time without progress at a node of a repair before the stalled node is left out.
     pub repair_stall_ms: u64,
     /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
     pub retry_ms: u64,
-    /// How long a put may go on without a word of its client.
+    /// Longest silence of a put's client.
     pub put_timeout_ms: u64,
-    /// How often files are looked at whose blocks may be due to be encoded.
+    /// Period of the checks for blocks that are due to be encoded.
     pub lifecycle_scan_ms: u64,
-    /// How often it is made durable how far nodes' journals have come.
+    /// Period of making nodes' journal positions durable.
     pub progress_ms: u64,
     /// Segments that are encoded, or replicated again, at once; at least 1.
     pub convert_parallel: usize,

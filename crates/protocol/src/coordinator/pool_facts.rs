@@ -1,4 +1,4 @@
-//! What follows from a pool's record: worked out once for all rooms, since pools never change.
+//! Facts derived from a pool's record, computed once for all rooms, since pools never change.
 
 use super::core::{Denied, lock};
 use gabion_codec::Code;
@@ -10,7 +10,7 @@ use gabion_planner::update;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// A pool and what follows from its record.
+/// A pool and the facts derived from its record.
 #[derive(Debug)]
 pub(super) struct PoolFacts {
     pub(super) record: PoolRecord,
@@ -18,24 +18,24 @@ pub(super) struct PoolFacts {
 }
 
 impl PoolFacts {
-    /// The shape of a stripe of the pool whose chunks have so many bytes.
+    /// The shape of a stripe of the pool whose chunks have this many bytes.
     pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
         let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
         Ok(Geometry::new(k, m, rows, chunk_bytes)?)
     }
 
-    /// How chunks of so many bytes keep the records of updates.
+    /// The keeping of records for chunks of this many bytes.
     pub(super) fn keepings(&self, chunk_bytes: u64) -> Keepings {
         let spec = &self.record.spec;
         update::keepings(spec.update, spec.reserve, chunk_bytes)
     }
 }
 
-/// The pools that were asked for since the start.
+/// The pools that were used since the start.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     facts: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
-    /// How many more losses stripes survive, by what they have lost.
+    /// How many more losses stripes survive, by the chunks that they have lost.
     endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
 }
 
@@ -60,8 +60,8 @@ impl Pools {
         Ok(facts)
     }
 
-    /// The pool of the stripes that a pool's blocks become, if they are replicated at first. Waits for the
-    /// disk the first time.
+    /// The pool of a pool's encoded blocks, if its blocks are replicated first. Waits for the disk the
+    /// first time.
     pub(super) fn encoded_of<K: KeyValue>(
         &self,
         meta: &Meta<K>,

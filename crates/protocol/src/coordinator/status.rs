@@ -1,5 +1,5 @@
-//! Redundancy and repair as a user sees them: counted afresh from the records whenever somebody
-//! asks, never better than the truth.
+//! Redundancy and repair as users see them: counted from the records for each request, so the report is
+//! never better than the real state.
 
 use crate::coordinator::Coordinator;
 use crate::coordinator::core::{Answer, PAGE};
@@ -16,23 +16,23 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn status(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
-        let status = self.ground.core.with_meta(count).await?;
+        let status = self.shared.core.with_meta(count).await?;
         Ok(CoordinatorReply::Status(status))
     }
 
     fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {
-        // Looked at first: what is counted after nothing was being worked at is all that has been done.
-        let running_count = self.ground.backlog.running_count() as u64;
-        let fleet = self.ground.nodes.fleet();
-        let (spaces, silence_ms) = self.ground.nodes.last_heard(&fleet);
+        // Read first: if no work is under way at this point, the counts below include all finished work.
+        let running_count = self.shared.backlog.running_count() as u64;
+        let fleet = self.shared.nodes.fleet();
+        let (spaces, silence_ms) = self.shared.nodes.last_heard(&fleet);
         let mut status = ClusterStatus {
             spaces,
             silence_ms,
-            joining: self.ground.nodes.joining(),
+            joining: self.shared.nodes.joining(),
             nodes: fleet.nodes().to_vec(),
-            arrays: self.ground.nodes.arrays(),
+            arrays: self.shared.nodes.arrays(),
             damaged_chunk_counts: self.repair.damaged_chunk_counts(),
-            eviction_counts: self.ground.nodes.eviction_counts(),
+            eviction_counts: self.shared.nodes.eviction_counts(),
             repair: self.repair.counts(),
             grouped_chunk_count: self.grouping.moved_count(),
             planned: self.repair.planned(),
@@ -40,7 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ..ClusterStatus::default()
         };
         status.repair.running_count = running_count;
-        status.repair.last_error = self.ground.core.last_error();
+        status.repair.last_error = self.shared.core.last_error();
         let appending = meta.phases()?;
         let pools = meta.pools()?.into_iter();
         let encoded = pools.filter_map(|pool| Some(pool.lifecycle?.encoded));
@@ -54,12 +54,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             after = page.last().map(|stripe| stripe.id);
             for stripe in &page {
-                let facts = self.ground.pools.facts(meta, stripe.pool)?;
+                let facts = self.shared.pools.facts(meta, stripe.pool)?;
                 let lifecycle = &mut status.lifecycle;
                 lifecycle.replicated_block_count += u64::from(facts.record.lifecycle.is_some());
                 lifecycle.encoded_stripe_count += u64::from(encoded.contains(&stripe.pool));
                 let lost = fleet.lost(stripe);
-                let mut left = self.ground.pools.failures_left(meta, stripe.pool, &lost)?;
+                let mut left = self.shared.pools.failures_left(meta, stripe.pool, &lost)?;
                 if appending.binary_search(&stripe.id).is_ok() {
                     let copies = self.phase_survives(meta, stripe.pool)?;
                     left = failures_left_appending(left, lost.len(), copies);
@@ -82,7 +82,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// How many failures appended updates of a pool survive before parity follows.
     fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<usize, MetaError> {
-        let facts = self.ground.pools.facts(meta, pool)?;
+        let facts = self.shared.pools.facts(meta, pool)?;
         let spec = &facts.record.spec;
         let survives = update::phase_survives(spec.update, spec.append, &facts.code);
         Ok(survives.unwrap_or(usize::MAX))

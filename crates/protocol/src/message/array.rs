@@ -1,8 +1,8 @@
-//! How a node's array of SSDs fares, as the node says with each heartbeat.
+//! The health of a node's array of SSDs, as reported with each heartbeat.
 
 use serde::{Deserialize, Serialize};
 
-/// What is behind the non-volatile memory of an array.
+/// The kind of an array's non-volatile memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ArrayMemory {
     /// Persistent memory, mapped directly (DAX).
@@ -13,28 +13,28 @@ pub enum ArrayMemory {
     FileOnDevices,
 }
 
-/// How a device of an array fares.
+/// The state of a device of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DeviceState {
-    /// It is in use and has everything that it should.
+    /// It is in use and complete.
     Whole,
-    /// It is in use, and gets what it lacks.
+    /// It is in use and being rebuilt.
     Rebuilding {
-        /// Stripes whose chunk it lacks yet.
+        /// Stripes whose chunk is not rebuilt yet.
         left_stripe_count: u32,
     },
-    /// Nothing lies at its path.
+    /// No device is at its path.
     Absent,
-    /// It was given up after an error, or something lies at its path that is not the array's.
+    /// It was dropped after an error, or the device at its path does not belong to the array.
     Failed,
 }
 
 /// A device of an array.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// Where it lies on its node.
+    /// Its path on its node.
     pub path: String,
-    /// How it fares.
+    /// Its state.
     pub state: DeviceState,
 }
 
@@ -43,18 +43,18 @@ pub struct DeviceStatus {
 pub struct ArrayStatus {
     /// The devices, in their order.
     pub devices: Vec<DeviceStatus>,
-    /// How many devices may be missing.
+    /// How many devices may fail.
     pub parity_device_count: u32,
-    /// What is behind its non-volatile memory.
+    /// The kind of its non-volatile memory.
     pub memory: ArrayMemory,
     /// Stripes on the devices.
     pub stripe_count: u32,
-    /// Those of them that lack a chunk now, because its device is gone or is being rebuilt.
+    /// Stripes that lack a chunk now, because its device is missing or is being rebuilt.
     pub degraded_stripe_count: u32,
 }
 
 impl ArrayStatus {
-    /// Whether it survives fewer losses of devices than it is made for.
+    /// Whether it survives fewer device failures than configured.
     pub fn is_degraded(&self) -> bool {
         let is_whole = |device: &DeviceStatus| device.state == DeviceState::Whole;
         !self.devices.iter().all(is_whole)

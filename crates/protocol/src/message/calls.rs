@@ -30,13 +30,13 @@ macro_rules! calls {
 
         /// A request that names its reply.
         pub trait $call: Into<$request> + Clone + Send + 'static {
-            /// What the peer says when it has done what it was asked.
+            /// The peer's answer to this request.
             type Reply: Send + 'static;
 
             /// The request's reply in the peer's.
             ///
             /// # Errors
-            /// The peer's reply, printed, when it is none to this request.
+            /// The peer's reply, printed, when it does not belong to this request.
             fn reply_of(answer: $answer) -> Result<Self::Reply, String>;
         }
 

@@ -1,4 +1,4 @@
-//! What the coordinator answers to nodes and clients. How the cluster fares is in [`ClusterStatus`].
+//! The coordinator's replies to nodes and clients. The state of the cluster is in [`ClusterStatus`].
 
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
@@ -12,33 +12,32 @@ use gabion_meta::{FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
-/// What a node says of itself when it joins.
+/// A joining node's report of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Applicant {
     /// The cluster that it belongs to, if it has been in one.
     pub cluster: Option<ClusterId>,
-    /// Its id, if it has been here before.
+    /// Its id, if it has one.
     pub node: Option<NodeId>,
     /// This start of it. The number, its incarnation, is higher than at any earlier start.
     pub start: Start,
-    /// Its starts since the last one that it knows to have been let in, that one included. A
-    /// directory whose earlier starts do not have the one that the coordinator let in last is a copy
-    /// of another time.
+    /// Its starts since the last one that was admitted to its knowledge, that one included. If the
+    /// coordinator's last admitted start is not among them, the directory is an old copy.
     pub earlier: Vec<Start>,
-    /// Where its journal ended when its store was first opened after the last start that was let in; for
-    /// that start itself, up to where its journal is durable.
+    /// The end of its journal when its store was first opened after the last admitted start; for that start
+    /// itself, the durable end of its journal.
     pub position: u64,
-    /// The newest coordinator that it has heard of.
+    /// The newest coordinator that it knows.
     pub heard: Option<Origin>,
     /// Its rack.
     pub rack: RackId,
-    /// Where it listens, as `host:port`.
+    /// Its address, as `host:port`.
     pub address: String,
-    /// Bytes that it can store.
+    /// Its capacity in bytes.
     pub capacity_bytes: u64,
 }
 
-/// Why a node ends its membership by itself. It joins anew when it can.
+/// The reason why a node ends its own membership. It joins again when it can.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum EndCause {
     /// It was told to join anew.
@@ -47,34 +46,34 @@ pub enum EndCause {
     DiskHangs,
 }
 
-/// A node's word that its store has failed.
+/// A node's report that its store has failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoreFailure {
     /// The node.
     pub node: NodeId,
     /// Its incarnation.
     pub incarnation: u64,
-    /// What the store's first failure was, as a sentence.
+    /// The store's first failure, as a sentence.
     pub reason: String,
 }
 
-/// How repairs are to be made. Durable when it is answered.
+/// A change of the rules for repairs. Durable when it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RepairOrder {
-    /// Begin none; those under way end.
+    /// Start no repairs; those under way end.
     Pause,
-    /// Begin them again.
+    /// Start repairs again.
     Resume,
-    /// Keep within these limits, and none but these.
+    /// Replace all limits by these.
     Limit {
         /// Bytes a second.
         limits: Limits,
-        /// Make way while the 99th percentile of the clients' latencies is above this.
+        /// Slow repairs while the 99th percentile of the clients' latencies is above this.
         p99_target_ms: Option<u64>,
     },
 }
 
-/// Which form files are to have whose blocks are replicated at first.
+/// A request for the form of files whose blocks are replicated first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FormOrder {
     /// The pool.
@@ -85,7 +84,7 @@ pub struct FormOrder {
     pub is_encoded: bool,
 }
 
-/// What a pool is to be whose blocks are replicated at first.
+/// The replication of a pool whose blocks are replicated first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LifecycleRequest {
     /// Replicas of each block.
@@ -96,66 +95,67 @@ pub struct LifecycleRequest {
     pub placement: ReplicaPlacement,
 }
 
-/// What a pool is to be.
+/// The properties of a new pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolRequest {
     /// Its name.
     pub name: String,
-    /// What it must survive.
+    /// The failures that it must survive.
     pub survive: Survive,
     /// Its code; chosen when absent.
     pub code: Option<String>,
     /// Bytes a chunk.
     pub chunk_bytes: u64,
-    /// How updates are kept until they are in their chunks.
+    /// The keeping of updates until they are merged into their chunks.
     pub update: UpdateScheme,
-    /// The space behind parity chunks; what is usual for the update scheme when absent.
+    /// The space behind parity chunks; the default of the update scheme when absent.
     pub reserve: Option<ReserveSpec>,
-    /// The append phases; what is usual for the update scheme when absent.
+    /// The append phases; the default of the update scheme when absent.
     pub append: Option<AppendSpec>,
-    /// How blocks are replicated at first, if they are; all the rest is about the stripes that they become.
+    /// The replication of blocks before they are encoded, if there is one; all other fields describe the
+    /// encoded stripes.
     pub lifecycle: Option<LifecycleRequest>,
 }
 
 /// The coordinator's reply.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CoordinatorReply {
-    /// Done; nothing to tell.
+    /// Done, without a result.
     Done,
-    /// The replacement was not committed, and never will be; why not.
+    /// The replacement was not committed, and never will be: the reason.
     NotCommitted(String),
-    /// The node may tell what it holds.
+    /// The node may report its chunks.
     JoinBegun(JoinBegun),
-    /// What it has to do about the page.
+    /// The orders for the page.
     PageTold(PageAnswer),
-    /// It may not set that much aside before the operator has said so: one plain sentence.
+    /// It needs the operator's permission to set that many chunks aside: one plain sentence.
     JoinHeld(String),
-    /// These stripes have changed since they were told: the node says again what it holds of them.
+    /// These stripes have changed since they were reported: the node reports its chunks of them again.
     Changed {
-        /// What it has to do about what it said of stripes that had changed before.
+        /// The orders for stripes that had changed before.
         answer: PageAnswer,
         /// The stripes, sorted.
         stripes: Vec<StripeId>,
     },
     /// The node is a member.
     Joined(Joined),
-    /// The lease goes on.
+    /// The lease is renewed.
     Alive {
-        /// The coordinator, which the node remembers; none while too few nodes have spoken to it to know that its
-        /// metadata is no old copy.
+        /// The coordinator, which the node remembers; none while too few nodes have spoken to it to prove
+        /// that its metadata is no old copy.
         coordinator: Option<Origin>,
-        /// How long from when the node sent the heartbeat.
+        /// The lease's length from the sending of the heartbeat.
         lease_ms: u64,
         /// All nodes.
         nodes: Vec<NodeStatus>,
     },
-    /// The node was declared failed meanwhile: it must join anew.
+    /// The node was declared failed: it must join again.
     Rejoin,
-    /// The node has been drained: it holds nothing that counts, and may stop.
+    /// The node has been drained: none of its chunks counts, and it may stop.
     Leave,
     /// The node is the stripe's primary.
     Lease(StripeLease),
-    /// Another node is.
+    /// Another node is the primary.
     HeldBy(NodeId),
     /// All nodes.
     Nodes(Vec<NodeStatus>),
@@ -165,9 +165,9 @@ pub enum CoordinatorReply {
     Pools(Vec<PoolRecord>),
     /// The reserves of stripes that have any.
     Reserves(Vec<(StripeId, ReserveSpec)>),
-    /// Where to put the file's stripes.
+    /// The places of a file's stripes.
     Put(PutPlaces),
-    /// A file, all of it.
+    /// A file with its layout.
     File(FileLayout),
     /// Files.
     Files(Vec<FileRecord>),
@@ -175,13 +175,13 @@ pub enum CoordinatorReply {
     Status(ClusterStatus),
     /// The links that were measured, by sender and receiver.
     Links(Vec<LinkRate>),
-    /// What a scrub found.
+    /// The result of a scrub.
     Scrubbed(ScrubReport),
-    /// Not done: one plain sentence for the user.
+    /// Refused: one plain sentence for the user.
     Refused(String),
-    /// Not done now, but it may be soon: one plain sentence.
+    /// Refused for now; a retry may succeed: one plain sentence.
     Busy(String),
-    /// Some stripes of the pool have been committed, and so many wait for their turn.
+    /// Some stripes of the pool have been committed, and this many wait.
     Committing {
         /// Stripes.
         left_count: u64,
@@ -190,8 +190,8 @@ pub enum CoordinatorReply {
     Replacement(Replacement),
     /// The stripe has ended.
     Ended {
-        /// Its last record, while a node may still have a chunk of it. Stale are also chunks whose nodes
-        /// a settlement has left out: they may have missed what it decided.
+        /// Its last record, while a node may still have a chunk of it. Chunks whose nodes a settlement has
+        /// left out are also stale: they may have missed its outcome.
         stripe: Option<StripeRecord>,
         /// All nodes.
         nodes: Vec<NodeStatus>,
@@ -203,9 +203,9 @@ pub enum CoordinatorReply {
 pub enum Standing {
     /// [`CoordinatorReply::Alive`].
     Alive {
-        /// The coordinator, if it is known that its metadata is no old copy.
+        /// The coordinator, if its metadata is known to be no old copy.
         coordinator: Option<Origin>,
-        /// How long the lease lasts from when the node sent the heartbeat.
+        /// The lease's length from the sending of the heartbeat.
         lease_ms: u64,
         /// All nodes.
         nodes: Vec<NodeStatus>,
@@ -216,7 +216,7 @@ pub enum Standing {
     Leave,
 }
 
-/// Where to put a file's stripes.
+/// The places of a file's stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutPlaces {
     /// The put.
@@ -242,7 +242,7 @@ pub struct ScrubReport {
     pub unreachable: Vec<NodeId>,
 }
 
-/// Stripes that wait to be replaced by others.
+/// Stripes that wait for their replacement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Replacement {
     /// The put that brings the new stripes.
@@ -264,11 +264,11 @@ pub struct SettledStripe {
     pub epoch: Epoch,
     /// Its last update.
     pub mark: Sequence,
-    /// Chunks whose nodes took no part in the settling: what they hold proves nothing.
+    /// Chunks whose nodes took no part in the settlement: their records prove nothing.
     pub unsettled: Vec<ChunkIndex>,
 }
 
-/// A file with all that a client needs to read and write it.
+/// A file with the facts that a client needs to read and write it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileLayout {
     /// The file.
@@ -279,7 +279,7 @@ pub struct FileLayout {
     pub encoded: Option<PoolRecord>,
     /// Its stripes, in order.
     pub stripes: Vec<StripeRecord>,
-    /// Those of them that may have updates of which parity knows nothing, by id.
+    /// Those of them that may have updates that parity does not cover, by id.
     pub appending: Vec<StripeId>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
@@ -292,7 +292,7 @@ impl FileLayout {
         stripes.all(|stripe| (stripe.pool != self.file.pool) == is_encoded)
     }
 
-    /// The pool that says what a stripe of the file is like.
+    /// The pool that describes a stripe of the file.
     pub fn pool_of(&self, stripe: &StripeRecord) -> &PoolRecord {
         let encoded = self.encoded.as_ref();
         let encoded = encoded.filter(|pool| pool.id == stripe.pool);
@@ -300,7 +300,7 @@ impl FileLayout {
     }
 }
 
-/// A stripe's lease with all that its primary needs.
+/// A stripe's lease with the facts that its primary needs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StripeLease {
     /// The term.
@@ -313,8 +313,8 @@ pub struct StripeLease {
     pub nodes: Vec<NodeStatus>,
     /// Nodes that may still have chunks of the stripe that count elsewhere.
     pub former: Vec<NodeId>,
-    /// Whether the stripe may have updates of which parity knows nothing.
+    /// Whether the stripe may have updates that parity does not cover.
     pub appends: bool,
-    /// The joins before the term: none of them has told a node of it.
+    /// The joins before the term: their answers did not include it.
     pub joins: JoinCount,
 }

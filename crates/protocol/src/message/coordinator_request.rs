@@ -1,5 +1,5 @@
-//! What nodes and clients ask of the coordinator, each request with the reply that it gets when it is
-//! granted. The replies themselves are in [`CoordinatorReply`].
+//! Requests of nodes and clients to the coordinator, each with its reply when it is granted. The replies
+//! themselves are in [`CoordinatorReply`].
 
 use super::calls::calls;
 use super::coordinator::{
@@ -9,7 +9,7 @@ use super::coordinator::{
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
-use super::status::{ClusterStatus, LinkRate, NodeStatus, Vitals};
+use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, ReserveSpec, Sequence, StripeId, StripeRecord};
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
@@ -18,54 +18,53 @@ calls! {
     /// A request to the coordinator.
     CoordinatorRequest: CoordinatorCall, CoordinatorReply;
 
-    /// A node comes up and begins to tell what it holds.
+    /// A node starts and begins to report its chunks.
     BeginJoin {
-        /// Which one.
+        /// The node.
         node: Box<Applicant>,
-        /// How many chunks it holds.
+        /// The number of its chunks.
         chunk_count: u64,
     } -> JoinBegun { CoordinatorReply::JoinBegun(begun) => begun }
-    /// A joining node tells of some of its chunks.
+    /// A joining node reports some of its chunks.
     TellChunks(InventoryPage) -> PageAnswer { CoordinatorReply::PageTold(answer) => answer }
-    /// A joining node asks whether it may set aside the chunks of which the coordinator knows nothing.
-    /// Also how it says that it is still at work.
+    /// A joining node asks whether it may set aside the chunks that the coordinator does not know. Also
+    /// keeps the session alive.
     SetAside[JoinSession] -> bool {
         CoordinatorReply::Done => true,
         CoordinatorReply::JoinHeld(_) => false,
     }
-    /// A joining node has told all and obeyed every answer.
+    /// A joining node has reported all chunks and executed every answer.
     EndJoin(Box<JoinEnd>) -> Result<Joined, (PageAnswer, Vec<StripeId>)> {
         CoordinatorReply::Joined(joined) => Ok(joined),
         CoordinatorReply::Changed { answer, stripes } => Err((answer, stripes)),
     }
-    /// The operator's word: the node that waits for it may set aside all that nobody knows.
+    /// The operator permits the waiting node to set unknown chunks aside.
     Accept[NodeId]
-    /// A node is alive.
+    /// A node's heartbeat.
     Heartbeat {
         /// The node.
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
-        /// The newest coordinator that it has heard of.
+        /// The newest coordinator that it knows.
         heard: Option<Origin>,
-        /// Up to where its journal is durable.
+        /// The durable end of its journal.
         position: u64,
-        /// How it fares.
-        vitals: Vitals,
+        /// Its health.
+        health: NodeHealth,
     } -> Standing {
         CoordinatorReply::Alive { coordinator, lease_ms, nodes } => Standing::Alive { coordinator, lease_ms, nodes },
         CoordinatorReply::Rejoin => Standing::Rejoin,
         CoordinatorReply::Leave => Standing::Leave,
     }
-    /// A node serves nothing more as the member that it was since a session.
+    /// A node ends the membership that began with a session: it no longer serves.
     EndMembership {
         /// The session with which the membership began.
         session: JoinSession,
-        /// Why it ends.
+        /// The reason.
         cause: EndCause,
     }
-    /// A node's store has failed: the node serves nothing more, ends its membership, and its process
-    /// ends.
+    /// A node's store has failed: the node no longer serves, ends its membership, and its process ends.
     StoreFailed(StoreFailure)
     /// A node asks to be a stripe's primary.
     Acquire {
@@ -84,7 +83,7 @@ calls! {
     Settling {
         /// The stripe.
         stripe: StripeId,
-        /// Which nodes are not asked, and what stands without them.
+        /// The nodes that are not asked, and the updates that stand without them.
         exclusion: Exclusion,
     }
     /// A primary is about to run the first update of its term that leaves chunks out because they
@@ -100,26 +99,26 @@ calls! {
         /// The chunks, each with the last update that it can have: the mark before the update.
         chunks: Vec<(ChunkIndex, Sequence)>,
     }
-    /// A primary is about to append the first update of a phase, or has committed the last. Answered
-    /// when it is durable, and only in the current term.
+    /// A primary is about to append the first update of a phase, or has committed the last. Answered when
+    /// it is durable, and only in the current term.
     NotePhase {
         /// The stripe.
         stripe: StripeId,
         /// The primary's term.
         epoch: Epoch,
-        /// Whether there may be updates of which parity knows nothing.
+        /// Whether there may be updates that parity does not cover.
         appends: bool,
     }
-    /// These data chunks were committed together, and would be better off in one rack. Answered at once;
-    /// the coordinator moves them when it comes to it, and need not.
+    /// These data chunks were committed together, and should be in one rack. Answered at once; the
+    /// coordinator may move them later.
     Group {
         /// The stripe.
         stripe: StripeId,
         /// The data chunks.
         updated: Vec<ChunkIndex>,
     }
-    /// Commit what waits on all stripes of a pool. Answered when all of it is committed, or with how much
-    /// is left after some seconds; ask again then.
+    /// Commit all stripes of a pool. Answered when all are committed, or after some seconds with the number
+    /// of stripes left; the client then repeats the request.
     CommitPool {
         /// The pool's name.
         name: String,
@@ -127,17 +126,16 @@ calls! {
         CoordinatorReply::Done => 0,
         CoordinatorReply::Committing { left_count } => left_count,
     }
-    /// A node does not answer, or has closed its connection. Answered at once; the coordinator looks
-    /// for itself.
+    /// A node does not answer, or has closed its connection. Answered at once; the coordinator checks it.
     Suspect {
         /// The node.
         node: NodeId,
     }
     /// A node found damage.
     ReportDamage {
-        /// The node that has found it.
+        /// The node.
         node: NodeId,
-        /// What it has found in its own chunks.
+        /// The damage in its own chunks.
         damage: Vec<Damage>,
     }
     /// The cluster's nodes.
@@ -146,7 +144,7 @@ calls! {
     CreatePool(PoolRequest) -> PoolRecord { CoordinatorReply::Pool(pool) => pool }
     /// All pools.
     Pools -> Vec<PoolRecord> { CoordinatorReply::Pools(pools) => pools }
-    /// What the pools of these stripes promise of reserved space; stripes without any are left out.
+    /// The pools' rules for the reserved space of these stripes; stripes without any are left out.
     Reserves[Vec<StripeId>] -> Vec<(StripeId, ReserveSpec)> {
         CoordinatorReply::Reserves(specs) => specs,
     }
@@ -168,26 +166,26 @@ calls! {
         first: StripeId,
         /// The stripe that was not stored. No chunk of it counts from now on.
         failed: StripeId,
-        /// Nodes that are to get no chunk of it.
+        /// Nodes that must not get a chunk of it.
         avoid: Vec<NodeId>,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
     /// The put is alive.
     TouchPut[PutId]
     /// All chunks are durable: make the file visible. May be repeated.
     CommitPut[PutId]
-    /// Give the put up.
+    /// Abort the put.
     AbortPut[PutId]
     /// One file with its layout.
     Lookup {
         /// The file's name.
         name: String,
     } -> FileLayout { CoordinatorReply::File(layout) => layout }
-    /// Files whose names start so.
+    /// Files whose names have this prefix.
     List {
         /// The prefix.
         prefix: String,
     } -> Vec<FileRecord> { CoordinatorReply::Files(files) => files }
-    /// Delete a file. May be repeated: that another of its name has come is no reason to delete that.
+    /// Delete a file. May be repeated: a newer file of the same name is not deleted.
     RemoveFile {
         /// Its name.
         name: String,
@@ -198,25 +196,25 @@ calls! {
     Status -> ClusterStatus { CoordinatorReply::Status(status) => status }
     /// Repair all lost chunks now, without waiting for the grace period to end.
     RepairNow {
-        /// The scheme from now on, if it is to change.
+        /// The new scheme, if it is to change.
         scheme: Option<String>,
     }
-    /// Change how repairs are made from now on.
+    /// Change the rules for repairs.
     OrderRepair(RepairOrder)
     /// Move all chunks off a node, so that it can leave.
     Drain[NodeId]
-    /// The node stays after all.
+    /// Cancel a drain.
     Keep[NodeId]
-    /// What links between nodes carry, as far as it was measured.
+    /// Measured link rates between nodes.
     Links -> Vec<LinkRate> { CoordinatorReply::Links(links) => links }
     /// Verify every stored byte of the cluster.
     ScrubAll -> ScrubReport { CoordinatorReply::Scrubbed(report) => report }
-    /// Encode the blocks of files that are replicated, or have them replicated again, from now on. Answered
-    /// when the wish is durable; the layouts of the files tell when it is done.
+    /// Encode the replicated blocks of files, or replicate encoded files again. Answered when the request
+    /// is durable; the layouts of the files show when it is done.
     OrderForm(FormOrder)
-    /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
-    /// until the replacement is committed with [`CoordinatorRequest::CommitReplace`] or given up
-    /// with [`CoordinatorRequest::AbortPut`].
+    /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates until
+    /// the replacement is committed with [`CoordinatorRequest::CommitReplace`] or aborted with
+    /// [`CoordinatorRequest::AbortPut`].
     BeginReplace {
         /// The file's name.
         name: String,
@@ -225,9 +223,9 @@ calls! {
         /// The stripes, in the file's order.
         stripes: Vec<StripeId>,
     } -> Replacement { CoordinatorReply::Replacement(replacement) => replacement }
-    /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
-    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed and readers find no old
-    /// chunk any more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
+    /// All chunks of the new stripes are durable: swap them in for the old ones. May be repeated: the
+    /// answer is [`CoordinatorReply::Done`] once it is committed and no reader can reach an old chunk any
+    /// more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
     CommitReplace {
         /// The replacement.
         put: PutId,
@@ -237,15 +235,15 @@ calls! {
         CoordinatorReply::Done => Ok(()),
         CoordinatorReply::NotCommitted(why) => Err(why),
     }
-    /// A client has lost an answer about a stripe that is the file's no more: whose chunks counted when
-    /// it ended. Answered with [`CoordinatorReply::Ended`].
+    /// A client has lost an answer about a stripe that has left its file: which chunks counted when the
+    /// stripe ended. Answered with [`CoordinatorReply::Ended`].
     Ended[StripeId] -> (Option<StripeRecord>, Vec<NodeStatus>) {
         CoordinatorReply::Ended { stripe, nodes } => (stripe, nodes),
     }
 }
 
 impl CoordinatorRequest {
-    /// Whether whoever asks acts on what the metadata says of files, pools and stripes, or has it changed.
+    /// Whether the sender acts on the metadata of files, pools and stripes, or changes it.
     pub(crate) const fn relies_on_metadata(&self) -> bool {
         matches!(
             self,
@@ -271,7 +269,7 @@ impl CoordinatorRequest {
                 | Self::OrderForm(_)
                 | Self::Drain(_)
                 | Self::Keep(_)
-                // It lowers how many nodes must have spoken.
+                // It lowers the number of nodes that must have spoken.
                 | Self::RepairNow { .. }
         )
     }

@@ -1,5 +1,5 @@
-//! The frames that move a plan's slices from node to node, and the credit that comes back. Which
-//! frame may be sent when is `gabion-exec`'s to say.
+//! The frames that move a plan's slices from node to node, and the credit that comes back. `gabion-exec`
+//! decides which frame may be sent when.
 
 use super::purpose::Purpose;
 use bytes::Bytes;
@@ -15,9 +15,9 @@ pub enum Flow {
         run: RunId,
         /// The step of the plan that sends.
         value: ValueId,
-        /// Number of the slice.
+        /// The slice's index.
         slice: u64,
-        /// Why it moves.
+        /// The purpose of the transfer.
         purpose: Purpose,
         /// The bytes.
         bytes: Bytes,
@@ -28,10 +28,10 @@ pub enum Flow {
         run: RunId,
         /// The step of the plan that sends.
         value: ValueId,
-        /// How many more.
+        /// The number of further slices.
         slices: u64,
     },
-    /// The sender of this frame gave the run up; so should the receiver.
+    /// The sender has aborted the run; the receiver should abort it too.
     Abort {
         /// The run.
         run: RunId,

@@ -1,14 +1,14 @@
-//! What a node and the coordinator say to each other while the node joins: a session in pages.
+//! The messages between a node and the coordinator during a join: a session in pages.
 
 use super::origin::Origin;
 use super::status::NodeStatus;
 use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
-/// Chunks, with their unsettled records, that a node tells of in one page, give or take one stripe.
+/// Chunks, with their unsettled records, in one page of a node's report, up to one stripe more or less.
 pub const PAGE_CHUNK_COUNT: usize = 4096;
 
-/// Chunks that a coordinator lets a node tell of in one page.
+/// Most chunks that a coordinator accepts in one page.
 pub const PAGE_CHUNK_COUNT_MAX: usize = 2 * PAGE_CHUNK_COUNT;
 
 /// A chunk that a joining node holds.
@@ -22,12 +22,11 @@ pub struct HeldChunk {
     pub epoch: Epoch,
     /// The node's committed mark.
     pub mark: Sequence,
-    /// Its records above the node's committed mark: the node does not know what became of these
-    /// updates.
+    /// Its records above the node's committed mark: the node does not know the outcome of these updates.
     pub undecided: Vec<(Epoch, Sequence)>,
 }
 
-/// What became of the updates of a stripe that a returning node could not decide about.
+/// The outcome of a stripe's updates that a returning node could not decide.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Decided {
     /// The stripe.
@@ -35,14 +34,14 @@ pub struct Decided {
     /// The node refuses earlier terms from now on, and drops its records of them that are not in
     /// `stands`.
     pub epoch: Epoch,
-    /// The node refuses earlier layouts from now on; what it may not serve any more is thus asked
-    /// for by nobody.
+    /// The node refuses earlier layouts from now on; so no reader can use chunks that it may not serve any
+    /// more.
     pub generation: Generation,
     /// Records above the node's mark that stand, in order.
     pub stands: Vec<(Epoch, Sequence)>,
 }
 
-/// A node's way into the cluster, from its first word to its lease.
+/// A node's join, from its first message to its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JoinSession {
     /// The node.
@@ -51,10 +50,11 @@ pub struct JoinSession {
     pub number: u64,
 }
 
-/// A moment in the coordinator's count of joins. What it has told joining nodes of a stripe since then, it knows.
+/// A moment in the coordinator's count of joins. Answers to joining nodes about a stripe since then may
+/// have reached those nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct JoinCount {
-    /// The coordinator's run: it knows of no joins before it.
+    /// The coordinator's run: it has no record of joins before it.
     pub incarnation: u64,
     /// How many sessions of this run have begun, ended or been dropped.
     pub count: u64,
@@ -71,7 +71,7 @@ pub struct JoinBegun {
     pub coordinator: Origin,
 }
 
-/// Which stripes a page is about.
+/// The stripes of a page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Scope {
     /// Those behind `after` and up to `upto`; from the first, or to the last, where there is none.
@@ -85,7 +85,7 @@ pub enum Scope {
     Stripes(Vec<StripeId>),
 }
 
-/// All that a node holds of some stripes.
+/// A node's chunks of some stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InventoryPage {
     /// The session.
@@ -96,32 +96,32 @@ pub struct InventoryPage {
     pub chunks: Vec<HeldChunk>,
 }
 
-/// What the coordinator says to a page: only what the node has to change.
+/// The coordinator's answer to a page: the required changes only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PageAnswer {
-    /// The inventory is answered up to this stripe, and what the page said of those behind it has to be told
-    /// again; none when it is answered to its end.
+    /// The page is answered up to this stripe, and the node reports the stripes after it again; none when
+    /// it is answered to its end.
     pub upto: Option<StripeId>,
-    /// Chunks that are not the node's any more: it sets them aside.
+    /// Chunks that are not the node's own any more: it sets them aside.
     pub obsolete: Vec<ChunkId>,
-    /// Chunks of stripes of which nothing is known any more: it asks before it sets them aside.
+    /// Chunks of unknown stripes: the node asks before it sets them aside.
     pub unknown: Vec<ChunkId>,
-    /// What became of updates that were decided while the node was away: it makes that durable.
+    /// The outcome of updates that were decided while the node was away: it makes that durable.
     pub decided: Vec<Decided>,
 }
 
-/// What both sides know of all pages that were told and answered. A page that only one of them counts, or that one
-/// counts twice, makes the two differ: then the session is void.
+/// A digest of all pages that were reported and answered, kept by both sides. If only one side counts a
+/// page, or counts it twice, the digests differ: then the session is void.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct InventoryDigest {
     /// Chunks.
     pub chunk_count: u64,
-    /// All that was said of them, in order. No proof against malice.
+    /// A hash of the reports, in order. Not secure against malice.
     pub sum: u64,
 }
 
 impl InventoryDigest {
-    /// Takes the chunks of a page in, in their order.
+    /// Adds the chunks of a page, in their order.
     pub fn add(&mut self, chunks: &[HeldChunk]) {
         for held in chunks {
             let words = [
@@ -148,15 +148,15 @@ fn mix(sum: u64, word: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The node has told all, and asks for its lease.
+/// The node has reported all chunks, and asks for its lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JoinEnd {
     /// The session.
     pub session: JoinSession,
-    /// Of all pages that the node has told.
+    /// The digest of all pages that the node has sent.
     pub digest: InventoryDigest,
-    /// What it holds of the stripes that have changed since they were told, as the coordinator said
-    /// last.
+    /// Its chunks of the stripes that have changed since they were reported, as listed in the coordinator's
+    /// last answer.
     pub changed: InventoryPage,
 }
 
@@ -165,11 +165,11 @@ pub struct JoinEnd {
 pub struct Joined {
     /// Its id.
     pub node: NodeId,
-    /// How long its lease lasts from when it sent the request.
+    /// The lease's length from the sending of the request.
     pub lease_ms: u64,
-    /// How often it should say that it is alive.
+    /// The heartbeat period.
     pub heartbeat_ms: u64,
-    /// What it has to obey before it serves anything.
+    /// The orders to execute before the node serves.
     pub answer: PageAnswer,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,

@@ -1,5 +1,4 @@
-//! What a node counts of the bytes that it sends, so that a cluster's traffic can be held against
-//! what its plans said.
+//! A node's counts of the bytes that it sends, so that a cluster's traffic can be compared with its plans.
 
 use super::purpose::Purpose;
 use gabion_layout::{RackId, Topology};
@@ -26,7 +25,7 @@ impl Meter {
         *self.bytes.entry((from, to, purpose)).or_default() += bytes;
     }
 
-    /// Counts what a plan says that nodes will send, as they count it when they do.
+    /// Counts the planned bytes of nodes, in the same way as the bytes that they send.
     pub fn count_plan(&mut self, plan: &Plan, topology: &Topology, purpose: Purpose) {
         for ((from, to), bytes) in Cost::of(plan, topology).by_racks(topology) {
             self.count(from, to, purpose, bytes);

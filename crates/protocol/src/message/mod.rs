@@ -1,4 +1,4 @@
-//! Everything that processes say to each other. `wire` frames it; nothing here does I/O.
+//! All messages between processes. `wire` frames them; this module does no I/O.
 //!
 //! Three kinds: a *request* to a node or to the coordinator gets exactly one *reply*; a *flow
 //! frame* moves a plan's slices, and the credit for more of them, from node to node directly.
@@ -39,8 +39,8 @@ pub use origin::Origin;
 pub use purpose::Purpose;
 pub use refusal::{Damage, Refusal};
 pub use status::{
-    ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeStatus, RepairStatus,
-    Vitals, failed_nodes,
+    ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeHealth, NodeStatus,
+    RepairStatus, failed_nodes,
 };
 
 pub use gabion_layout::RunId;

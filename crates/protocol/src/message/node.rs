@@ -1,4 +1,4 @@
-//! What a node answers, and what plans, marks and records are in messages. Why a node may refuse is in
+//! A node's replies, and the messages for plans, marks and records. The reasons of a refusal are in
 //! [`Refusal`].
 
 use super::meter::Meter;
@@ -12,16 +12,16 @@ use gabion_plan::Part;
 use gabion_store::{AppendedState, RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
 
-/// At which point in a stripe's history a part reads.
+/// The update as of which a part reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReadCut {
-    /// As of the committed mark. The reader vouches that in the lease term given, all updates up to
-    /// this one are settled; (0, 0) vouches for nothing.
+    /// As of the committed mark. The reader vouches that in the given lease term all updates up to this one
+    /// are settled; (0, 0) vouches for none.
     Committed(Epoch, Sequence),
     /// Exactly as of this committed update.
     Exactly(Sequence),
-    /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it,
-    /// so it may be read while later terms go on. Nodes keep it readable while it is pinned.
+    /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it, so it
+    /// may be read while later terms begin. Nodes keep it readable while it is pinned.
     Settled(Sequence),
     /// Exactly as of this update, on which a quorum of the stripe's nodes agrees, in this term, the
     /// newest that any of them knew ([`crate::quorum`]). A node that is in that very term answers
@@ -29,10 +29,10 @@ pub enum ReadCut {
     Attested(Epoch, Sequence),
 }
 
-/// What a part's writes and appends are.
+/// The effect of a part's writes and appends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Effect {
-    /// The part writes nothing on this node.
+    /// The part has no writes on this node.
     None,
     /// Appends are the record of one update.
     Record {
@@ -41,7 +41,7 @@ pub enum Effect {
         /// Chunks whose nodes must all hold a record for the update to stand.
         participants: Vec<ChunkIndex>,
     },
-    /// Appends are bytes that parity does not follow before a commit, as the record of one update.
+    /// Appends are bytes that parity does not cover before a commit, as the record of one update.
     Append {
         /// The update's number.
         sequence: Sequence,
@@ -53,20 +53,19 @@ pub enum Effect {
         /// The last update that the chunk contains.
         base: Sequence,
     },
-    /// Writes are the rest of a chunk that an earlier run was to install as of the same update and has
-    /// left unfinished.
+    /// Writes are the rest of a chunk that an earlier run has left unfinished, as of the same update.
     Resume {
         /// The last update that the chunk contains.
         base: Sequence,
     },
-    /// Writes make new chunks of a stripe that is to take the place of others, and reads are of chunks of
-    /// these others.
+    /// Writes make new chunks of a stripe that will replace others, and reads are of chunks of these
+    /// others.
     Convert {
-        /// Where each data chunk's bytes are read.
+        /// The sources of each data chunk's bytes.
         sources: Vec<ConversionSource>,
     },
-    /// Writes are what a chunk has missed, as of this update. They become a record of the chunk that
-    /// nobody else takes part in.
+    /// Writes are the ranges that a chunk has missed, as of this update. They become a record of the chunk
+    /// without other participants.
     CatchUp {
         /// The record's number.
         sequence: Sequence,
@@ -98,7 +97,7 @@ impl Effect {
     }
 }
 
-/// A node's part of a plan with all that it needs to do it.
+/// A node's part of a plan with the facts that the node needs to run it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunPart {
     /// The run.
@@ -110,21 +109,21 @@ pub struct RunPart {
     pub epoch: Epoch,
     /// The stripe's generation when the plan was made.
     pub generation: Generation,
-    /// Where reads are.
+    /// The update as of which the part reads.
     pub cut: ReadCut,
-    /// What writes are.
+    /// The effect of the part's writes.
     pub effect: Effect,
-    /// Why bytes move.
+    /// The purpose of the transfer.
     pub purpose: Purpose,
-    /// Spread the reads evenly over so long, so that the bytes that follow from them are, too.
+    /// Spread the reads evenly over this time, so that the bytes that follow from them are spread too.
     pub spread_ms: u64,
-    /// Give up after so long.
+    /// Time limit of the part.
     pub deadline_ms: u64,
-    /// Give up when nothing has happened for so long.
+    /// Abort when no progress is made for this time.
     pub stall_ms: Option<u64>,
 }
 
-/// A primary's word that all updates of a stripe up to one are committed.
+/// A primary's statement that all updates of a stripe up to one are committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CommittedMark {
     /// The stripe.
@@ -136,14 +135,14 @@ pub struct CommittedMark {
 }
 
 impl RunPart {
-    /// Whether it only reads what a quorum of the stripe's nodes has attested, so that no lease is
-    /// needed.
+    /// Whether it only reads updates that a quorum of the stripe's nodes has attested, so that it needs no
+    /// lease.
     pub fn is_quorum_read(&self) -> bool {
         matches!(self.cut, ReadCut::Attested(..)) && self.effect == Effect::None
     }
 
-    /// How far the stripe is settled for all that the part says: the primary of an update reads at
-    /// its own mark.
+    /// The settled mark of the stripe that the part implies: the primary of an update reads at its own
+    /// mark.
     pub fn known_mark(&self) -> Option<CommittedMark> {
         match (&self.effect, self.cut) {
             (Effect::Record { .. } | Effect::Append { .. }, ReadCut::Exactly(sequence)) => {
@@ -171,19 +170,19 @@ pub struct PendingRecord {
     pub participants: Vec<ChunkIndex>,
 }
 
-/// What a node holds of a stripe.
+/// A node's records of a stripe.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Holding {
     /// Its committed mark.
     pub mark: Sequence,
     /// Its records above the mark.
     pub records: Vec<PendingRecord>,
-    /// What it holds of the append phase, above the mark and below.
+    /// Its state of the append phase, above the mark and below.
     pub appended: AppendedState,
 }
 
-/// What a client wants to know that lost the answer to an update: what has become of its run. It has
-/// withdrawn the run where it staged new bytes, so that what has not begun never will.
+/// A client's question after a lost answer to an update: the fate of its run. The client has withdrawn the
+/// run where it staged new bytes, so a part that has not begun never will.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunQuestion {
     /// The stripe.
@@ -192,25 +191,25 @@ pub struct RunQuestion {
     pub generation: Generation,
     /// The run.
     pub run: RunId,
-    /// If the update was made, its number is larger: nodes knew of this one when bytes were staged.
+    /// If the update exists, its sequence is larger: nodes knew this one when bytes were staged.
     pub after: Sequence,
     /// The data chunks that it changes.
     pub chunks: Vec<ChunkIndex>,
 }
 
-/// What has become of a client's run.
+/// The fate of a client's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunFate {
-    /// Its update is committed, under this number.
+    /// Its update is committed, with this sequence.
     Stood(Sequence),
-    /// Its update was not made, and never will be.
+    /// It has no update, and never will.
     Never,
-    /// Its update was made or not, and will not be made any more: too few nodes that would know remember
-    /// that time.
+    /// Unknown: it will have no update later, but too few nodes remember that time to tell whether it had
+    /// one.
     Forgotten,
 }
 
-/// What a node knows of a stripe, for a quorum read.
+/// A node's knowledge of a stripe, for a quorum read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attestation {
     /// The newest term that it knows.
@@ -223,30 +222,30 @@ pub struct Attestation {
     pub records: Vec<PendingRecord>,
 }
 
-/// What a node's scrub found.
+/// The result of a node's scrub.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Scrubbed {
     /// Chunks verified.
     pub chunk_count: u64,
     /// Bytes verified.
     pub bytes: u64,
-    /// What is wrong.
+    /// The damage found.
     pub damage: Vec<Damage>,
 }
 
 /// A node's reply.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeReply {
-    /// Done; nothing to tell.
+    /// Done, without a result.
     Done,
     /// The bytes are kept.
     Staged {
-        /// The last update of the stripe of which the node knows, settled or not.
+        /// The last update of the stripe that the node knows, settled or not.
         newest: Sequence,
     },
-    /// What has become of the run.
+    /// The fate of the run.
     Fate(RunFate),
-    /// What is remembered of the run.
+    /// The node's memory of the run.
     Recollection(RunMemory),
     /// The run's part will never begin on this node.
     Unstaged {
@@ -257,7 +256,7 @@ pub enum NodeReply {
     PartDone {
         /// For a part that read at the committed mark: the mark.
         as_of: Sequence,
-        /// How far the node has come with it.
+        /// The node's journal position.
         progress: Option<Progress>,
     },
     /// The update is committed.
@@ -272,34 +271,34 @@ pub enum NodeReply {
         /// The last settled update.
         sequence: Sequence,
     },
-    /// What is known of the stripe.
+    /// The node's knowledge of the stripe.
     Attested(Attestation),
-    /// What is held of the stripe.
+    /// The node's records of the stripe.
     Holding(Holding),
-    /// The ranges of the chunk, each with the data chunk whose change it was. None when the records
-    /// do not reach back so far.
+    /// The ranges of the chunk, each with the changed data chunk. None when the records do not reach back
+    /// far enough.
     Missed(Option<Vec<(ChunkIndex, ByteRange)>>),
-    /// The newest update of each stripe that the node knows, by stripe.
+    /// The newest known update of each stripe, by stripe.
     Latest(Vec<(StripeId, Sequence)>),
-    /// Bytes of an unfinished chunk that are written, in order; none where there is no such chunk.
+    /// Written bytes of an unfinished chunk, in order; none if there is no such chunk.
     Written(Option<Vec<ByteRange>>),
-    /// What a scrub found.
+    /// The result of a scrub.
     Scrubbed(Scrubbed),
-    /// The farthest that the newest run of the other node is known to have come.
+    /// The farthest known journal position of the newest run of the other node.
     Progress(Option<Progress>),
-    /// Bytes sent so far, and what plans have said of them.
+    /// Bytes sent so far, and bytes planned.
     Meter {
-        /// What this node has sent.
+        /// Bytes that this node has sent.
         sent: Meter,
-        /// What all nodes were to send for the updates and commits that this node has run as a primary,
-        /// if these ended well.
+        /// Bytes that all nodes should have sent for the updates and commits that this node has run
+        /// successfully as a primary.
         planned: Meter,
     },
-    /// What its disk has done so far.
+    /// Counts of its disk's work so far.
     StoreCounts(StoreCounts),
-    /// Not done.
+    /// Refused.
     Refused(Refusal),
-    /// The update is not made: it was refused before it got a number, so no part of it was started. This
-    /// request starts none later.
+    /// The update is refused: it got no sequence, so no part of it was started. This request starts none
+    /// later.
     NotBegun(Refusal),
 }

@@ -1,5 +1,5 @@
-//! What clients, the coordinator and other nodes ask of a node, each request with the reply that it gets
-//! when it is carried out. The replies themselves are in [`NodeReply`].
+//! Requests of clients, the coordinator and other nodes to a node, each with its reply when it is carried
+//! out. The replies themselves are in [`NodeReply`].
 
 use super::calls::calls;
 use super::meter;
@@ -31,7 +31,7 @@ calls! {
         /// The bytes.
         bytes: Bytes,
     } -> Sequence { NodeReply::Staged { newest } => newest }
-    /// Throw away what is staged for the run, and never begin its part from now on.
+    /// Discard the staged bytes of the run, and never begin its part from now on.
     Unstage {
         /// The run.
         run: RunId,
@@ -48,15 +48,15 @@ calls! {
         stripe: StripeId,
         /// The generation that the client knows.
         generation: Generation,
-        /// What changes.
+        /// The changed range.
         ranges: Vec<ChunkRange>,
         /// Lost chunks, each with the node where its new bytes are staged, by chunk. The bytes of
         /// all others are at their own nodes.
         substitutes: Vec<(ChunkIndex, NodeId)>,
     } -> Sequence { NodeReply::Updated { sequence } => sequence }
-    /// To a stripe's primary: what has become of a run?
+    /// To a stripe's primary: the fate of a run.
     Fate(RunQuestion) -> RunFate { NodeReply::Fate(fate) => fate }
-    /// What does the node remember of a run at a chunk?
+    /// The node's memory of a run at a chunk.
     Recollect {
         /// The chunk.
         chunk: ChunkId,
@@ -65,28 +65,28 @@ calls! {
         /// The run.
         run: RunId,
     } -> RunMemory { NodeReply::Recollection(memory) => memory }
-    /// To a stripe's primary: what is the committed mark?
+    /// To a stripe's primary: the committed mark.
     Mark {
         /// The stripe.
         stripe: StripeId,
         /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
         /// this term vouches for.
         settle: bool,
-        /// Commit first what was appended, so that the code has everything up to the mark: the asker
-        /// will read through it.
+        /// Commit appended updates first, so that parity covers all updates up to the mark: the asker will
+        /// decode from parity.
         reconstruct: bool,
     } -> (Epoch, Sequence) { NodeReply::Mark { epoch, sequence } => (epoch, sequence) }
-    /// What is known of the stripe, without any promise? Answered without a lease.
+    /// The node's knowledge of the stripe, without any promise. Answered without a lease.
     Attest {
         /// The stripe.
         stripe: StripeId,
     } -> Attestation { NodeReply::Attested(known) => known }
-    /// To a stripe's primary: commit what was appended, if anything was.
+    /// To a stripe's primary: commit the appended updates, if there are any.
     Commit {
         /// The stripe.
         stripe: StripeId,
     }
-    /// Fence off older lease terms, then say what is held of the stripe.
+    /// Fence older lease terms, then return the node's records of the stripe.
     Collect {
         /// The stripe.
         stripe: StripeId,
@@ -113,14 +113,14 @@ calls! {
         epoch: Epoch,
         /// All records up to here that are not dropped stand.
         mark: Sequence,
-        /// Updates that nobody was told of.
+        /// Updates that were not acknowledged.
         dropped: Vec<Sequence>,
     }
-    /// How far updates of some stripes are committed. Sent without need; losing it loses nothing.
+    /// Committed marks of some stripes. A hint: its loss has no effect.
     Committed {
         /// At most one a stripe.
         marks: Vec<CommittedMark>,
-        /// The primary, and how far it has come.
+        /// The primary, and its journal position.
         from: Option<(NodeId, gabion_meta::Progress)>,
     }
     /// Bring no update after this one into the stripe's chunks themselves, so that they can be read
@@ -130,7 +130,7 @@ calls! {
         stripe: StripeId,
         /// The update.
         cut: Sequence,
-        /// Forget it after so long.
+        /// The pin's lifetime.
         hold_ms: u64,
     }
     /// Forget a pin.
@@ -140,7 +140,7 @@ calls! {
         /// The update.
         cut: Sequence,
     }
-    /// Which ranges of a chunk have settled updates touched since this one?
+    /// The ranges of a chunk that settled updates have changed since this one.
     Missed {
         /// The chunk.
         chunk: ChunkId,
@@ -152,11 +152,11 @@ calls! {
         /// The stripes.
         stripes: Vec<StripeId>,
     } -> Vec<(StripeId, Sequence)> { NodeReply::Latest(latest) => latest }
-    /// What is written of a chunk that a run has left unfinished?
+    /// The written bytes of a chunk that a run has left unfinished.
     Written {
         /// The chunk.
         chunk: ChunkId,
-        /// As of which update it was being made.
+        /// The update as of which it was being made.
         base: Sequence,
     } -> Option<Vec<ByteRange>> { NodeReply::Written(written) => written }
     /// Delete chunks of stripes that are gone.
@@ -164,8 +164,8 @@ calls! {
         /// The chunks.
         chunks: Vec<ChunkId>,
     }
-    /// Delete a chunk that is not the node's any more, of a stripe that lives on. A node that knows
-    /// of a later term refuses: it may have been given the chunk again since.
+    /// Delete a chunk that is no longer the node's own, of a live stripe. A node that knows a later term
+    /// refuses: it may have been given the chunk again since.
     Discard {
         /// The chunk.
         chunk: ChunkId,
@@ -177,30 +177,30 @@ calls! {
         /// The chunks.
         chunks: Vec<ChunkId>,
     } -> Scrubbed { NodeReply::Scrubbed(scrubbed) => scrubbed }
-    /// Bytes that are thrown away, to see how long they take.
+    /// Bytes that the node discards, to measure the transfer time.
     Probe {
         /// The bytes.
         bytes: Bytes,
     }
-    /// Does another node answer? Answered without a lease, with [`NodeReply::Done`] if it does.
+    /// Whether another node answers. Answered without a lease, with [`NodeReply::Done`] if it does.
     Reach {
         /// The other node.
         node: NodeId,
     }
-    /// How far has another node come, for all that it has said? Answered without a lease.
+    /// The other node's journal position, as far as this node knows it. Answered without a lease.
     Progress {
         /// The other node.
         node: NodeId,
     } -> Option<gabion_meta::Progress> { NodeReply::Progress(progress) => progress }
     /// Bytes sent so far, and planned as a primary.
     Meter -> (meter::Meter, meter::Meter) { NodeReply::Meter { sent, planned } => (sent, planned) }
-    /// What its disk has done so far.
+    /// Counts of its disk's work so far.
     StoreCounts -> gabion_store::StoreCounts { NodeReply::StoreCounts(counts) => counts }
 }
 
 impl NodeRequest {
-    /// Whether only a node with a lease may answer. A reader that has asked a quorum knows by itself
-    /// whether the node was left behind.
+    /// Whether the request needs a node with a lease. A reader that has asked a quorum knows by itself
+    /// whether the node is behind.
     pub fn needs_lease(&self) -> bool {
         match self {
             Self::Attest { .. } | Self::Reach { .. } | Self::Progress { .. } => false,

@@ -1,14 +1,14 @@
-//! Which coordinator a message comes from, and how new its metadata is.
+//! The coordinator that a message comes from, and the age of its metadata.
 
 use gabion_layout::Start;
 use serde::{Deserialize, Serialize};
 
-/// Which metadata the coordinator decides by. A node remembers the newest, so that a copy of an earlier time
-/// gives itself away.
+/// The identity of the coordinator's metadata. A node remembers the newest one, so that an old copy is
+/// detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// The coordinator's start.
     pub start: Start,
-    /// How many changes its metadata has made, all of them durable.
+    /// The number of changes to its metadata, all of them durable.
     pub change_count: u64,
 }

@@ -1,8 +1,8 @@
-//! Why bytes move.
+//! The purposes of transfers.
 
 use serde::{Deserialize, Serialize};
 
-/// Why bytes move; nodes count payload bytes by rack pair and purpose.
+/// The purpose of a transfer; nodes count payload bytes by rack pair and purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Purpose {
     /// Deltas of updates.
@@ -15,7 +15,7 @@ pub enum Purpose {
     Client,
     /// Copies of new bytes, and old bytes, that wait for a commit (CAU's interim replicas, PARIX's data).
     Replica,
-    /// What brings parity up to date at a commit.
+    /// Deltas that bring parity up to date at a commit.
     Commit,
     /// Chunks that data grouping moves between racks.
     Grouping,

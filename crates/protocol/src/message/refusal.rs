@@ -1,10 +1,10 @@
-//! Why a node does not do what it was asked, so that the asker knows whether to ask again, to ask
-//! another, or to give up.
+//! The reasons why a node refuses a request, by which the sender decides whether to retry, to ask another
+//! node, or to fail.
 
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use serde::{Deserialize, Serialize};
 
-/// What damage a node found in what it stores.
+/// Damage that a node has found in its chunks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Damage {
     /// The chunk.
@@ -12,11 +12,11 @@ pub struct Damage {
     /// The generation in which the node's chunk was made; where its header is bad, the newest that the node
     /// knows of the stripe.
     pub generation: Generation,
-    /// Bytes that cannot be trusted; all of them when even the header is bad.
+    /// Bytes that cannot be trusted; all of them if the header is damaged.
     pub range: ByteRange,
 }
 
-/// Why a node did not do what it was asked.
+/// The reason why a node refuses a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// A newer primary has taken over.
@@ -64,18 +64,18 @@ pub enum Refusal {
     /// chunks at their own. Nothing was done; the asker stages them there under another run.
     #[error("other chunks of the stripe are lost than the writer knew of")]
     StageAt(Vec<(ChunkIndex, NodeId)>),
-    /// Someone who is needed does not answer and has not been declared failed either.
+    /// A required participant does not answer and has not been declared failed either.
     #[error("{0} does not answer; try again")]
     Unavailable(String),
-    /// Nothing has moved for long, for want of slices or credit of these nodes; of none where the node
-    /// itself is slow.
-    #[error("nothing moves any more{}", awaited_words(.0))]
+    /// No progress for the stall timeout, because slices or credit of these nodes are missing. If the list
+    /// is empty, the node itself is slow.
+    #[error("the transfer has stalled{}", awaited_words(.0))]
     Stalled(Vec<NodeId>),
     /// The node is not (or no longer) a member of the cluster and must not serve.
     #[error("the node's lease has run out; try again")]
     NoLease,
-    /// The node's store has failed: it serves nothing more and leaves the cluster. What it holds is
-    /// as good as lost, whether that is declared yet or not.
+    /// The node's store has failed: the node no longer serves and leaves the cluster. Its chunks count as
+    /// lost, whether that is declared yet or not.
     #[error("the node's store has failed, and the node leaves the cluster: {0}")]
     StoreFailed(String),
     /// The node has no descriptor, memory or thread left for the request now.
@@ -87,12 +87,12 @@ pub enum Refusal {
     /// The disk or the process failed.
     #[error("{0}")]
     Failed(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// For whom a stalled part waits, as the end of a sentence.
+/// The nodes that a stalled part waits for, as the end of a sentence.
 fn awaited_words(awaited: &[NodeId]) -> String {
     let names: Vec<String> = awaited.iter().map(NodeId::to_string).collect();
     if names.is_empty() {

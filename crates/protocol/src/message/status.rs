@@ -1,4 +1,4 @@
-//! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
+//! The state of the cluster: its nodes, the failures that its stripes still survive, and the repairs.
 
 use super::array::ArrayStatus;
 use super::meter::Meter;
@@ -9,26 +9,26 @@ use gabion_planner::placement::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How far a node's join is.
+/// The progress of a node's join.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct JoinProgress {
-    /// Chunks that it has told of.
+    /// Chunks that it has reported.
     pub told_chunk_count: u64,
-    /// Chunks that it holds.
+    /// All its chunks.
     pub chunk_count: u64,
-    /// Chunks that it has and of which nothing is known, when it waits for the operator's word to set
-    /// them aside; none when it does not wait.
+    /// Its unknown chunks, when it waits for the operator's permission to set them aside; none when it does
+    /// not wait.
     pub waits_with_unknown: Option<u64>,
 }
 
-/// What the coordinator knows of a node's life.
+/// A node's state as far as the coordinator knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Liveness {
     /// Its lease is live.
     Up,
-    /// Its lease has run out, but it is not declared failed yet.
+    /// Its lease has expired, but it is not declared failed yet.
     Suspect,
-    /// Declared failed: it serves nothing, and its chunks count as lost.
+    /// Declared failed: it does not serve, and its chunks count as lost.
     Failed,
 }
 
@@ -39,28 +39,28 @@ pub struct NodeStatus {
     pub node: NodeId,
     /// Its rack.
     pub rack: RackId,
-    /// Where it listens; empty while another node listens where it did.
+    /// Its address; empty while another node uses the same one.
     pub address: String,
-    /// Whether it lives.
+    /// Its liveness.
     pub liveness: Liveness,
-    /// Whether it is on its way out.
+    /// Whether it is draining.
     pub departure: Departure,
 }
 
-/// What a node says of itself with each heartbeat.
+/// A node's health, reported with each heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Vitals {
-    /// How long it took for what clients have asked of it since its last heartbeat.
+pub struct NodeHealth {
+    /// Latencies of its clients' requests since its last heartbeat.
     pub foreground: Latencies,
-    /// Bytes a second that its links to others were found to carry since its last heartbeat.
+    /// Measured rates of its links to others since its last heartbeat, in bytes a second.
     pub links: Vec<(NodeId, u64)>,
-    /// The array of SSDs that it keeps its store on, if it is on one.
+    /// The array of SSDs that its store is on, if there is one.
     pub array: Option<ArrayStatus>,
-    /// What its disk has room for; none when the disk does not say.
+    /// The space of its disk; none when the disk does not report it.
     pub space: Option<Space>,
 }
 
-/// What the link from one node to another was last found to carry.
+/// The last measured rate of the link from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkRate {
     /// The sender.
@@ -69,26 +69,26 @@ pub struct LinkRate {
     pub to: NodeId,
     /// Bytes a second.
     pub bytes_per_s: u64,
-    /// How long ago.
+    /// The age of the measurement.
     pub age_ms: u64,
 }
 
-/// Redundancy and repair state of the cluster, never better than the truth.
+/// Redundancy and repair state of the cluster, never better than the real state.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
-    /// The arrays of those that are not failed and keep their stores on one, as they last said.
+    /// The arrays of nodes that are not failed, from their last heartbeats.
     pub arrays: BTreeMap<NodeId, ArrayStatus>,
-    /// What the disks of all of these have room for, as they last said.
+    /// The disk space of these nodes, from their last heartbeats.
     pub spaces: BTreeMap<NodeId, Space>,
-    /// How long ago nodes that are not failed were last heard, in milliseconds; those that were not heard since
-    /// the coordinator's start are not in it.
+    /// Age of the last heartbeat of each node that is not failed, in milliseconds; nodes without a
+    /// heartbeat since the coordinator's start are left out.
     pub silence_ms: BTreeMap<NodeId, u64>,
-    /// The nodes that join now, members or not, and how far each is.
+    /// The joining nodes, members or not, and their progress.
     pub joining: BTreeMap<NodeId, JoinProgress>,
-    /// Damaged chunks that nodes have found among their own since the coordinator's start; a node without any is not
-    /// in it. They are repaired: this shows a disk that decays.
+    /// Damaged chunks that each node has found since the coordinator's start; nodes without any are left
+    /// out. The chunks are repaired: a growing count shows a decaying disk.
     pub damaged_chunk_counts: BTreeMap<NodeId, u64>,
     /// How often nodes were evicted since the coordinator's start, because others could not reach them.
     pub eviction_counts: BTreeMap<NodeId, u64>,
@@ -99,30 +99,30 @@ pub struct ClusterStatus {
     pub stripes_by_failures_left: BTreeMap<i32, u64>,
     /// The same of those stripes alone that have lost chunks.
     pub at_risk: BTreeMap<i32, u64>,
-    /// Stripes that may have updates of which parity knows nothing yet; they survive what the copies of
-    /// these do, and are counted so above.
+    /// Stripes that may have updates that parity does not cover yet; they survive as many losses as the
+    /// copies of these updates do, and are counted so above.
     pub appending_stripe_count: u64,
     /// Chunks that data grouping has moved since the coordinator started.
     pub grouped_chunk_count: u64,
-    /// What nodes were to send for commits and data grouping that the coordinator itself has run, if
-    /// these ended well.
+    /// Bytes that nodes should have sent for the commits and data grouping that the coordinator itself has
+    /// run successfully.
     pub planned: Meter,
     /// Chunks that are lost now.
     pub lost_chunk_count: u64,
     /// Whether chunks are being repaired.
     pub repair: RepairStatus,
-    /// What is replicated at first, and what has become of it.
+    /// The pools whose blocks are replicated first, and their conversions.
     pub lifecycle: LifecycleStatus,
 }
 
-/// Blocks that are replicated at first, and the stripes that they become.
+/// Blocks that are replicated first, and the stripes that they become.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LifecycleStatus {
     /// Blocks that are replicated now.
     pub replicated_block_count: u64,
     /// Stripes of such pools that are encoded now.
     pub encoded_stripe_count: u64,
-    /// Segments that were due when they were last looked at, and are not done yet.
+    /// Segments that were due at their last check, and are not converted yet.
     pub waiting_count: u64,
     /// Segments that are being converted now.
     pub running_count: u64,
@@ -132,64 +132,64 @@ pub struct LifecycleStatus {
     pub promoted_count: u64,
     /// Bytes of data of both.
     pub converted_bytes: u64,
-    /// Conversions that were made in vain because the blocks were updated meanwhile.
+    /// Conversions that were discarded because the blocks were updated during the conversion.
     pub outrun_count: u64,
-    /// Cross-rack bytes that the plans of encodings said.
+    /// Planned cross-rack bytes of encodings.
     pub planned_encode_cross_rack_bytes: u64,
-    /// Those of them that were data on their way to the node that encodes, or to another rack.
+    /// Those of them that were data sent to the encoding node, or to another rack.
     pub planned_download_cross_rack_bytes: u64,
-    /// Cross-rack bytes that the plans of promotions said.
+    /// Planned cross-rack bytes of promotions.
     pub planned_promote_cross_rack_bytes: u64,
-    /// Why the last conversion that failed did.
+    /// The error of the last failed conversion.
     pub last_error: Option<String>,
 }
 
-/// What repair is doing.
+/// The state of repairs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RepairStatus {
     /// Chunks being repaired or waiting for it.
     pub queued_chunk_count: u64,
-    /// Chunks being moved off nodes that are to leave, or waiting for it.
+    /// Chunks being moved off leaving nodes, or waiting for it.
     pub moving_chunk_count: u64,
     /// Bytes of both.
     pub left_bytes: u64,
-    /// Stripes that are worked at. While there are some, the sums below may lack a chunk that counts already.
+    /// Stripes under repair. While there are some, the sums below may lack a chunk that counts already.
     pub running_count: u64,
-    /// Bytes of chunks that were made or moved a second, of late.
+    /// Recent rate of rebuilt and moved chunks, in bytes a second.
     pub bytes_per_s: u64,
-    /// Milliseconds until all is done at that rate; none while nothing is known of it.
+    /// Milliseconds until all is done at that rate; none while the rate is unknown.
     pub rest_ms: Option<u64>,
-    /// No repair begins.
+    /// Repairs are paused.
     pub is_paused: bool,
-    /// The most that repairs may send, as users have set it.
+    /// The users' limits on repair traffic.
     pub limits: Limits,
-    /// Repairs make way while clients' latencies are above this.
+    /// Repairs slow down while clients' latencies are above this.
     pub p99_target_ms: Option<u64>,
-    /// The 99th percentile of clients' latencies when it was last looked at.
+    /// The 99th percentile of clients' latencies at the last check.
     pub p99_ms: Option<u64>,
-    /// The most that repairs may send together while they make way.
+    /// The limit on all repairs together while they are slowed down.
     pub guard_bytes_per_s: Option<u64>,
     /// Chunks repaired and verified since the coordinator started.
     pub repaired_chunk_count: u64,
     /// Bytes of those.
     pub repaired_bytes: u64,
-    /// Chunks moved off nodes that leave, and verified.
+    /// Chunks moved off leaving nodes, and verified.
     pub moved_chunk_count: u64,
     /// Bytes of those.
     pub moved_bytes: u64,
-    /// Chunks of returned nodes that got no more than the updates that they had missed.
+    /// Chunks of returned nodes that only caught up with missed updates.
     pub caught_up_chunk_count: u64,
-    /// Bytes written for what chunks had missed, of returned nodes or since their repair began.
+    /// Bytes written to catch up, for returned nodes or after a rebuild.
     pub caught_up_bytes: u64,
-    /// How often a repair went on from where a helper had left it, with others.
+    /// How often a repair was resumed with other helpers.
     pub resumed_count: u64,
-    /// Cross-rack bytes that the plans of all of these said.
+    /// Planned cross-rack bytes of all of these.
     pub planned_cross_rack_bytes: u64,
-    /// Time that the repairs took, added up.
+    /// Total time of the repairs.
     pub busy_ms: u64,
     /// The scheme in use.
     pub scheme: String,
-    /// Why the last failed repair failed.
+    /// The error of the last failed repair.
     pub last_error: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! What a node answers as a participant, outside any plan, where it is more than the participant's own work.
+//! A node's answers as a participant, outside any plan, where they need more than the participant's own
+//! work.
 
 use super::{Node, Pinned, lock};
 use crate::holdings::latest;

@@ -1,6 +1,6 @@
-//! What a primary does for stripes whose parity follows later: it commits what waits, before an update
-//! that may not come before, when time or a limit says so, or on demand; and it has the coordinator know
-//! which stripes may have updates of which parity knows nothing.
+//! The commits of a primary, for stripes whose parity follows later: before an update that must not precede
+//! the commit, when a time or size limit is reached, or on demand. The primary also notes at the
+//! coordinator which stripes may have updates that parity does not cover.
 
 use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, changed_bytes, lock};
 use crate::commit::CommitTerms;
@@ -13,9 +13,9 @@ use gabion_layout::{PoolId, StripeId};
 use gabion_planner::update::Waiting;
 
 impl Primaries {
-    /// Commits what waits on stripes, when an update would make it more than may wait. The limits are
-    /// the pool's for each primary; if a commit fails, the update goes on, for the stripe that it is of
-    /// has its own limits.
+    /// Commits stripes when an update would exceed the limit of appended bytes. The limits are the pool's
+    /// for each primary; if a commit fails, the update continues, because its own stripe has limits of its
+    /// own.
     pub(super) async fn end_phases(
         &self,
         update: &ask::Update,
@@ -38,7 +38,7 @@ impl Primaries {
         if let Some(&known) = led.append_pool.get() {
             return Ok(known);
         }
-        // Whoever asks is about to need the term anyway.
+        // The caller needs the term next anyway.
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
         self.ensure_term(&mut primary, stripe).await?;
@@ -47,7 +47,7 @@ impl Primaries {
         Ok(*led.append_pool.get_or_init(|| pool))
     }
 
-    /// Commits what has waited for as long as it may.
+    /// Commits updates that have reached their age limit.
     pub(crate) async fn commit_due(&self, nodes: &[NodeStatus]) {
         let due = lock(&self.phases).due(self.ports.now_ms());
         self.commit_all(due, nodes).await;
@@ -58,13 +58,14 @@ impl Primaries {
             if let Err(Refusal::NotPrimary(_) | Refusal::Failed(_)) =
                 self.commit(stripe, nodes).await
             {
-                // It is another primary's to care for, or gone. Who has its records asks in time.
+                // Another primary serves the stripe, or it is gone. The nodes with its records ask
+                // periodically.
                 lock(&self.phases).end(stripe);
             }
         }
     }
 
-    /// Commits what waits on a stripe, if anything does.
+    /// Commits a stripe's appended updates, if there are any.
     pub(crate) async fn commit(
         &self,
         stripe: StripeId,
@@ -77,15 +78,15 @@ impl Primaries {
         self.commit_waiting(&mut primary, nodes).await
     }
 
-    /// Sees to it that stripes of which this node has appended records have primaries that count
-    /// them: this node, if there is no other.
+    /// Makes sure that stripes with appended records on this node have a primary that counts them: this
+    /// node, if there is no other.
     pub(crate) async fn adopt(&self, mut stripes: Vec<StripeId>) {
         stripes.retain(|&stripe| !lock(&self.phases).has(stripe));
         for stripe in stripes {
             let led = self.led(stripe);
             let _turn = led.turns.wait().await;
             let mut primary = led.primary.lock().await;
-            // If it cannot be now, it is asked for again.
+            // If it fails now, the next round asks again.
             let _ = self.ensure_term(&mut primary, stripe).await;
         }
     }
@@ -95,7 +96,10 @@ impl Primaries {
         primary: &mut Primary,
         nodes: &[NodeStatus],
     ) -> Result<(), Refusal> {
-        let term = primary.term.as_mut().expect("whoever commits has a term");
+        let term = primary
+            .term
+            .as_mut()
+            .expect("a committing primary has a term");
         if term.waiting.is_empty() {
             return self.end_phase(primary).await;
         }
@@ -125,8 +129,8 @@ impl Primaries {
     }
 
     /// Tells the coordinator which data chunks were committed together, if the pool's rule would move some
-    /// of them. It is the coordinator's to do, since it changes the layout; nobody waits for it, and
-    /// nothing depends on it.
+    /// of them. The coordinator moves them, because that changes the layout. No request waits for it, and
+    /// no guarantee depends on it.
     fn suggest_grouping(&self, term: &Term, committed: &Waiting, nodes: &[NodeStatus]) {
         let updated = term.to_group(committed, nodes);
         if updated.is_empty() {
@@ -138,20 +142,23 @@ impl Primaries {
         self.ports.spawn(told.map(|_| ()).boxed());
     }
 
-    /// Nothing waits any more, and the coordinator may know.
+    /// No appended update is left; notes that at the coordinator.
     async fn end_phase(&self, primary: &mut Primary) -> Result<(), Refusal> {
-        let term = primary.term.as_mut().expect("whoever commits has a term");
+        let term = primary
+            .term
+            .as_mut()
+            .expect("a committing primary has a term");
         lock(&self.phases).end(term.stripe.id);
         let noted = self.note_phase(term, false).await;
         if noted.is_err() {
-            // The note may still be on its way, and must not arrive after that of the next phase: a
-            // new term has it refused.
+            // The note may still be on its way, and must not arrive after that of the next phase: a new
+            // term makes the coordinator refuse it.
             primary.renounce();
         }
         noted
     }
 
-    /// Has the coordinator remember whether there may be updates of which parity knows nothing.
+    /// Notes at the coordinator whether there may be updates that parity does not cover.
     pub(super) async fn note_phase(&self, term: &mut Term, appends: bool) -> Result<(), Refusal> {
         if term.appends == appends {
             return Ok(());

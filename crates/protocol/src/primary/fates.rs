@@ -1,9 +1,9 @@
-//! What has become of a run, for a client that lost the answer to its update. The primary decides it by
-//! what the stripe's nodes remember ([`crate::fate`]).
+//! The fate of a run, for a client that lost the answer to its update. The primary derives it from the
+//! memories of the stripe's nodes ([`crate::fate`]).
 //!
-//! It asks in its turn and in its own term. So no update of this primary is half made, parts of earlier
-//! terms are refused, and of a later term the nodes would tell. Whoever asks has withdrawn the run
-//! before, so that it does not begin afterwards.
+//! It asks in its turn and in its own term. So no update of this primary is in progress, parts of earlier
+//! terms are refused, and the nodes would report a later term. The client has withdrawn the run before, so
+//! that it does not begin afterwards.
 
 use super::Primaries;
 use crate::fate::fate;
@@ -15,18 +15,18 @@ use gabion_layout::{ChunkId, ChunkIndex};
 use gabion_store::RunMemory;
 use std::collections::BTreeMap;
 
-/// How long a node may take to say what it remembers.
+/// Time limit of a node's answer.
 const RECOLLECT_DEADLINE_MS: u64 = 5_000;
 
-/// What nodes say of a run.
+/// The nodes' answers about a run.
 struct Recollections {
     memories: BTreeMap<ChunkIndex, RunMemory>,
-    /// Why a node that was asked did not say, if there is one.
+    /// The reason of a missing answer, if there is one.
     missing: Option<Refusal>,
 }
 
 impl Primaries {
-    /// What has become of a run.
+    /// The fate of a run.
     pub(crate) async fn fate(
         &self,
         asked: &RunQuestion,
@@ -46,8 +46,8 @@ impl Primaries {
     }
 }
 
-/// Asks the nodes of all chunks that have all updates up to the term and in it: those that its
-/// settlement has asked.
+/// Asks the nodes of all chunks that have all updates up to the term and in it: those that its settlement
+/// has asked.
 async fn recollect(
     ports: &dyn Ports,
     term: &Term,
@@ -75,7 +75,7 @@ async fn recollect(
             Ok(memory) => {
                 heard.memories.insert(index, memory);
             }
-            // A later term may have made the run.
+            // A run of a later term may exist.
             Err(fenced @ Refusal::Fenced { .. }) => return Err(fenced),
             Err(refusal) => heard.missing = Some(refusal),
         }
@@ -83,11 +83,11 @@ async fn recollect(
     Ok(heard)
 }
 
-/// What follows from what the nodes say.
+/// The conclusion from the nodes' answers.
 ///
 /// # Errors
-/// Why a node is missing whose word could decide it; [`Refusal::Unsettled`] when a node has a record of
-/// the run that no settlement has decided.
+/// The reason why a decisive answer is missing; [`Refusal::Unsettled`] when a node has a record of the run
+/// that no settlement has decided.
 fn conclude(term: &Term, asked: &RunQuestion, heard: Recollections) -> Result<RunFate, Refusal> {
     let would_know = |complete: &[ChunkIndex]| {
         let known = term.witnesses().would_know(complete, asked);

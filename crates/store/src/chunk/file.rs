@@ -162,7 +162,7 @@ impl Extent {
         HEADER_PAGE_BYTES + (self.block_count() * 4).next_multiple_of(BLOCK_BYTES) + offset
     }
 
-    /// Where the reserve begins, for a chunk that has one.
+    /// The start of the reserve, for a chunk that has one.
     pub(crate) fn reserve_offset(self) -> u64 {
         self.data_offset(self.chunk_bytes)
             .next_multiple_of(BLOCK_BYTES)
@@ -198,7 +198,7 @@ impl Extent {
     }
 }
 
-/// Why bytes of a chunk file could not be read.
+/// The reason why bytes of a chunk file could not be read.
 pub(crate) enum ReadFailure {
     /// Memory ran out, the page cache hides the device, or the disk refused a write that had to come
     /// first. The bytes may be intact.

@@ -24,7 +24,7 @@ use open_files::OpenFiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the store knows of a chunk's header.
+/// The contents of a chunk's header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Header {
     /// Not read yet.

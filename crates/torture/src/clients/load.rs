@@ -1,4 +1,5 @@
-//! What the clients share: the files, the signals of the fault driver, and the limits of an operation.
+//! The state that the clients share: the files, the signals of the fault driver, and the limits of an
+//! operation.
 
 use crate::recorder::Recorder;
 use std::sync::Arc;

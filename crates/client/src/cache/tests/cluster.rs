@@ -26,7 +26,7 @@ pub(super) struct State {
     random: ChaCha20Rng,
     /// Whether updates and writes fail, before or after they take effect.
     pub(super) fails: bool,
-    /// Whether nobody remembers the runs of updates any more.
+    /// Whether all nodes have forgotten the runs of updates.
     pub(super) forgets: bool,
     /// Segments with an update in flight.
     pub(super) under_way: Vec<usize>,

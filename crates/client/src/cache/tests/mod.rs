@@ -18,7 +18,7 @@ const KIB: u64 = 1024;
 /// Bytes of a full segment here.
 const SEGMENT: u64 = 20 * KIB;
 
-/// Where the segments of a long file start.
+/// The starts of a long file's segments.
 fn starts() -> Vec<u64> {
     (0..=1000).map(|at| at * SEGMENT).collect()
 }
@@ -186,7 +186,7 @@ async fn use_lane(client: &Client<'_>, lane: u64, seed: u64, model: &mut [u8]) {
                 client.read(at, length).await == model[place],
                 "{at}+{length}"
             ),
-            // A waiting user may give up at any moment.
+            // A caller may cancel its wait at any moment.
             8 => drop(within_steps(patience, client.read(at, length)).await),
             _ => drop(within_steps(patience, client.flush()).await),
         }
@@ -296,7 +296,7 @@ fn bytes_of_a_forgotten_write_back_are_dropped_and_each_opening_is_told() {
             let error = other.flush().await.unwrap_err();
             assert!(matches!(error, ClientError::Forgotten(_)), "{error}");
             other.flush().await.unwrap();
-            // Who opens the file after it has no write in it.
+            // A later opening has no write in it.
             Client::open(&cluster, &cache).flush().await.unwrap();
         });
     }
@@ -318,7 +318,11 @@ fn a_displacement_keeps_bytes_whose_write_back_is_forgotten_for_the_flush() {
         for page in 5..15 {
             client.write(page * 4096, vec![1; 4096]).await.unwrap();
         }
-        assert_eq!(client.read(0, 100).await, [7; 100], "nobody was told yet");
+        assert_eq!(
+            client.read(0, 100).await,
+            [7; 100],
+            "the write is not acknowledged yet"
+        );
         let error = client.flush().await.unwrap_err();
         assert!(matches!(error, ClientError::Forgotten(_)), "{error}");
         assert_eq!(

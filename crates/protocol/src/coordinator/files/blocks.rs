@@ -14,9 +14,9 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Where the replicas of a file's blocks go: `encoded.k` blocks for each segment, of whose chunks these
-    /// are the sizes. Where encoding-aware replication finds no layout, replicas are placed at random: the
-    /// promise of the pool does not depend on where its stripes are to be.
+    /// Places the replicas of a file's blocks: `encoded.k` blocks for each segment, with chunks of these
+    /// sizes. If encoding-aware replication finds no layout, replicas are placed at random: the pool's
+    /// promise does not depend on where its stripes will be.
     pub(super) fn place_blocks(
         &self,
         facts: &PoolFacts,

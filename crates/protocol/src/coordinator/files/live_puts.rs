@@ -1,4 +1,4 @@
-//! Puts whose clients were heard of.
+//! Puts with the time of their client's last message.
 
 use crate::coordinator::leases::occupied::Occupation;
 
@@ -6,7 +6,7 @@ use crate::coordinator::leases::occupied::Occupation;
 /// client of a put.
 const REPLACEMENT_HASTE: u64 = 6;
 
-/// A put whose client was heard of.
+/// A put with the time of its client's last message.
 #[derive(Debug)]
 pub(super) struct LivePut {
     pub(super) heard_ms: u64,
@@ -16,7 +16,7 @@ pub(super) struct LivePut {
 }
 
 impl LivePut {
-    /// How long its client may be silent.
+    /// Longest silence of its client.
     pub(super) fn timeout_ms(&self, put_timeout_ms: u64) -> u64 {
         match self.occupation {
             Some(_) => put_timeout_ms / REPLACEMENT_HASTE,

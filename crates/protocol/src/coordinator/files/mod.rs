@@ -1,8 +1,8 @@
 //! Files: pools, puts, replacements, and where new stripes are placed.
 //!
-//! `pools` makes pools and has them commit. `puts` brings files in, looks them up and deletes them; `replace`
-//! is the coordinator's half of a write that spans stripes. Both place new stripes by `places`, and by
-//! `blocks` where they are replicated first.
+//! `pools` creates and commits pools. `puts` stores, looks up and deletes files; `replace` is the
+//! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
+//! places blocks that are replicated first.
 
 mod blocks;
 mod live_puts;
@@ -15,7 +15,6 @@ mod replace;
 use super::core::Core;
 use super::garbage::Garbage;
 use super::garbage::leftovers::Leftovers;
-use super::ground::Ground;
 use super::leases::Leases;
 use super::leases::occupied::Occupied;
 use super::lifecycle::timetable::Timetable;
@@ -23,12 +22,13 @@ use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use super::repair::Repair;
 use super::repair::backlog::Backlog;
+use super::shared_state::SharedState;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Brings files in and gives their stripes places.
+/// Stores files and places their stripes.
 pub(in crate::coordinator) struct Files<K> {
     core: Arc<Core<K>>,
     pools: Arc<Pools>,
@@ -45,31 +45,31 @@ pub(in crate::coordinator) struct Files<K> {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Puts of an earlier run go on. Waits for the disk.
+    /// Puts of an earlier run continue. Waits for the disk.
     ///
     /// # Errors
     /// When they cannot be read.
     pub(in crate::coordinator) fn new(
-        ground: &Ground<K>,
+        shared: &SharedState<K>,
         leases: &Arc<Leases<K>>,
         garbage: &Arc<Garbage<K>>,
         repair: &Arc<Repair<K>>,
         timetable: &Arc<Timetable>,
     ) -> Result<Self, MetaError> {
-        // An earlier run's clock says nothing about this one's: all clients get a full time-out.
-        let heard_ms = ground.core.ports.now_ms();
+        // An earlier run's clock does not apply to this one: all clients get a full timeout.
+        let heard_ms = shared.core.ports.now_ms();
         let live = || LivePut {
             heard_ms,
             occupation: None,
         };
-        let puts = ground.core.meta.puts()?.into_iter();
+        let puts = shared.core.meta.puts()?.into_iter();
         Ok(Self {
-            core: Arc::clone(&ground.core),
-            pools: Arc::clone(&ground.pools),
-            nodes: Arc::clone(&ground.nodes),
-            backlog: Arc::clone(&ground.backlog),
-            leftovers: Arc::clone(&ground.leftovers),
-            occupied: ground.occupied.clone(),
+            core: Arc::clone(&shared.core),
+            pools: Arc::clone(&shared.pools),
+            nodes: Arc::clone(&shared.nodes),
+            backlog: Arc::clone(&shared.backlog),
+            leftovers: Arc::clone(&shared.leftovers),
+            occupied: shared.occupied.clone(),
             leases: Arc::clone(leases),
             garbage: Arc::clone(garbage),
             repair: Arc::clone(repair),

@@ -1,6 +1,6 @@
-//! Places for new stripes: on nodes that are up, and where these are too few for a stripe, also on failed
-//! ones, whose chunks are left out until a repair makes them. A stripe that a node did not take while its
-//! put was under way is placed anew, under another id.
+//! Places for new stripes: on nodes that are up. If these are too few for a stripe, also on failed ones,
+//! whose chunks are left out until a repair rebuilds them. If a node does not take its chunk during a put,
+//! the stripe is placed anew, under another id.
 
 use super::Files;
 use super::rejection::Rejection;
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Places a stripe of a put anew, on other nodes than those to `avoid`. Answers with the one that has its
-    /// place already, if `failed` has not.
+    /// Places a stripe of a put anew, without the nodes in `avoid`. If `failed` has a successor already,
+    /// answers with that one.
     pub(in crate::coordinator) async fn place_anew(
         self: &Arc<Self>,
         asked: ask::PlaceAnew,
@@ -39,7 +39,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let (mut stripe, facts) = self.core.with_meta(find).await?;
         if stripe.id == failed {
-            // Of those, who has failed is found out soon, and who has no room is full for long.
+            // Failed nodes among these are detected soon; full nodes stay full for long.
             let fleet = self.nodes.fleet().distrusting(&avoid);
             let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {
                 Ok(mut placed) => placed.swap_remove(0).nodes,
@@ -114,14 +114,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 }
 
-/// What a chunk takes of its node's room at most: a parity chunk also reserves space behind it.
+/// Most room that a chunk takes on its node: a parity chunk also has reserved space.
 pub(super) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) -> u64 {
     let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
     chunk_bytes * (1 + reserved)
 }
 
-/// Places stripes on nodes that are up. If these are too few, on failed ones as well, as few as will do,
-/// provided that the stripes survive a further loss without them.
+/// Places stripes on nodes that are up. If these are too few, adds as few failed ones as possible, provided
+/// that the stripes survive a further loss without them.
 ///
 /// # Errors
 /// Why the nodes that are up do not suffice.
@@ -167,7 +167,7 @@ pub(super) fn survives_without(facts: &PoolFacts, nodes: &[NodeId], failed: &[No
     lost.is_empty() || update::check_left(&stripe).is_ok()
 }
 
-/// Nodes are too few. Whoever is silent may be heard again, or is declared failed before long.
+/// Too few nodes are up. A silent node either answers again or is declared failed soon.
 pub(super) fn too_few(fleet: &Fleet, error: &PlanError) -> Rejection {
     if fleet.with(Liveness::Suspect).is_empty() {
         Rejection::Final(Denied(error.to_string()))

@@ -1,4 +1,4 @@
-//! Pools: how a user's request becomes a pool that can keep its promise, and what follows from one.
+//! Pools: how a user's request becomes a pool that can keep its promise, and the facts derived from a pool.
 
 use super::Files;
 use crate::coordinator::core::{Answer, Denied};
@@ -12,28 +12,28 @@ use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long a stripe's primary may take to commit, which may have to settle first.
+/// Time limit of a primary's commit, including a settlement before it.
 const COMMIT_DEADLINE_MS: u64 = 20_000;
-/// Stripes of a pool that commit at a time: most have primaries of their own, and share links.
+/// Stripes of a pool that commit concurrently: most have primaries of their own, and share links.
 const COMMIT_COUNT: usize = 8;
-/// After so long a request to commit a pool is answered with how much is left, so that whoever asks sees
-/// that it gets on.
+/// After this time a request to commit a pool is answered with the number of stripes left, so that the user
+/// sees progress.
 const COMMIT_ROUND_MS: u64 = 4_000;
-/// How often a request follows a hint about who the primary is.
+/// How often a request follows a hint to another primary.
 const REDIRECT_COUNT_MAX: u32 = 3;
 /// Fewest bytes of a pool's chunks.
 const CHUNK_BYTES_MIN: u64 = 4 << 10;
 /// Most bytes of a pool's chunks.
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
-/// What became of a stripe in a round of commits.
+/// The outcome of a stripe in a round of commits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Committed {
-    /// Nothing waits on it.
+    /// The stripe has nothing to commit.
     Done,
-    /// The round was over.
+    /// The round ended first.
     NotYet,
-    /// Something still waits: one plain sentence.
+    /// The stripe could not commit: one plain sentence.
     Refused(String),
 }
 
@@ -95,7 +95,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Pool(self.core.with_meta(create).await?))
     }
 
-    /// Has the primaries of a pool's stripes commit what waits, for as long as a round lasts.
+    /// Commits the stripes of a pool at their primaries, for at most one round.
     pub(in crate::coordinator) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
         let find = move |meta: &Meta<K>| {
             let pool = meta.pool_named(&name)?.id;
@@ -129,7 +129,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         })
     }
 
-    /// Has a stripe commit what waits, unless it is too late to begin.
+    /// Commits a stripe unless the round has ended.
     async fn commit_until(&self, stripe: StripeRecord, until_ms: u64) -> Result<Committed, Denied> {
         if self.core.ports.now_ms() >= until_ms {
             return Ok(Committed::NotYet);
@@ -147,7 +147,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         )
     }
 
-    /// Has a stripe's primary commit. Whoever is asked first says who else that is.
+    /// Commits a stripe at its primary. A node that is not the primary answers with a hint.
     async fn commit_stripe(&self, stripe: &StripeRecord) -> Result<(), Refusal> {
         let fleet = self.nodes.fleet();
         let mut asked = stripe.nodes.iter().copied().find(|&node| fleet.is_up(node));
@@ -164,7 +164,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Err(Refusal::Unavailable(format!("every node of {}", stripe.id)))
     }
 
-    /// The reserves of those stripes that are there and have any.
+    /// The reserves of those stripes that exist and have any.
     pub(in crate::coordinator) async fn reserves(&self, stripes: Vec<StripeId>) -> Answer {
         let found = self.core.with_meta(move |meta| {
             let mut specs = BTreeMap::new();
@@ -211,7 +211,7 @@ fn block_spec(
         m: code.m(),
         sub_chunks: code.sub_chunks(),
         chunks_per_rack,
-        // What replicas are sent is written where it belongs: there is no parity for which a log waits.
+        // Replicas are written in place: they have no parity, so they need no log.
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,

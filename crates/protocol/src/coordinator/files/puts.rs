@@ -1,4 +1,4 @@
-//! Files: how they come in through puts, are looked up, and go.
+//! Files: puts, lookups and deletion.
 
 use super::Files;
 use super::live_puts::LivePut;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 /// Most stripes of a file: a layout must fit into one message and into memory.
 const STRIPES_MAX: u64 = 1 << 17;
-/// A file's last stripe has chunks of a multiple of so many bytes, so that pages of disks and
-/// memory are not shared between chunks.
+/// The chunk size of a file's last stripe is a multiple of this many bytes, so that no page of a disk or of
+/// memory belongs to two chunks.
 const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Reserves places for a file. Chunks on failed nodes are left out, where others are too few.
+    /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
     pub(in crate::coordinator) async fn begin_put(self: &Arc<Self>, wish: ask::BeginPut) -> Answer {
         let ask::BeginPut {
             name,
@@ -37,8 +37,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let Some((facts, encoded)) = self.core.with_meta(find).await? else {
             return Err(Denied(
-                "there is not exactly one pool to choose; name the pool, and create one first if \
-                 there is none"
+                "there is not exactly one pool; choose one with --pool, or create the first with \
+                 'gabion pool create'"
                     .to_owned(),
             ));
         };
@@ -75,8 +75,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }))
     }
 
-    /// Notes that a put's client is at work. In memory only: a new run of the coordinator gives
-    /// all clients a full time-out anyway.
+    /// Notes that a put's client is active. The note is in memory only: a new run of the coordinator gives
+    /// all clients a full timeout.
     pub(in crate::coordinator) fn touch_put(&self, put: PutId) -> Answer {
         match lock(&self.puts).get_mut(&put) {
             Some(live) => {
@@ -87,7 +87,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// Makes a file visible. A chunk whose node has failed since it was written is looked after.
+    /// Makes a file visible. A chunk whose node has failed since the write is queued for repair.
     pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
         let created_ms = self.core.lifetime_ms();
         let this = Arc::clone(self);
@@ -104,14 +104,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 lock(&self.puts).remove(&put);
                 self.backlog.add(stripes).await?;
             }
-            // The first answer was lost.
+            // The answer to the first request was lost.
             Err(MetaError::CommittedBefore(_)) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(CoordinatorReply::Done)
     }
 
-    /// Gives a put up; one that is over already is left as it is.
+    /// Aborts a put; a put that has ended stays as it is.
     pub(in crate::coordinator) async fn abort_put(self: &Arc<Self>, put: PutId) -> Answer {
         self.core.with_meta(move |meta| meta.abort_put(put)).await?;
         let over = lock(&self.puts).remove(&put);
@@ -122,11 +122,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Gives up puts whose clients are silent, until the metadata store fails.
+    /// Aborts puts whose clients are silent, until the metadata store fails.
     pub(in crate::coordinator) async fn expire_puts(self: Arc<Self>) {
         let timeout_ms = self.core.options.put_timeout_ms;
         while !self.core.is_broken() {
-            // Often enough for replacements, too, whose time-out is shorter.
+            // The timeout of replacements is shorter, so this period serves them too.
             self.core.ports.sleep_ms((timeout_ms / 24).max(1)).await;
             let now_ms = self.core.ports.now_ms();
             let is_silent = |live: &LivePut| {
@@ -138,13 +138,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 .map(|(&put, _)| put)
                 .collect();
             for put in expired {
-                // One that cannot be given up now stays in the list for the next time.
+                // A put that cannot be aborted now stays in the list until the next period.
                 let _ = self.abort_put(put).await;
             }
         }
     }
 
-    /// The files whose names start so.
+    /// The files whose names have this prefix.
     pub(in crate::coordinator) async fn list(&self, prefix: String) -> Answer {
         let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
         Ok(CoordinatorReply::Files(self.core.with_meta(list).await?))
@@ -157,7 +157,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             loop {
                 let file = meta.file(&name)?;
                 let stripes = meta.stripes_of(&name)?;
-                // Between the two, the file may have been removed and another put in its place.
+                // Between the two reads, the file may have been removed and another one stored under its
+                // name.
                 if stripes
                     .iter()
                     .map(|stripe| stripe.id)
@@ -188,7 +189,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }))
     }
 
-    /// Deletes a file. Its chunks are removed from their nodes in time.
+    /// Deletes a file. Its chunks are removed from their nodes later.
     pub(in crate::coordinator) async fn remove_file(&self, asked: ask::RemoveFile) -> Answer {
         let ask::RemoveFile { name, file } = asked;
         let removed = self
@@ -196,7 +197,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             .with_meta(move |meta| meta.remove_file(&name, file));
         match removed.await {
             Ok(_) => self.leftovers.wake(),
-            // It is gone already, perhaps by an order whose answer was lost.
+            // The file is gone already, perhaps by a request whose answer was lost.
             Err(MetaError::UnknownFile(_) | MetaError::FileReplaced(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -215,7 +216,8 @@ fn appending<K: KeyValue>(
     Ok(appending)
 }
 
-/// The pool that there is no choice but to take: those of stripes that another's blocks become are none.
+/// The only pool, if there is exactly one. Pools that hold the stripes of another pool's blocks do not
+/// count.
 fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
     let pools = meta.pools()?;
     let is_another = |pool: &&PoolRecord| {
@@ -229,7 +231,7 @@ fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
     Ok(only.map(|pool| pool.id))
 }
 
-/// Bytes of a chunk of each stripe of a file: the pool's, and as few as will do for the last.
+/// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.
 fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
     let k = spec.k as u64;
     let stripe_bytes = k.saturating_mul(spec.chunk_bytes);
@@ -237,8 +239,8 @@ fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
     let rest_bytes = size_bytes % stripe_bytes;
     if full_count >= STRIPES_MAX {
         return Err(Denied(format!(
-            "a file may have {STRIPES_MAX} stripes, which are {} bytes in this pool, and \
-             {size_bytes} bytes are more; use a pool with larger chunks or several files",
+            "a file in this pool may have {} bytes ({STRIPES_MAX} stripes), and this one has \
+             {size_bytes}; use a pool with larger chunks or several files",
             stripe_bytes.saturating_mul(STRIPES_MAX)
         )));
     }

@@ -1,25 +1,25 @@
-//! Why new stripes do not get their places, and whether the client should try again.
+//! Reasons why new stripes get no places, and whether the client should retry.
 
 use crate::coordinator::core::{Answer, Denied};
-use crate::coordinator::repair::survey::Setback;
+use crate::coordinator::repair::survey::TaskError;
 use crate::message::CoordinatorReply;
 use gabion_meta::MetaError;
 
-/// Why a replacement does not begin.
+/// The reason why a replacement does not begin.
 pub(in crate::coordinator) enum Rejection {
-    /// It may begin soon.
+    /// A retry may succeed.
     Retry(String),
-    /// It never will as it was asked for.
+    /// A retry of the same request cannot succeed.
     Final(Denied),
 }
 
-impl From<Setback> for Rejection {
-    fn from(Setback(sentence): Setback) -> Self {
+impl From<TaskError> for Rejection {
+    fn from(TaskError(sentence): TaskError) -> Self {
         Self::Retry(sentence)
     }
 }
 
-impl From<Rejection> for Setback {
+impl From<Rejection> for TaskError {
     fn from(hindrance: Rejection) -> Self {
         match hindrance {
             Rejection::Retry(sentence) | Rejection::Final(Denied(sentence)) => Self(sentence),
@@ -30,7 +30,7 @@ impl From<Rejection> for Setback {
 impl From<MetaError> for Rejection {
     fn from(error: MetaError) -> Self {
         match error {
-            // The client's layout is old; with a new one it may succeed, or learn why not.
+            // The client's layout is old. With a new one, the client may succeed or learn the reason.
             MetaError::UnknownStripe(_)
             | MetaError::FileReplaced(_)
             | MetaError::LeaseLost { .. }

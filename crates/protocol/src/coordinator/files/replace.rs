@@ -1,9 +1,9 @@
-//! Writes that span stripes: the coordinator's half of a replacement. It keeps everybody else from
-//! updating the old stripes, settles them so that the client can read what it does not overwrite,
-//! and makes room for new ones; the commit swaps them in one transaction.
+//! Writes that span stripes: the coordinator's half of a replacement. It keeps others from updating the old
+//! stripes, settles them so that the client can read the bytes that it does not overwrite, and places new
+//! stripes; the commit swaps them in one transaction.
 //!
-//! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
-//! must not see, after the acknowledgement, what was there before it.
+//! A write is acknowledged when no node serves the old chunks any more: after the acknowledgement, a reader
+//! with an old layout must not see the old bytes.
 
 use super::Files;
 use super::live_puts::LivePut;
@@ -21,11 +21,11 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
-/// How many stripes are settled at a time.
+/// Stripes that are settled concurrently.
 const SETTLE_PARALLEL_COUNT: usize = 16;
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Begins to replace stripes of a file. All of them are taken or none, so that two writers never
-    /// wait for each other.
+    /// Begins to replace stripes of a file. Either all of them are occupied or none, so that two writers
+    /// never wait for each other.
     pub(in crate::coordinator) async fn begin_replace(
         self: &Arc<Self>,
         wish: ask::BeginReplace,
@@ -69,8 +69,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }))
     }
 
-    /// Leaves stripes that were not replaced to others. Settling them may have found chunks to
-    /// repair, and repairs may have waited for this.
+    /// Releases stripes that were not replaced. Their settlement may have found chunks to repair, and
+    /// repairs may have waited for the release.
     pub(in crate::coordinator) async fn leave(
         self: &Arc<Self>,
         occupation: Occupation,
@@ -174,9 +174,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         places.map_err(|error| too_few(&fleet, &error))
     }
 
-    /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so
-    /// that this can be repeated. It is done when no node serves them any more. What can never be
-    /// committed is told apart from what only failed: after that, a client must not take it for undone.
+    /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so that the
+    /// request can be repeated. The request is done when no node serves them any more. The answer
+    /// distinguishes a replacement that can never be committed from a failure: after a failure, the client
+    /// must not assume that the replacement was undone.
     pub(in crate::coordinator) async fn commit_replace(
         self: &Arc<Self>,
         asked: ask::CommitReplace,
@@ -193,7 +194,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 Ok(CoordinatorReply::Done)
             }
             Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
-            // Terms only grow, and what was displaced, aborted or removed does not come back.
+            // Terms only grow, and a displaced, aborted or removed stripe does not come back.
             Err(
                 error @ (MetaError::UnknownPut(_)
                 | MetaError::UnknownFile(_)
@@ -212,7 +213,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         ))
     }
 
-    /// Removes the chunks of those of the stripes that are garbage. Whether no reader can read any of them.
+    /// Removes the chunks of those of the stripes that are garbage. Returns whether no reader can
+    /// read any of them.
     pub(in crate::coordinator) async fn withdraw(
         self: &Arc<Self>,
         stripes: Vec<StripeId>,
@@ -229,7 +231,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(removal.await?.none_served)
     }
 
-    /// What a client has to know of a stripe that has ended, to find out what became of its last updates.
+    /// The facts about an ended stripe from which a client learns the outcome of its last updates.
     pub(in crate::coordinator) async fn ended(self: &Arc<Self>, id: StripeId) -> Answer {
         let find = move |meta: &Meta<K>| Ok((meta.ended_stripe(id)?, meta.stripe_status(id)?));
         let (stripe, status) = self.core.with_meta(find).await?;

@@ -1,5 +1,5 @@
-//! What waits to be removed from nodes: chunks that they may have and should not, and the wake-up of the
-//! task that removes these and garbage.
+//! The queue of chunks to remove from nodes: chunks that nodes may hold and should not, and the wake-up of
+//! the task that removes these and garbage.
 
 use crate::coordinator::core::lock;
 use crate::coordinator::wake_up::WakeUp;
@@ -16,7 +16,7 @@ pub(in crate::coordinator) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The former holders that the metadata know.
+    /// The former holders in the metadata.
     pub(in crate::coordinator) fn new(former: Vec<(NodeId, ChunkId)>) -> Self {
         Self {
             chunks: Mutex::new(former.into_iter().collect()),
@@ -24,26 +24,26 @@ impl Leftovers {
         }
     }
 
-    /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
+    /// Notes that a node may have a chunk that is no longer its own, and queues its removal.
     pub(in crate::coordinator) fn add(&self, node: NodeId, chunk: ChunkId) {
         if lock(&self.chunks).insert((node, chunk)) {
             self.wake_up.wake();
         }
     }
 
-    /// Notes that a node does not have a chunk any more.
+    /// Notes that a node does not hold a chunk any more.
     pub(in crate::coordinator) fn remove(&self, node: NodeId, chunk: ChunkId) {
         lock(&self.chunks).remove(&(node, chunk));
     }
 
-    /// What a node may have.
+    /// The chunks that a node may hold and should not.
     pub(in crate::coordinator) fn of(&self, node: NodeId) -> Vec<ChunkId> {
         let all = lock(&self.chunks);
         let own = all.iter().filter(|(holder, _)| *holder == node);
         own.map(|&(_, chunk)| chunk).collect()
     }
 
-    /// Has garbage and leftovers removed soon: there are more, or a node's state has changed.
+    /// Wakes the removal: there is more to remove, or a node's state has changed.
     pub(in crate::coordinator) fn wake(&self) {
         self.wake_up.wake();
     }

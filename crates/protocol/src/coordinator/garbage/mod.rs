@@ -1,13 +1,13 @@
-//! Garbage: chunks of removed files and of puts that came to nothing are removed from their nodes,
-//! and only then are their stripes forgotten. So are chunks of live stripes that are not their nodes' any
-//! more (`leftovers`).
+//! Garbage: chunks of removed files and of aborted puts are removed from their nodes, and only then are
+//! their stripes forgotten. So are chunks of live stripes that are no longer their nodes' own
+//! (`leftovers`).
 
 pub(in crate::coordinator) mod leftovers;
 
 use super::core::{Core, PAGE, SHORT_DEADLINE_MS};
-use super::ground::Ground;
 use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
+use super::shared_state::SharedState;
 use crate::message::{Liveness, NodeReply, NodeRequest, ask};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
@@ -37,7 +37,7 @@ struct Orders {
     pending: BTreeSet<NodeId>,
 }
 
-/// Removes what counts no more from the nodes.
+/// Removes garbage chunks from the nodes.
 pub(in crate::coordinator) struct Garbage<K> {
     core: Arc<Core<K>>,
     nodes: Arc<Nodes<K>>,
@@ -46,19 +46,19 @@ pub(in crate::coordinator) struct Garbage<K> {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
-    pub(in crate::coordinator) fn new(ground: &Ground<K>) -> Self {
+    pub(in crate::coordinator) fn new(shared: &SharedState<K>) -> Self {
         Self {
-            core: Arc::clone(&ground.core),
-            nodes: Arc::clone(&ground.nodes),
-            occupied: ground.occupied.clone(),
-            leftovers: Arc::clone(&ground.leftovers),
+            core: Arc::clone(&shared.core),
+            nodes: Arc::clone(&shared.nodes),
+            occupied: shared.occupied.clone(),
+            leftovers: Arc::clone(&shared.leftovers),
         }
     }
 
     /// Removes garbage, until the metadata store fails.
     pub(in crate::coordinator) async fn collect(self: Arc<Self>) {
         while !self.core.is_broken() {
-            // What cannot be read now is garbage still.
+            // Garbage that cannot be read now stays garbage.
             let all_gone = self.remove_garbage().await.unwrap_or(false)
                 & self.remove_leftovers().await.unwrap_or(false);
             let woken = self.leftovers.woken();
@@ -66,8 +66,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 woken.await;
                 continue;
             }
-            // A node that joins or is declared failed wakes this task; one that could not remove
-            // something does not.
+            // A node that joins or is declared failed wakes this task. A node that could not remove a chunk
+            // does not.
             let wait_ms = self.core.options.retry_ms << 3;
             select_biased! {
                 () = woken.fuse() => {}
@@ -76,7 +76,7 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         }
     }
 
-    /// Goes over all garbage once. Whether none is left.
+    /// Goes over all garbage once. Returns whether none is left.
     async fn remove_garbage(self: &Arc<Self>) -> Result<bool, MetaError> {
         let mut after = None;
         let mut all_gone = true;
@@ -144,8 +144,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
     /// Tells each node which chunks of the page's stripes to remove. A failed node is told when it joins.
     async fn remove_page(&self, page: &[StripeRecord], deadline_ms: u64) -> Orders {
         let (fleet, joining) = {
-            // A node whose join is under way was told to keep what was no garbage then; it is asked
-            // when it is a member.
+            // A joining node was told to keep the chunks that were no garbage then; it is asked when it is
+            // a member.
             let _joins = self.nodes.hold_joins().await;
             let joining: BTreeSet<NodeId> = self.nodes.joining().into_keys().collect();
             (self.nodes.fleet(), joining)
@@ -189,10 +189,10 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         orders
     }
 
-    /// Has a node remove a chunk of a stripe that the caller occupies, which is not its any more. One
-    /// that has not is asked again; a failed one is told when it joins. False when the node may yet
-    /// carry the order out: it must not get that chunk again before a term after `epoch`, from which on
-    /// it refuses the order.
+    /// Orders a node to remove a chunk that is no longer its own, of a stripe that the caller occupies. The
+    /// order is repeated until the node confirms it; a failed node gets it when it joins. False when the
+    /// node may still execute the order later: it must not get that chunk again before a term after
+    /// `epoch`, because from that term on it refuses the order.
     pub(in crate::coordinator) async fn discard(
         &self,
         node: NodeId,
@@ -203,13 +203,13 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         self.take_away(node, chunk, order.into()).await
     }
 
-    /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
+    /// Orders a node to discard a chunk. False when the node may execute the order late.
     async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
         let is_joining = self.nodes.is_joining(node);
         let is_done = match self.nodes.fleet().liveness(node) {
             Liveness::Failed if !is_joining => true,
             Liveness::Failed | Liveness::Suspect => {
-                // It was not asked, so nothing can arrive there late.
+                // The order was not sent, so it cannot arrive late.
                 self.leftovers.add(node, chunk);
                 return true;
             }
@@ -223,25 +223,25 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         is_done
     }
 
-    /// Notes that a node has a chunk no more that was not its.
+    /// Notes that a node no longer holds a chunk that was not its own.
     async fn forget_leftover(&self, node: NodeId, chunk: ChunkId) {
-        // Where that is not durable, the next run of the coordinator gives the order again.
+        // If the note is not durable, the next run of the coordinator repeats the order.
         let forget = move |meta: &Meta<K>| meta.forget_former_holder(node, chunk);
         let _ = self.core.with_meta(forget).await;
         self.leftovers.remove(node, chunk);
     }
 
-    /// Goes over all leftovers once. Whether none is left.
+    /// Goes over all leftovers once. Returns whether none is left.
     async fn remove_leftovers(self: &Arc<Self>) -> Result<bool, MetaError> {
         for (node, chunk) in self.leftovers.all() {
-            // Whoever repairs the stripe may be giving the chunk to this very node.
+            // A repair of the stripe may be giving the chunk to this node.
             let Ok(_occupation) = self.occupied.occupy(vec![chunk.stripe]) else {
                 continue;
             };
             let order = move |meta: &Meta<K>| match meta.stripe(chunk.stripe) {
                 Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => Ok(None),
                 Ok(stripe) => {
-                    // Whoever gives the node this chunk again does so in a later term.
+                    // A repair that gives the node this chunk again does so in a later term.
                     let epoch = meta.last_epoch(stripe.id)?;
                     Ok(Some(ask::Discard { chunk, epoch }.into()))
                 }
@@ -260,9 +260,9 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         Ok(self.leftovers.is_empty())
     }
 
-    /// Gives a node an order. Whether it says in time that it has carried it out. None is given once
-    /// the metadata store has failed: what the metadata says may be what its last commit wrote, and a
-    /// chunk that was made for nothing by what is known here may count by that.
+    /// Gives a node an order. Returns whether the node confirms it in time. After the metadata store has
+    /// failed, no order is given: the metadata may include the last commit although it was reported as
+    /// failed, and a chunk that this run takes for discarded may count there.
     async fn obeys(&self, node: NodeId, order: NodeRequest, deadline_ms: u64) -> bool {
         if self.core.is_broken() {
             return false;

@@ -41,7 +41,7 @@ pub(in crate::coordinator) struct Occupation {
 }
 
 impl Occupation {
-    /// Ends it. The stripes that were occupied.
+    /// Releases the stripes and returns them.
     pub(in crate::coordinator) fn end(mut self) -> Vec<StripeId> {
         let stripes = self.stripes.clone();
         self.free();

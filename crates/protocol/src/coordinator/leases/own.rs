@@ -1,4 +1,4 @@
-//! Leases that the coordinator takes itself, which fence the stripes' primaries off.
+//! Leases that the coordinator takes itself, which fence the stripes' primaries.
 
 use super::Leases;
 use gabion_layout::{Epoch, StripeId};

@@ -1,4 +1,4 @@
-//! Leases of stripes for primaries, and what the primaries have noted under them.
+//! Leases of stripes for primaries, and the notes that primaries make under them.
 
 use super::Leases;
 use crate::coordinator::core::{Answer, Denied};
@@ -9,7 +9,7 @@ use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
-    /// Makes a node the primary of a stripe, unless another is.
+    /// Makes a node the primary of a stripe, unless another node is.
     pub(in crate::coordinator) async fn acquire(self: &Arc<Self>, asked: ask::Acquire) -> Answer {
         let ask::Acquire {
             stripe,
@@ -23,9 +23,8 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         let acquire = move |meta: &Meta<K>| {
             let holder = Holder::Node { node, incarnation };
             let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
-            // Both are read after the lease is granted: no repair changes the layout from then on.
-            // The nodes come first: one that has returned by then has its stale chunks in the
-            // record.
+            // Both are read after the lease is granted: no repair changes the layout from then on. The
+            // nodes are read first: the record then has the stale chunks of every node that has returned.
             let nodes = this.nodes.statuses();
             let record = meta.stripe(stripe)?;
             let pool = this.pools.facts(meta, record.pool)?.record.clone();
@@ -51,8 +50,8 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             }) => Ok(CoordinatorReply::Busy(format!(
                 "{stripe} is being repaired or rewritten; try again"
             ))),
-            // A stripe that is gone may have been replaced: whoever sent the node here has to look
-            // the file up again and will not find this stripe in it.
+            // The missing stripe may have been replaced: a client with an old layout looks the file up
+            // again and gets the new stripes.
             Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
                 Ok(CoordinatorReply::Busy(error.to_string()))
             }
@@ -60,13 +59,13 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         }
     }
 
-    /// Notes durably whom a settlement leaves out and how it ends, as the stripe's primary says.
+    /// Notes durably which chunks a settlement leaves out and how it ends, for the stripe's primary.
     pub(in crate::coordinator) async fn settling(self: &Arc<Self>, told: ask::Settling) -> Answer {
         self.note_settlement(told.stripe, told.exclusion).await?;
         Ok(CoordinatorReply::Done)
     }
 
-    /// Notes durably whether a stripe is in an append phase, as its primary says.
+    /// Notes durably whether a stripe is in an append phase, for its primary.
     pub(in crate::coordinator) async fn note_phase(
         self: &Arc<Self>,
         told: ask::NotePhase,
@@ -77,7 +76,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// The same as [`Leases::note_degraded`], as a stripe's primary asks for it.
+    /// The same as [`Leases::note_degraded`], for a stripe's primary.
     pub(in crate::coordinator) async fn degraded(
         self: &Arc<Self>,
         told: ask::NoteDegraded,
@@ -88,9 +87,9 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     }
 
     /// Notes durably that updates of a term leave out chunks which are lost. As with
-    /// [`Leases::note_settlement`], a node that returns finds either that its chunk is stale,
-    /// or that it is counted on. One that may know the term from a join is left out by the next term: in this
-    /// one it would count as a member, and a quorum's reader would take its chunk to have all updates.
+    /// [`Leases::note_settlement`], a node that returns finds either that its chunk is stale, or that the
+    /// chunk counts. A node that may know the term from a join is left out by the next term: in this one it
+    /// would count as a member, and a quorum read would assume that its chunk has all updates.
     pub(in crate::coordinator) async fn note_degraded(
         self: &Arc<Self>,
         (stripe, epoch, since): (StripeId, Epoch, JoinCount),
@@ -98,8 +97,8 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     ) -> Result<(), Denied> {
         let joins = self.nodes.hold_joins().await;
         let record = self.core.with_meta(move |meta| meta.stripe(stripe)).await?;
-        // A node that has returned serves readers, even if its chunk is stale: it has to be fenced by a
-        // settlement before an update leaves it out.
+        // A node that has returned serves readers, even if its chunk is stale: a settlement has to fence it
+        // before an update leaves it out.
         let fleet = self.nodes.fleet();
         let is_failed = |chunk: ChunkIndex| {
             let node = record.node_of(chunk);
@@ -131,8 +130,8 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         Ok(self.backlog.add(vec![record]).await?)
     }
 
-    /// Makes durable what a settlement must not forget. It holds joins back meanwhile: a node that
-    /// returns finds either that it was left out, or that it is asked.
+    /// Makes a settlement durable. No join ends during the note: a returning node finds either that it was
+    /// left out, or that it is asked.
     pub(in crate::coordinator) async fn note_settlement(
         self: &Arc<Self>,
         stripe: StripeId,
@@ -142,7 +141,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         let failed = failed_nodes(&self.nodes.statuses());
         if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
             return Err(Denied(format!(
-                "{returned} has returned meanwhile; settle {stripe} with it"
+                "{returned} has returned; settle {stripe} with it"
             )));
         }
         let left_out = exclusion.nodes.clone();

@@ -1,15 +1,15 @@
 //! The conversion of one segment: replicated blocks become a stripe, or a stripe becomes blocks again
 //! (EAR, section II-B).
 //!
-//! The coordinator takes the leases of the old stripes, settles them, has their marks pinned and gives the
-//! leases back. The new stripe is made of chunks as of these marks while updates go on, and read back. Then
-//! the coordinator takes the leases again. If the marks are what they were, one transaction puts the new
-//! stripe in the place of the old ones; else what was made is thrown away and made anew, after some such
-//! attempts under the leases, while updates wait.
+//! The coordinator takes the leases of the old stripes, settles them, pins their marks at the nodes and
+//! gives the leases back. The new stripe is made of chunks as of these marks while updates continue, and
+//! read back. Then the coordinator takes the leases again. If the marks have not changed, one transaction
+//! puts the new stripe in the place of the old ones. Otherwise the new chunks are discarded and the
+//! conversion is retried; after a few attempts it keeps the leases, and updates wait.
 //!
-//! Until that transaction the old stripes are all that counts, and from then on the new one is, every chunk
-//! of which is on a node that is up. So at no instant less is survived than the pool promises. A crash
-//! before the transaction leaves a put that nobody goes on with, one after it leaves garbage.
+//! Until that transaction only the old stripes count. From then on only the new one counts, and each of its
+//! chunks is on a node that is up. So the pool's promise holds at every instant. A crash before the
+//! transaction leaves an unfinished put, a crash after it leaves garbage.
 
 use super::Lifecycles;
 use crate::coordinator::core::lock;
@@ -18,7 +18,7 @@ use crate::coordinator::members::fleet::is_welcoming;
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::attempt::OUTRUN_COUNT_MAX;
 use crate::coordinator::repair::pins::Pins;
-use crate::coordinator::repair::survey::Setback;
+use crate::coordinator::repair::survey::TaskError;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunId, SettledStripe};
 use futures::future::{join_all, try_join_all};
@@ -33,10 +33,10 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long a conversion waits before it asks again for what the budget does not allow now.
+/// Wait before a conversion asks the budget again.
 const BUDGET_WAIT_MS: u64 = 500;
 
-/// What is to become of a segment.
+/// The planned conversion of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Conversion {
     /// The file's name.
@@ -58,7 +58,7 @@ impl Conversion {
     }
 }
 
-/// Old stripes that nobody updates.
+/// Old stripes whose updates are fenced off.
 struct Held {
     occupation: Occupation,
     leases: Vec<Displaced>,
@@ -74,18 +74,18 @@ fn nodes_of(sources: &[Sources]) -> Vec<Vec<NodeId>> {
     sources.iter().map(of_chunk).collect()
 }
 
-/// New stripes with every chunk durable and read back, which nobody knows yet.
+/// New stripes with every chunk durable and read back, which no layout names yet.
 struct Made {
     put: PutId,
     stripes: Vec<StripeRecord>,
-    /// How often their nodes had joined when they were begun.
+    /// How often their nodes had joined when the conversion began.
     joins: BTreeMap<NodeId, u64>,
     cost: Cost,
-    /// What of the cost was data that crossed racks.
+    /// The share of the cost that was data across racks.
     download_bytes: u64,
 }
 
-/// What makes one new stripe.
+/// The job that makes one new stripe.
 struct Job {
     plan: Plan,
     sources: Vec<ConversionSource>,
@@ -95,7 +95,10 @@ struct Job {
 
 impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Converts a segment.
-    pub(super) async fn convert(self: &Arc<Self>, conversion: &Conversion) -> Result<(), Setback> {
+    pub(super) async fn convert(
+        self: &Arc<Self>,
+        conversion: &Conversion,
+    ) -> Result<(), TaskError> {
         for outrun_count in 0..=OUTRUN_COUNT_MAX {
             let updates_wait = outrun_count == OUTRUN_COUNT_MAX;
             if self.try_convert(conversion, updates_wait).await? {
@@ -103,15 +106,17 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             }
             lock(&self.converted).outrun_count += 1;
         }
-        Err(Setback("its stripes were taken over meanwhile".to_owned()))
+        Err(TaskError(
+            "other work took its stripes during the conversion".to_owned(),
+        ))
     }
 
-    /// One attempt. False when updates went on that the new stripes do not have.
+    /// One attempt. False when the old stripes have updates that the new ones do not have.
     async fn try_convert(
         self: &Arc<Self>,
         conversion: &Conversion,
         updates_wait: bool,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let held = self.hold(&conversion.sources).await?;
         let settled = held.settled.clone();
         let pins = self.pin_settled(&settled).await;
@@ -131,16 +136,16 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             (Ok(made), Some(held)) => (made, held),
             (Ok(made), None) => match self.hold(&conversion.sources).await {
                 Ok(held) => (made, held),
-                Err(setback) => {
+                Err(error) => {
                     self.files.abort_put(made.put).await?;
-                    return Err(setback);
+                    return Err(error);
                 }
             },
-            (Err(setback), kept) => {
+            (Err(error), kept) => {
                 if let Some(held) = kept {
                     self.let_go(held).await?;
                 }
-                return Err(setback);
+                return Err(error);
             }
         };
         let marks = |settled: &[SettledStripe]| -> Vec<Sequence> {
@@ -163,10 +168,10 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         Ok(is_current)
     }
 
-    /// Keeps everybody else from updating stripes, and settles them.
-    async fn hold(self: &Arc<Self>, stripes: &[StripeId]) -> Result<Held, Setback> {
+    /// Keeps others from updating stripes, and settles them.
+    async fn hold(self: &Arc<Self>, stripes: &[StripeId]) -> Result<Held, TaskError> {
         let occupation = self.occupied.occupy(stripes.to_vec()).map_err(|stripe| {
-            Setback(format!(
+            TaskError(format!(
                 "{stripe} is being repaired or rewritten; its conversion waits"
             ))
         })?;
@@ -189,13 +194,13 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// Gives the leases back that are the coordinator's still.
-    async fn let_go(self: &Arc<Self>, held: Held) -> Result<(), Setback> {
+    /// Gives back the leases that the coordinator still has.
+    async fn let_go(self: &Arc<Self>, held: Held) -> Result<(), TaskError> {
         self.leases.release_leases(held.leases).await?;
         Ok(self.files.leave(held.occupation).await?)
     }
 
-    /// Has all nodes that may be read from keep the marks readable.
+    /// Keeps the marks readable at all nodes that serve reads.
     async fn pin_settled(&self, settled: &[SettledStripe]) -> Vec<Pins> {
         let hold_ms = 2 * self.core.options.repair_deadline_ms;
         let pins = settled.iter().map(|settled| {
@@ -218,12 +223,12 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         chunks.filter(move |c| !unreadable.contains(c) && !settled.unsettled.contains(c))
     }
 
-    /// Where the bytes of each data chunk of the segment are.
+    /// Finds the nodes that have the bytes of each data chunk of the segment.
     fn sources(
         &self,
         conversion: &Conversion,
         settled: &[SettledStripe],
-    ) -> Result<Vec<Sources>, Setback> {
+    ) -> Result<Vec<Sources>, TaskError> {
         let mut sources: Vec<Sources> = Vec::new();
         for old in settled {
             let id = |index| ChunkId {
@@ -235,7 +240,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 (index, (node, id(index), old.mark))
             });
             if conversion.encodes() {
-                // Every chunk of a block is the block.
+                // Every chunk of a replicated block holds the whole block.
                 sources.push(found.map(|(_, source)| source).collect());
             } else {
                 let found: BTreeMap<_, _> = found.collect();
@@ -245,19 +250,19 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
         match sources.iter().position(Vec::is_empty) {
             None => Ok(sources),
-            Some(at) => Err(Setback(format!(
+            Some(at) => Err(TaskError(format!(
                 "data chunk {at} of the segment is lost; it is converted when it is repaired"
             ))),
         }
     }
 
-    /// Makes the new stripes. What was begun and has failed is given up.
+    /// Makes the new stripes. If a step fails, the started stripes are aborted.
     async fn make_converted(
         self: &Arc<Self>,
         conversion: &Conversion,
         settled: &[SettledStripe],
         updates_wait: bool,
-    ) -> Result<Made, Setback> {
+    ) -> Result<Made, TaskError> {
         let sources = self.sources(conversion, settled)?;
         let placements = self.places(conversion, settled, &sources)?;
         let nodes: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
@@ -274,13 +279,13 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let done = async {
             let jobs = self.jobs(conversion, &put.stripes, &sources)?;
             self.carry_out(&put.stripes, &jobs, updates_wait).await?;
-            Ok::<_, Setback>(jobs)
+            Ok::<_, TaskError>(jobs)
         };
         let jobs = match done.await {
             Ok(jobs) => jobs,
-            Err(setback) => {
+            Err(error) => {
                 self.files.abort_put(put.id).await?;
-                return Err(setback);
+                return Err(error);
             }
         };
         let mut cost = Cost::default();
@@ -296,13 +301,13 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         })
     }
 
-    /// Where the chunks of the new stripes go.
+    /// Chooses the nodes of the new stripes' chunks.
     fn places(
         &self,
         conversion: &Conversion,
         settled: &[SettledStripe],
         sources: &[Sources],
-    ) -> Result<Vec<Placement>, Setback> {
+    ) -> Result<Vec<Placement>, TaskError> {
         let spec = &conversion.into.record.spec;
         let racks = placement::RackTable::new(&self.nodes.fleet().topology(is_welcoming));
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
@@ -321,13 +326,13 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         Ok(all.into_iter().map(place).collect())
     }
 
-    /// Plans the making of each new stripe.
+    /// Plans each new stripe.
     fn jobs(
         &self,
         conversion: &Conversion,
         stripes: &[StripeRecord],
         sources: &[Sources],
-    ) -> Result<Vec<Job>, Setback> {
+    ) -> Result<Vec<Job>, TaskError> {
         let facts = &conversion.into;
         let fleet = self.nodes.fleet();
         let (all, live) = (fleet.topology(|_| true), fleet.topology(is_welcoming));
@@ -343,7 +348,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             };
             let nodes = nodes_of(sources);
             let encoder = encode::best_encoder(&stripe, &nodes, &live);
-            let encoder = encoder.ok_or_else(|| Setback("no node is up to encode".to_owned()))?;
+            let encoder = encoder.ok_or_else(|| TaskError("no node is up to encode".to_owned()))?;
             let slice_bytes = self.core.options.slice_bytes;
             let plan = encode::convert(&stripe, &nodes, encoder, &live, slice_bytes)?;
             let plan = plan.kept(facts.keepings(record.chunk_bytes));
@@ -381,12 +386,12 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         stripes: &[StripeRecord],
         jobs: &[Job],
         updates_wait: bool,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         let spread_ms = self.afford(jobs, updates_wait).await;
         let runs = stripes.iter().zip(jobs).map(|(record, job)| async move {
             let terms = RunTerms {
                 run: RunId(self.core.ports.random()),
-                // Nobody else knows the stripe yet.
+                // No other process knows the stripe yet.
                 epoch: Epoch(0),
                 generation: record.generation,
                 cut: ReadCut::Settled(Sequence(0)),
@@ -422,14 +427,15 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         });
         let read_back = chunks.map(|(chunk, node)| async move {
             match self.repair.read_back(chunk, node).await {
-                Ok(false) => Err(Setback(format!("{node} has not made {chunk} well"))),
+                Ok(false) => Err(TaskError(format!("{node} has not made {chunk} well"))),
                 other => other,
             }
         });
         try_join_all(read_back).await.map(drop)
     }
 
-    /// Waits for a share of the budget, unless updates wait. Over how long it is to be spread.
+    /// Waits for a share of the budget, unless updates wait. Returns the time over which to spread the
+    /// transfer.
     async fn afford(&self, jobs: &[Job], updates_wait: bool) -> u64 {
         let links: Vec<_> = jobs.iter().flat_map(|job| job.cost.links.clone()).collect();
         loop {
@@ -437,7 +443,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             let now_ms = self.core.ports.now_ms();
             let throttle = self.repair.throttle();
             if updates_wait {
-                // It is as fast as it can be.
+                // Updates wait, so the transfer runs at full speed.
                 throttle.take(&links, &topology, now_ms);
                 return 0;
             }
@@ -452,22 +458,23 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// Puts the new stripes in the place of the old ones, which nobody updates, and has these removed.
+    /// Swaps the new stripes in for the old ones, whose updates are fenced off, and queues the old ones for
+    /// removal.
     async fn commit_converted(
         self: &Arc<Self>,
         conversion: &Conversion,
         made: &Made,
         held: &Held,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         let joins = self.nodes.hold_joins().await;
         let fleet = self.nodes.fleet();
         let is_there = |node: &NodeId| {
-            // One that has joined anew may have told its chunks before the new one was whole.
+            // A node that has joined again may have reported its chunks before the new one was whole.
             fleet.is_up(*node) && joins.get(node) == made.joins.get(node)
         };
         let mut nodes = made.stripes.iter().flat_map(|stripe| &stripe.nodes);
         if let Some(node) = nodes.find(|node| !is_there(node)) {
-            return Err(Setback(format!(
+            return Err(TaskError(format!(
                 "{node} was away while the segment was converted"
             )));
         }
@@ -476,7 +483,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let stripes = self.core.with_meta(commit).await?;
         drop(joins);
         self.backlog.add(stripes).await?;
-        // What is left is removed as other garbage is; nobody updates the new stripes before.
+        // The garbage collection removes the rest; the new stripes take no updates before that.
         if !self.files.withdraw(conversion.sources.clone()).await? {
             self.leftovers.wake();
         }

@@ -1,10 +1,9 @@
-//! When blocks that are replicated at first become stripes, and when they become blocks again: what the
-//! pool says, and what users want of a file. All of it is found out from the metadata: of all files when the
-//! coordinator starts, and of each when something may be due. So a restart forgets nothing but how long blocks have
-//! been idle.
+//! When replicated blocks become stripes, and when stripes become blocks again: the pool's rule and users'
+//! requests decide. Both follow from the metadata: of all files when the coordinator starts, and of each
+//! file when a conversion may be due. So a restart loses only how long blocks have been idle.
 //!
-//! Conversions give way to repairs: none begins while a stripe could be repaired. They keep to the
-//! same limits, make way for the same foreground, and are paused with them.
+//! Repairs take precedence over conversions: no conversion begins while a stripe could be repaired.
+//! Conversions share the repairs' limits, yield to foreground traffic like repairs, and pause with them.
 
 use super::Lifecycles;
 use super::conversion::Conversion;
@@ -12,7 +11,7 @@ use super::forms::{Condition, Form, next_look_ms, wanted};
 use super::timetable::Quiet;
 use crate::coordinator::core::{Answer, PAGE, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::coordinator::repair::survey::Setback;
+use crate::coordinator::repair::survey::TaskError;
 use crate::message::{CoordinatorReply, FormOrder, ask};
 use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt};
@@ -22,12 +21,12 @@ use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, RequestedForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How often it is noted for how long coordinators have run.
+/// Period of noting durably how long coordinators have run.
 const LIFETIME_EVERY_MS: u64 = 60_000;
-/// How long a node may take to say which updates are the newest.
+/// Time limit of a node's answer about its newest updates.
 const LATEST_DEADLINE_MS: u64 = 5_000;
 
-/// A segment as it is.
+/// The present state of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Segment {
     stripes: Vec<StripeId>,
@@ -36,7 +35,7 @@ struct Segment {
     is_full: bool,
 }
 
-/// A file whose blocks are replicated at first.
+/// A file whose blocks are replicated first.
 struct Candidate {
     file: FileRecord,
     requested: Option<RequestedForm>,
@@ -79,7 +78,7 @@ impl Candidate {
         }
     }
 
-    /// The conversions that are due, and when to look again.
+    /// The conversions that are due, and the time of the next check.
     fn due(&self, now_ms: u64, quiet: &QuietBlocks) -> (Vec<Conversion>, Option<u64>) {
         let (mut due, mut next_ms) = (Vec::new(), None);
         for segment in self.segments() {
@@ -90,7 +89,7 @@ impl Candidate {
             let form = wanted(after, self.requested, condition).unwrap_or(segment.form);
             let look_ms = if form != segment.form {
                 due.push(self.conversion(&segment));
-                // It may come to nothing.
+                // The conversion may turn out to be unnecessary.
                 Some(now_ms)
             } else if form == Form::Replicated {
                 next_look_ms(after, self.requested, condition)
@@ -117,14 +116,14 @@ impl Candidate {
     }
 }
 
-/// How long blocks of a file are as they are.
+/// The age of each block of a file.
 type QuietBlocks = BTreeMap<StripeId, Quiet>;
 
-/// What there is of a name.
+/// The state of a file name.
 enum Found {
-    /// No file whose blocks are replicated at first.
+    /// No file whose blocks are replicated first.
     Nothing,
-    /// One whose stripes change now.
+    /// A file whose stripes are changing now.
     Changing,
     File(Box<Candidate>),
 }
@@ -146,7 +145,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             if !knows_all {
                 knows_all = self.enter_all().await.is_ok();
             }
-            if let Err(Setback(sentence)) = self.convert_due().await {
+            if let Err(TaskError(sentence)) = self.convert_due().await {
                 lock(&self.converted).last_error = Some(sentence);
             }
             let lifetime_ms = self.core.lifetime_ms();
@@ -159,8 +158,8 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// Has all files looked at whose blocks are replicated at first: nobody has noted what was due when the last
-    /// run of the coordinator ended.
+    /// Schedules a check of all files whose blocks are replicated first: the coordinator keeps no durable
+    /// note of the conversions that were due when its last run ended.
     async fn enter_all(&self) -> Result<(), MetaError> {
         let mut after: Option<String> = None;
         loop {
@@ -185,7 +184,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// Notes what users want of files.
+    /// Notes users' requests for files.
     pub(in crate::coordinator) async fn order(self: &Arc<Self>, order: FormOrder) -> Answer {
         let since_ms = self.core.lifetime_ms();
         let requested = if order.is_encoded {
@@ -199,7 +198,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             let pool = meta.pool_named(&order.pool)?;
             if pool.lifecycle.is_none() {
                 return Err(MetaError::Pool(format!(
-                    "what {} has stored was never replicated first; make a pool with --write replicate:3",
+                    "pool {} has no replicated blocks; only pools made with --write replicate:3 can be encoded",
                     order.pool
                 )));
             }
@@ -231,8 +230,8 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Looks at all files whose time has come, and converts what is due, unless there are repairs to wait for.
-    async fn convert_due(self: &Arc<Self>) -> Result<(), Setback> {
+    /// Checks all files that are due, and converts their segments, unless repairs are waiting.
+    async fn convert_due(self: &Arc<Self>) -> Result<(), TaskError> {
         let now_ms = self.core.lifetime_ms();
         let mut due = Vec::new();
         while !self.backlog.is_busy() {
@@ -262,7 +261,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         Ok(())
     }
 
-    /// Finds out what is due of files, and when each is to be looked at again.
+    /// Finds the due conversions of files, and schedules the next check of each file.
     async fn look_at(self: &Arc<Self>, names: &[String]) -> Result<Vec<Conversion>, MetaError> {
         let (this, wanted) = (Arc::clone(self), names.to_vec());
         let find = move |meta: &Meta<K>| {
@@ -296,10 +295,10 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         Ok(all_due)
     }
 
-    /// Converts a segment when repairs leave time for it.
+    /// Converts a segment when no repair is waiting.
     async fn convert_one(self: &Arc<Self>, conversion: Conversion) {
         if self.core.is_broken() || self.backlog.is_busy() {
-            // It is found again.
+            // The next check finds it again.
             return;
         }
         lock(&self.converted).running_count += 1;
@@ -307,14 +306,14 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         lock(&self.converted).running_count -= 1;
         match done {
             Ok(()) => self.timetable.times().converted(&conversion.name),
-            Err(Setback(sentence)) => {
+            Err(TaskError(sentence)) => {
                 let error = format!("{}: {sentence}", conversion.name);
                 lock(&self.converted).last_error = Some(error);
             }
         }
     }
 
-    /// What there is of a name.
+    /// The state of a file name.
     fn candidate(&self, meta: &Meta<K>, name: &str) -> Result<Found, MetaError> {
         let found = || {
             let file = meta.file(name)?;
@@ -343,7 +342,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// Finds out since when blocks are as they are, where that says when they are encoded.
+    /// Finds how long blocks have not changed, where that decides when they are encoded.
     async fn quiet_blocks(&self, found: &[Found]) -> QuietBlocks {
         let fleet = self.nodes.fleet();
         let mut asked: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();

@@ -1,11 +1,12 @@
-//! Which form a segment is to have, and when that may change by itself: what the pool says, and what users want
-//! of a file. Pure functions of times, which are milliseconds for which coordinators have run.
+//! The form that a segment should have, and when it may change without a request: the pool's rule and
+//! users' requests decide. Pure functions of times, which are milliseconds of the coordinators' running
+//! time.
 
 use gabion_layout::EncodeAfter;
 use gabion_meta::RequestedForm;
 
-/// A segment that is encoded when it is idle is looked at so often while it would have to be idle: updates are
-/// noticed that much later than they come.
+/// A segment that is encoded after an idle time is checked this many times within it: updates are noticed
+/// with at most that delay.
 const LOOKS_WHILE_IDLE: u64 = 8;
 
 /// A form of a segment.
@@ -15,18 +16,18 @@ pub(super) enum Form {
     Encoded,
 }
 
-/// What counts of a segment's condition.
+/// The facts about a segment that decide its form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition {
     /// Whether its chunks are as large as the pool's.
     pub(super) is_full: bool,
     pub(super) created_ms: u64,
-    /// Since when all of it is known to be as it is.
+    /// The time since which all of it has not changed, as far as known.
     pub(super) quiet_since_ms: Option<u64>,
     pub(super) now_ms: u64,
 }
 
-/// The form that a segment is to have; none if it may stay as it is.
+/// The form that a segment should have; none if it may keep its form.
 pub(super) fn wanted(
     after: EncodeAfter,
     requested: Option<RequestedForm>,
@@ -58,8 +59,8 @@ pub(super) fn wanted(
     }
 }
 
-/// When to look at replicated blocks again that are not to be encoded yet. None if they never will be unless
-/// a user requests another form: nothing else changes without being noted.
+/// The next check of replicated blocks that are not to be encoded yet. None if only a request of a user can
+/// cause their encoding: such a request is noted.
 pub(super) fn next_look_ms(
     after: EncodeAfter,
     requested: Option<RequestedForm>,
@@ -85,7 +86,7 @@ pub(super) fn next_look_ms(
 mod tests {
     use super::*;
 
-    /// 100 s after the file came, of which nothing was written for 30 s.
+    /// 100 s after the file was put, with no write for 30 s.
     fn at_100(is_full: bool) -> Condition {
         Condition {
             is_full,
@@ -147,7 +148,8 @@ mod tests {
         }
     }
 
-    /// Whoever looks only when told to finds everything that becomes due, and at once where it is a matter of age.
+    /// A scheduler that checks only at the returned times finds every due segment, and at once if age alone
+    /// decides.
     #[test]
     fn nothing_becomes_due_unnoticed() {
         for after in [EncodeAfter::Age(40), EncodeAfter::Idle(40)] {

@@ -1,22 +1,22 @@
 //! Data grouping (CAU, section 3.3): after a commit, chunks of a stripe that were updated together change
-//! places with others of it, so that the next commit finds them in one rack. The planner decides; this is
-//! how it is done while clients read and update.
+//! places with others of the stripe, so that the next commit finds them in one rack. The planner decides;
+//! this file executes the exchange while clients read and update.
 //!
-//! The coordinator holds the stripe's lease meanwhile, and settles it, so that nothing changes. The chunks
-//! are copied to each other's nodes and read back, and then one transaction says where all of them are, at
-//! a new generation. A crash before it leaves copies that no layout names, and a crash after it chunks of
-//! which the same is true; their nodes are told to remove them, then or when they join. Both nodes stay in
-//! the stripe, so whoever leads it next fences off the old layout on both before anything changes, and
-//! until then what they still serve under the old layout is what it was.
+//! The coordinator holds the stripe's lease during the exchange, and settles the stripe, so that no chunk
+//! changes. The chunks are copied to each other's nodes and read back. Then one transaction notes all new
+//! places, at a new generation. A crash before it leaves copies that no layout names, and a crash after it
+//! leaves the old chunks; their nodes are told to remove them, at once or when they join. Both nodes stay
+//! in the stripe, so the next primary fences off the old layout on both before any update. Until then, the
+//! chunks that they still serve under the old layout have not changed.
 
 use crate::coordinator::core::{Core, lock};
 use crate::coordinator::garbage::Garbage;
-use crate::coordinator::ground::Ground;
 use crate::coordinator::leases::Leases;
 use crate::coordinator::leases::occupied::Occupied;
 use crate::coordinator::members::nodes::Nodes;
 use crate::coordinator::repair::Repair;
-use crate::coordinator::repair::survey::{Setback, Survey};
+use crate::coordinator::repair::survey::{Survey, TaskError};
+use crate::coordinator::shared_state::SharedState;
 use crate::coordinator::wake_up::WakeUp;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId, ask};
@@ -27,7 +27,7 @@ use gabion_planner::update::cau::{self, Grouping};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Stripes that may wait for their turn. More are forgotten: their next commit asks again.
+/// Most stripes that wait. Further ones are dropped: their next commit requests the grouping again.
 const WAITING_COUNT_MAX: usize = 4_096;
 
 /// Moves chunks together that are updated together.
@@ -42,10 +42,10 @@ pub(in crate::coordinator) struct DataGrouping<K> {
     wake_up: WakeUp,
 }
 
-/// Which stripes are to be looked at, and what has come of it so far.
+/// The stripes to check, and the counts of earlier exchanges.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The data chunks of each that were committed together last.
+    /// The data chunks of each stripe that were committed together last.
     stripes: BTreeMap<StripeId, Vec<ChunkIndex>>,
     moved_count: u64,
 }
@@ -55,23 +55,23 @@ struct Exchange {
     plan: Plan,
     /// Where each chunk of the stripe will be.
     placement: Vec<NodeId>,
-    /// The chunks that move: what has each now, what gets it, and how often the latter had joined when
-    /// this began.
+    /// The chunks that move: the old node and the new node of each, and how often the new node had joined
+    /// when the exchange began.
     moves: Vec<(ChunkIndex, NodeId, NodeId, Option<u64>)>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
-    /// Nothing waits yet.
+    /// An empty queue.
     pub(in crate::coordinator) fn new(
-        ground: &Ground<K>,
+        shared: &SharedState<K>,
         leases: &Arc<Leases<K>>,
         garbage: &Arc<Garbage<K>>,
         repair: &Arc<Repair<K>>,
     ) -> Self {
         Self {
-            core: Arc::clone(&ground.core),
-            nodes: Arc::clone(&ground.nodes),
-            occupied: ground.occupied.clone(),
+            core: Arc::clone(&shared.core),
+            nodes: Arc::clone(&shared.nodes),
+            occupied: shared.occupied.clone(),
             leases: Arc::clone(leases),
             garbage: Arc::clone(garbage),
             repair: Arc::clone(repair),
@@ -96,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         CoordinatorReply::Done
     }
 
-    /// Moves the chunks of one stripe after the other.
+    /// Groups one stripe after another.
     pub(in crate::coordinator) async fn run(self: Arc<Self>) {
         while !self.core.is_broken() {
             let next = lock(&self.waiting).stripes.pop_first();
@@ -104,20 +104,24 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
                 self.wake_up.woken().await;
                 continue;
             };
-            // What could not be done now is asked for again by the next commit of the same chunks.
-            if let Err(Setback(sentence)) = self.group(stripe, &updated).await {
+            // The next commit of the same chunks requests the grouping again.
+            if let Err(TaskError(sentence)) = self.group(stripe, &updated).await {
                 self.core
                     .note_error(format!("chunks of {stripe} are not grouped: {sentence}"));
             }
         }
     }
 
-    /// Has chunks of a stripe change places, if the pool's rule would have it so.
-    async fn group(self: &Arc<Self>, id: StripeId, updated: &[ChunkIndex]) -> Result<(), Setback> {
+    /// Exchanges the places of a stripe's chunks, if the pool's rule requires it.
+    async fn group(
+        self: &Arc<Self>,
+        id: StripeId,
+        updated: &[ChunkIndex],
+    ) -> Result<(), TaskError> {
         let Some(survey) = self.repair.survey(id).await? else {
             return Ok(());
         };
-        // Looked at before anybody's updates wait for it.
+        // Checked before the lease makes updates wait.
         if grouping(&survey, updated)?.is_none() {
             return Ok(());
         }
@@ -143,7 +147,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         id: StripeId,
         epoch: Epoch,
         updated: &[ChunkIndex],
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         let Some((outcome, absent)) = self.repair.settle(id, epoch).await? else {
             return Ok(());
         };
@@ -160,7 +164,8 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
             counted = self.count_exchange(&survey, &exchange).await;
         }
         if self.core.is_broken() {
-            // Nobody knows which places count. The next run does, and its nodes are told when they join.
+            // The transaction's outcome is unknown. The next run reads it, and tells the nodes when they
+            // join.
             return counted;
         }
         for &(chunk, from, to, _) in &exchange.moves {
@@ -176,7 +181,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         self: &Arc<Self>,
         survey: &Survey,
         grouping: Grouping,
-    ) -> Result<Exchange, Setback> {
+    ) -> Result<Exchange, TaskError> {
         let stripe = survey.stripe_for_plans(&[])?;
         let plan = cau::relocate(&stripe, &grouping, self.core.options.slice_bytes)?;
         let plan = plan.kept(survey.facts.keepings(survey.stripe.chunk_bytes));
@@ -200,7 +205,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         exchange: &Exchange,
         epoch: Epoch,
         mark: Sequence,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         self.repair
             .charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
         let terms = RunTerms {
@@ -227,23 +232,23 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         }
         for &(chunk, _, to, _) in &exchange.moves {
             if !self.repair.read_back(survey.id(chunk), to).await? {
-                return Err(Setback(format!("{to} has not got {chunk} whole")));
+                return Err(TaskError(format!("{to} has not got {chunk} whole")));
             }
         }
         Ok(())
     }
 
-    /// Makes the new places count, unless a node has joined meanwhile: it may have told its chunks before
+    /// Makes the new places count, unless a node has joined again: it may have reported its chunks before
     /// the new one was whole, and been told to remove it.
     async fn count_exchange(
         self: &Arc<Self>,
         survey: &Survey,
         exchange: &Exchange,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         let joins = self.nodes.hold_joins().await;
         for &(_, _, to, before) in &exchange.moves {
             if joins.get(&to).copied() != before {
-                return Err(Setback(format!("{to} has joined anew")));
+                return Err(TaskError(format!("{to} has joined anew")));
             }
         }
         let (id, generation) = (survey.stripe.id, survey.stripe.generation);
@@ -259,9 +264,9 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
     }
 }
 
-/// What the rule says of a stripe whose data chunks `updated` were committed together. None unless all
-/// of its chunks are whole, on nodes that are up and stay.
-fn grouping(survey: &Survey, updated: &[ChunkIndex]) -> Result<Option<Grouping>, Setback> {
+/// The rule's decision for a stripe whose data chunks `updated` were committed together. None unless all of
+/// its chunks are whole, on nodes that are up and stay.
+fn grouping(survey: &Survey, updated: &[ChunkIndex]) -> Result<Option<Grouping>, TaskError> {
     let (stripe, fleet) = (&survey.stripe, &survey.fleet);
     let stays = |&node: &NodeId| fleet.is_up(node) && !fleet.is_leaving(node);
     let spec = survey.facts.record.spec.append;

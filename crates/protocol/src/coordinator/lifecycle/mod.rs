@@ -1,8 +1,9 @@
-//! The lifecycle of segments: when and how they change their form, and where data that is updated together
-//! lies.
+//! The lifecycle of segments: when and how they change their form, and on which nodes data that is updated
+//! together is placed.
 //!
-//! `forms` is the rule by which a segment is encoded or replicated again, `timetable` when it has to be
-//! asked, `due` asks it, and `conversion` carries out what is due. `grouping` moves chunks of encoded stripes.
+//! `forms` is the rule by which a segment is encoded or replicated again. `timetable` schedules its checks,
+//! `due` runs them, and `conversion` executes the due conversions. `grouping` moves chunks of encoded
+//! stripes.
 
 mod conversion;
 mod due;
@@ -13,13 +14,13 @@ pub(in crate::coordinator) mod timetable;
 use super::core::{Core, lock};
 use super::files::Files;
 use super::garbage::leftovers::Leftovers;
-use super::ground::Ground;
 use super::leases::Leases;
 use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use super::repair::Repair;
 use super::repair::backlog::Backlog;
+use super::shared_state::SharedState;
 use crate::message::LifecycleStatus;
 use std::sync::{Arc, Mutex};
 use timetable::Timetable;
@@ -36,26 +37,26 @@ pub(in crate::coordinator) struct Lifecycles<K> {
     repair: Arc<Repair<K>>,
     files: Arc<Files<K>>,
     timetable: Arc<Timetable>,
-    /// What has become of segments since the start.
+    /// Counts of conversions since the start.
     converted: Mutex<LifecycleStatus>,
 }
 
 impl<K> Lifecycles<K> {
     /// Nothing is converted yet.
     pub(in crate::coordinator) fn new(
-        ground: &Ground<K>,
+        shared: &SharedState<K>,
         leases: &Arc<Leases<K>>,
         repair: &Arc<Repair<K>>,
         files: &Arc<Files<K>>,
         timetable: &Arc<Timetable>,
     ) -> Self {
         Self {
-            core: Arc::clone(&ground.core),
-            pools: Arc::clone(&ground.pools),
-            nodes: Arc::clone(&ground.nodes),
-            backlog: Arc::clone(&ground.backlog),
-            leftovers: Arc::clone(&ground.leftovers),
-            occupied: ground.occupied.clone(),
+            core: Arc::clone(&shared.core),
+            pools: Arc::clone(&shared.pools),
+            nodes: Arc::clone(&shared.nodes),
+            backlog: Arc::clone(&shared.backlog),
+            leftovers: Arc::clone(&shared.leftovers),
+            occupied: shared.occupied.clone(),
             leases: Arc::clone(leases),
             repair: Arc::clone(repair),
             files: Arc::clone(files),
@@ -64,7 +65,7 @@ impl<K> Lifecycles<K> {
         }
     }
 
-    /// What has become of segments since the start, and how many wait.
+    /// Counts of conversions since the start, and of those that wait.
     pub(in crate::coordinator) fn status(&self) -> LifecycleStatus {
         LifecycleStatus {
             waiting_count: self.timetable.times().waiting_count(),

@@ -1,5 +1,5 @@
-//! Which files whose blocks are replicated at first are to be looked at, and when: so that nobody has to go over
-//! all files again and again. A file that nothing can become of by itself is not in it.
+//! The timetable: which files to check for due conversions, and when, so that the coordinator does not read
+//! all files periodically. A file whose form changes only on request has no entry.
 
 use crate::coordinator::core::lock;
 use crate::coordinator::pool_facts::Pools;
@@ -9,7 +9,7 @@ use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The timetable, and the wake-up of the task that keeps to it.
+/// The timetable, and the wake-up of the task that follows it.
 pub(in crate::coordinator) struct Timetable {
     pools: Arc<Pools>,
     times: Mutex<Times>,
@@ -17,7 +17,7 @@ pub(in crate::coordinator) struct Timetable {
 }
 
 impl Timetable {
-    /// An empty one.
+    /// An empty timetable.
     pub(in crate::coordinator) fn new(pools: &Arc<Pools>) -> Self {
         Self {
             pools: Arc::clone(pools),
@@ -26,7 +26,7 @@ impl Timetable {
         }
     }
 
-    /// Has a file looked at soon if its blocks are replicated at first.
+    /// Schedules an early check of a file if its blocks are replicated first.
     pub(in crate::coordinator) fn enter<K: KeyValue>(
         &self,
         meta: &Meta<K>,
@@ -45,18 +45,18 @@ impl Timetable {
         Ok(())
     }
 
-    /// When which files are to be looked at.
+    /// Files with the times of their next checks.
     pub(super) fn times(&self) -> MutexGuard<'_, Times> {
         lock(&self.times)
     }
 
-    /// Waits until a file was entered.
+    /// Waits until a file is entered.
     pub(super) async fn woken(&self) {
         self.wake_up.woken().await;
     }
 }
 
-/// How long a block is as it is.
+/// How long a block has not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Quiet {
     pub(super) latest: Sequence,
@@ -71,14 +71,15 @@ pub(super) struct Times {
     by_name: BTreeMap<String, u64>,
     /// How many segments of files are to be converted.
     waiting: BTreeMap<String, u64>,
-    /// The newest update of blocks that are encoded when they are idle, and since when it is that.
+    /// The newest update of blocks that are encoded when they are idle, and the time when it was first
+    /// seen.
     quiet: BTreeMap<String, BTreeMap<StripeId, Quiet>>,
     /// Whether there was ever a file.
     is_used: bool,
 }
 
 impl Times {
-    /// Has a file looked at, at a time or earlier.
+    /// Schedules a check of a file at this time, unless an earlier one is scheduled.
     pub(super) fn look_at(&mut self, name: &str, at_ms: u64) {
         self.is_used = true;
         if let Some(&known_ms) = self.by_name.get(name) {
@@ -91,7 +92,7 @@ impl Times {
         self.by_time.insert((at_ms, name.to_owned()));
     }
 
-    /// Takes the files out whose time has come, at most so many, the longest overdue first.
+    /// Removes and returns the files that are due, at most `limit`, the longest overdue first.
     pub(super) fn take_due(&mut self, now_ms: u64, limit: usize) -> Vec<String> {
         let mut due = Vec::new();
         while due.len() < limit
@@ -105,7 +106,7 @@ impl Times {
         due
     }
 
-    /// Takes note of how many segments of a file are to be converted, and how long its blocks are as they are.
+    /// Notes how many segments of a file are to be converted, and how long its blocks have not changed.
     pub(super) fn note(
         &mut self,
         name: &str,
@@ -134,17 +135,17 @@ impl Times {
         }
     }
 
-    /// What was known of a block when its file was looked at last.
+    /// The state of a block at the last check of its file.
     pub(super) fn quiet(&self, name: &str, block: StripeId) -> Option<Quiet> {
         self.quiet.get(name)?.get(&block).copied()
     }
 
-    /// How many segments are known to have to be converted.
+    /// The number of segments that are known to be due.
     pub(super) fn waiting_count(&self) -> u64 {
         self.waiting.values().sum()
     }
 
-    /// Whether there was ever a file: without one, nobody asks how old files are.
+    /// Whether a file ever had an entry: without one, the ages of files are not needed.
     pub(super) fn is_used(&self) -> bool {
         self.is_used
     }
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(table.take_due(39, 1), ["a"]);
         assert_eq!(table.take_due(39, 5), ["b"]);
         assert_eq!(table.take_due(39, 5), [""; 0]);
-        // Noted while it was looked at, it is looked at again.
+        // An entry made during the check schedules another one.
         table.look_at("a", 0);
         table.look_at("a", 50);
         assert_eq!(table.take_due(100, 5), ["a", "c"]);

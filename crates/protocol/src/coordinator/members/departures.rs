@@ -1,6 +1,6 @@
-//! Nodes that leave for good. A node that drains serves its chunks until they have moved to other nodes; then
-//! it may be switched off. And failed nodes whose return the coordinator awaits no longer: that is durable, so
-//! its next run does not wait for them either.
+//! Nodes that leave for good. A draining node serves its chunks until they have moved to other nodes; then
+//! it may be switched off. The coordinator also stops waiting for failed nodes on request: that is durable,
+//! so its next run does not wait for them either.
 
 use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
@@ -11,7 +11,7 @@ use gabion_meta::{Departure, KeyValue, Meta};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
-    /// Has all chunks of a node moved to others, from when this is answered.
+    /// Moves all chunks of a node to others, starting when this request is answered.
     pub(in crate::coordinator) async fn drain(self: &Arc<Self>, node: NodeId) -> Answer {
         let drain = move |meta: &Meta<K>| meta.drain(node);
         let standing = self.core.with_meta(drain).await?;
@@ -20,18 +20,18 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Lets a node stay that was to leave. Chunks that were moved stay where they are.
+    /// Cancels a drain. Chunks that were moved stay where they are.
     pub(in crate::coordinator) async fn keep(self: &Arc<Self>, node: NodeId) -> Answer {
         let keep = move |meta: &Meta<K>| meta.keep(node);
         let standing = self.core.with_meta(keep).await?;
         lock(&self.nodes.roster).learn_standing(node, standing);
-        // It is a place for chunks again.
+        // The node takes new chunks again.
         self.backlog.retry_all();
         Ok(CoordinatorReply::Done)
     }
 
-    /// Lets the nodes go that are drained, and looks again at those that are not: a chunk whose node
-    /// was silent when its turn came has left the queue.
+    /// Releases the drained nodes, and queues the chunks of the others again: a chunk whose node was silent
+    /// at its turn has left the queue.
     pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denied> {
         let draining = lock(&self.nodes.roster).draining();
         for node in draining {
@@ -47,14 +47,15 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(())
     }
 
-    /// Waits no more for failed nodes, and has what they hold repaired elsewhere.
+    /// Stops waiting for failed nodes, and repairs their chunks on other nodes.
     pub(in crate::coordinator) async fn give_nodes_up(
         self: &Arc<Self>,
         nodes: Vec<NodeId>,
     ) -> Result<(), Denied> {
         for node in nodes {
             {
-                // No join runs beside this: a node either joins first and stays, or joins after it and returns.
+                // No join runs concurrently: a node either joins first and stays, or joins after it and
+                // returns.
                 let _joins = self.nodes.hold_joins().await;
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
                 lock(&self.nodes.roster).learn_standing(node, standing);

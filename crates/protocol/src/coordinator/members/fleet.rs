@@ -1,4 +1,4 @@
-//! A picture of all nodes at one instant, for the rooms that decide by it.
+//! A snapshot of all nodes, for the rooms that decide by it.
 
 use crate::message::{Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
@@ -15,7 +15,7 @@ pub(in crate::coordinator) struct Fleet {
 }
 
 impl Fleet {
-    /// Nodes by id, and those of the failed ones for which nobody waits.
+    /// Nodes by id, and the failed ones whose return the coordinator awaits no longer.
     pub(super) fn new(nodes: Vec<NodeStatus>, given_up: BTreeSet<NodeId>) -> Self {
         Self { nodes, given_up }
     }
@@ -25,31 +25,31 @@ impl Fleet {
         found.ok().map(|at| &self.nodes[at])
     }
 
-    /// How a node fares. Nodes that are not known are as good as failed.
+    /// A node's liveness. Unknown nodes count as failed.
     pub(in crate::coordinator) fn liveness(&self, node: NodeId) -> Liveness {
         self.status(node)
             .map_or(Liveness::Failed, |status| status.liveness)
     }
 
-    /// Whether a node is on its way out, or gone.
+    /// Whether a node is draining or drained.
     pub(in crate::coordinator) fn is_leaving(&self, node: NodeId) -> bool {
         self.status(node)
             .is_some_and(|status| status.departure != Departure::None)
     }
 
-    /// Whether a node's lease runs.
+    /// Whether a node's lease has not expired.
     pub(in crate::coordinator) fn is_up(&self, node: NodeId) -> bool {
         self.liveness(node) == Liveness::Up
     }
 
-    /// Whether a node has failed and is not given up.
+    /// Whether a node has failed and the coordinator still awaits its return.
     pub(in crate::coordinator) fn may_return(&self, node: NodeId) -> bool {
         let is_failed =
             |status: &NodeStatus| status.node == node && status.liveness == Liveness::Failed;
         self.nodes.iter().any(is_failed) && !self.given_up.contains(&node)
     }
 
-    /// All nodes that may get new chunks, by id: their lease runs, and they are to stay.
+    /// All nodes that may get new chunks, by id: their leases run, and they stay.
     pub(in crate::coordinator) fn welcoming(&self) -> Vec<NodeId> {
         let welcoming = self.nodes.iter().filter(|status| is_welcoming(status));
         welcoming.map(|status| status.node).collect()
@@ -66,7 +66,7 @@ impl Fleet {
         &self.nodes
     }
 
-    /// The same nodes, of whom some that are up are not to be relied on.
+    /// The same nodes, with some of those that are up marked as unreliable.
     pub(in crate::coordinator) fn distrusting(mut self, nodes: &[NodeId]) -> Self {
         let is_meant = |s: &&mut NodeStatus| s.liveness == Liveness::Up && nodes.contains(&s.node);
         for status in self.nodes.iter_mut().filter(is_meant) {
@@ -75,7 +75,7 @@ impl Fleet {
         self
     }
 
-    /// Where the nodes stand that `wanted` picks.
+    /// The positions of the nodes that `wanted` selects.
     pub(in crate::coordinator) fn topology(
         &self,
         wanted: impl Fn(&NodeStatus) -> bool,
@@ -99,8 +99,8 @@ impl Fleet {
             .collect()
     }
 
-    /// The lost chunks of a stripe that are to be repaired: one on a failed node that may yet
-    /// return is not, unless nothing of it would be of use then.
+    /// The lost chunks of a stripe that are to be repaired. A chunk on a failed node that may return is
+    /// not, unless it would be useless even then.
     pub(in crate::coordinator) fn due(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
         let due = |&(node, chunk): &(NodeId, ChunkIndex)| {
             let is_due = |stale: StaleChunk| {
@@ -111,7 +111,7 @@ impl Fleet {
         placed(stripe).filter(due).map(|(_, chunk)| chunk).collect()
     }
 
-    /// The chunks of a stripe that are whole and are to be moved, because their nodes are to leave.
+    /// The chunks of a stripe that are whole and are to be moved, because their nodes leave.
     pub(in crate::coordinator) fn to_move(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
         let leaves = |&(node, chunk): &(NodeId, ChunkIndex)| {
             !stripe.is_stale(chunk) && self.is_up(node) && self.is_leaving(node)
@@ -120,15 +120,15 @@ impl Fleet {
         leaving.map(|(_, chunk)| chunk).collect()
     }
 
-    /// All chunks of a stripe that repairs have to see to, lost ones first.
+    /// All chunks of a stripe that need a repair or a move, lost ones first.
     pub(in crate::coordinator) fn work(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
         let mut work = self.due(stripe);
         work.extend(self.to_move(stripe));
         work
     }
 
-    /// The chunks of a stripe that nobody should try to read now: the lost ones and those whose
-    /// nodes do not answer.
+    /// The chunks of a stripe that no read should use now: the lost ones and those whose nodes do not
+    /// answer.
     pub(in crate::coordinator) fn unreadable(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
         let gone =
             |&(node, chunk): &(NodeId, ChunkIndex)| stripe.is_stale(chunk) || !self.is_up(node);

@@ -1,4 +1,4 @@
-//! What a joining node says it holds, against what metadata says it should.
+//! Comparison of the chunks that a joining node reports with the metadata.
 
 use super::nodes::Nodes;
 use crate::coordinator::pool_facts::Pools;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Request<'a> {
     /// The node that joins.
     pub(super) node: NodeId,
-    /// Whether its directory is a copy of another time.
+    /// Whether its directory is an old copy.
     pub(super) went_back: bool,
     /// The stripes.
     pub(super) scope: &'a Scope,
@@ -20,12 +20,12 @@ pub(super) struct Request<'a> {
     pub(super) chunks: &'a [HeldChunk],
 }
 
-/// What came of the comparison.
+/// The outcome of the comparison.
 #[derive(Debug)]
 pub(super) struct Inventory {
-    /// What the node has to do.
+    /// The orders for the node.
     pub(super) answer: PageAnswer,
-    /// How many of the page's chunks were looked at.
+    /// How many of the page's chunks were checked.
     pub(super) answered_count: usize,
     /// Whether the node has lost a chunk, or holds a stale one.
     pub(super) has_repairs: bool,
@@ -35,20 +35,20 @@ pub(super) struct Inventory {
 /// Generations do not matter: a chunk keeps that of its making, while its stripe's goes up whenever
 /// another chunk moves.
 ///
-/// A chunk that only missed updates stays: what it missed makes it whole. One of which nothing can
-/// be trusted is obsolete as well while the others determine the stripe: a client with an old layout
-/// must not read from it, and repair makes it anew. If they do not, it is the last resort of whoever
-/// tries to save something, and stays.
+/// A chunk that only missed updates stays: the missed updates make it whole. A chunk whose bytes cannot be
+/// trusted is obsolete as long as the others determine the stripe: a client with an old layout must not
+/// read from it, and repair makes it anew. If the others do not, the chunk is the last resort of a manual
+/// rescue, and stays.
 ///
-/// A returning node's records above its marks may have been dropped, and the numbers of these updates even
-/// used again: no later settlement could tell. The notes of those that left the node out say which of
-/// them stand. Where there is no note, the next settlement asks this node. So nobody may make a note
-/// while this runs, and one that is made before the node counts as returned is a change of what was
-/// answered here. A node without such records is fenced at least: a part of an older term that arrives
-/// only now must not be taken for an update of its number.
+/// A returning node's records above its marks may have been dropped, and the sequences of these updates
+/// reused: no later settlement could detect that. The notes of the settlements that left the node out give
+/// the outcome of each update. If there is no note, the next settlement asks this node. So no note may be
+/// made while this runs, and a note that is made before the node counts as returned is a change of the
+/// answer given here. A node without such records is still fenced: a late message of an older term must not
+/// be taken for an update with the same sequence.
 ///
-/// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
-/// whatever came after its mark.
+/// A node that went back in time holds an old state: each of its chunks may have missed all updates after
+/// its mark.
 pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
     pools: &Pools,
     nodes: &Nodes<K>,
@@ -59,7 +59,7 @@ pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
     let (facts, upto) = match request.scope {
         Scope::Range { after, upto } => {
             let page = meta.facts_on(node, (*after, *upto), PAGE_CHUNK_COUNT)?;
-            // The rest of a range that ends here has nothing of the node's.
+            // Past the end of this range, the node holds nothing.
             (page.facts, page.upto.or(*upto))
         }
         Scope::Stripes(stripes) => (meta.facts_among(node, stripes)?, None),
@@ -123,11 +123,11 @@ fn own_chunks(node: NodeId, facts: &[StripeFacts]) -> Vec<ChunkId> {
     own.collect()
 }
 
-/// What a page's chunks are worth.
+/// The state of a page's chunks.
 struct Judged {
-    /// For each stripe what the node's chunk is worth; none where it has lost it.
+    /// For each stripe the state of the node's chunk; none if the node has lost it.
     verdicts: Vec<Option<Verdict>>,
-    /// What is stale by that.
+    /// The chunks that are stale because of it.
     stale: Vec<(StripeId, StaleChunk)>,
 }
 
@@ -167,7 +167,8 @@ fn judge<K: KeyValue>(
         }
         let missed_after = match verdict.missed_after {
             _ if facts.was_remade_after(chunk.index, held.generation) => Some(None),
-            // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
+            // Copies of appended bytes may be missing, and cannot be identified: no part of the chunk is
+            // trusted.
             _ if request.went_back && meta.appends(chunk.stripe)? => Some(None),
             _ if request.went_back => Some(Some(held.mark)),
             missed_after => missed_after.map(Some),
@@ -180,7 +181,7 @@ fn judge<K: KeyValue>(
     Ok(judged)
 }
 
-/// What the node is told of a stripe's updates, if anything.
+/// The answer to the node about a stripe's updates, if there is one.
 fn decided(stripe: &StripeRecord, stale: Option<StaleChunk>, verdict: Verdict) -> Option<Decided> {
     let Verdict {
         excluded_by,
@@ -191,8 +192,8 @@ fn decided(stripe: &StripeRecord, stale: Option<StaleChunk>, verdict: Verdict) -
     } = verdict;
     let mut epoch = excluded_by;
     if let Some(stale) = stale {
-        // No term counts on it any more, so nothing is open: it has what it had when it became
-        // stale, and no more.
+        // No term counts on it any more, so no update is open: it has exactly the updates from before it
+        // became stale.
         epoch = Some(last_epoch);
         stands.extend(open);
         stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
@@ -206,21 +207,21 @@ fn decided(stripe: &StripeRecord, stale: Option<StaleChunk>, verdict: Verdict) -
     })
 }
 
-/// What a chunk is worth that was not the node's when its stripes were listed.
+/// The state of a chunk that was not the node's when its stripes were listed.
 enum Worth {
-    /// It is, or may yet be, the node's.
+    /// It belongs to the node, or may yet.
     Kept,
-    /// What the metadata say of its stripe explains it.
+    /// The metadata of its stripe explain it.
     Obsolete,
-    /// Nothing is known of its stripe any more.
+    /// The metadata do not know its stripe.
     Unknown,
 }
 
-/// Whether a chunk, which was not the node's when its stripes were listed, should be set aside. A put
-/// may have been committed since, so the record is asked again.
+/// Whether a chunk that was not the node's when its stripes were listed should be set aside. A put may have
+/// been committed since, so the record is read again.
 ///
-/// A stripe without a record whose id was handed out was removed since. One whose id was not is explained by
-/// nothing but metadata that are older than the chunk.
+/// A stripe without a record whose id was handed out was removed since. If the id was never handed out, the
+/// metadata are older than the chunk.
 fn worth_of<K: KeyValue>(meta: &Meta<K>, node: NodeId, chunk: ChunkId) -> Result<Worth, MetaError> {
     match meta.stripe_status(chunk.stripe)? {
         StripeStatus::Pending => Ok(Worth::Kept),

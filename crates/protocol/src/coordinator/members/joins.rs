@@ -1,4 +1,4 @@
-//! How a node is let in: a session in pages, and its end, with which the node is a member.
+//! Admission of a node: a session in pages, and its end, at which the node becomes a member.
 
 use super::Members;
 use super::inventory::{Inventory, Request, decide};
@@ -13,18 +13,18 @@ use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
 
-/// Changed stripes that a node is asked about again at once.
+/// Most changed stripes that a node is asked about again in one reply.
 const CHANGED_COUNT: usize = 1024;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
-    /// Begins a node's session. Nothing of it counts yet.
+    /// Begins a node's session. It has no effect before its end.
     pub(in crate::coordinator) async fn begin_join(
         self: &Arc<Self>,
         ask::BeginJoin { node, chunk_count }: ask::BeginJoin,
     ) -> Answer {
         let mut applicant = *node;
         self.check_origin(&applicant, chunk_count)?;
-        // The node would obey an old copy of the metadata, too.
+        // Otherwise the node would obey an old copy of the metadata.
         if let Err(sentence) = self.most_heard().await {
             return Ok(CoordinatorReply::Busy(sentence));
         }
@@ -44,7 +44,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             Err(not_yet) => return Ok(not_yet),
         };
         self.starts.note_word(node);
-        // From here on, what repairs were about to do to this node is void.
+        // From here on, repairs that were under way to this node are void.
         *joins.entry(node).or_default() += 1;
         let record = self.core.with_meta(move |meta| meta.node(node)).await?;
         let is_next = |admitted| admitted == start || earlier.contains(&admitted);
@@ -70,7 +70,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }))
     }
 
-    /// Answers a page of what a node holds. What the answer says of updates and chunks is durable.
+    /// Answers a page of a node's inventory. The answer's statements about updates and chunks are durable.
     pub(in crate::coordinator) async fn tell_chunks(
         self: &Arc<Self>,
         page: InventoryPage,
@@ -118,7 +118,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(Some(answer))
     }
 
-    /// Whether a node may set aside what nobody knows.
+    /// Whether a node may set unknown chunks aside.
     pub(in crate::coordinator) fn set_aside(&self, session: JoinSession) -> CoordinatorReply {
         let node = session.node;
         match lock(&self.nodes.sessions).may_set_aside(session, self.core.ports.now_ms()) {
@@ -134,24 +134,26 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
-    /// The operator's word that a node may set aside what nobody knows.
+    /// The operator's permission for a node to set unknown chunks aside.
     pub(in crate::coordinator) fn accept(&self, node: NodeId) -> Answer {
         if lock(&self.nodes.sessions).accept(node) {
             return Ok(CoordinatorReply::Done);
         }
-        Err(Denied(format!("{node} does not wait for a word to join")))
+        Err(Denied(format!(
+            "{node} does not wait for permission to join"
+        )))
     }
 
-    /// Makes a node a member that has told all, unless something has changed since it did. Its chunks
-    /// count from then on, but those that it has lost or that missed an update, which is durable before
-    /// they could count.
+    /// Makes a node a member after it has reported all chunks, unless a stripe has changed since. Its
+    /// chunks count from then on, except those that it has lost or that missed an update; these are durably
+    /// stale before they could count.
     pub(in crate::coordinator) async fn end_join(self: &Arc<Self>, end: JoinEnd) -> Answer {
         let session = end.session;
         let node = session.node;
         let mut joins = self.nodes.hold_joins().await;
         if end.changed.session != session || !matches!(end.changed.scope, Scope::Stripes(_)) {
             return Err(Denied(format!(
-                "{node} ended its join in a way that is none"
+                "{node} ended its join with an invalid result"
             )));
         }
         let went_by = end.changed.clone();
@@ -173,7 +175,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(CoordinatorReply::Changed { answer, stripes });
         }
         let (start, position) = (beginning.start, beginning.position);
-        // What repairs began to do to this node since its session began is void, too.
+        // Repairs to this node that began after its session are void, too.
         *joins.entry(node).or_default() += 1;
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
             return Err(Denied(format!(
@@ -211,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 }
 
-/// Refuses a page that says more than one may.
+/// Refuses a page with more chunks than the limit.
 fn check_size(page: &InventoryPage) -> Result<(), Denied> {
     let stripe_count = match &page.scope {
         Scope::Range { .. } => 0,
@@ -219,7 +221,7 @@ fn check_size(page: &InventoryPage) -> Result<(), Denied> {
     };
     if page.chunks.len() > PAGE_CHUNK_COUNT_MAX || stripe_count > PAGE_CHUNK_COUNT_MAX {
         return Err(Denied(format!(
-            "{} tells of {} chunks at once, and may of {PAGE_CHUNK_COUNT_MAX}",
+            "{} reports {} chunks in one page; the limit is {PAGE_CHUNK_COUNT_MAX}",
             page.session.node,
             page.chunks.len()
         )));

@@ -1,4 +1,4 @@
-//! Members: who may come in, how nodes stay in, and are declared failed when they are silent.
+//! Members: admission, leases, and declaring silent nodes failed.
 
 use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
@@ -12,8 +12,8 @@ use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
-    /// Refuses a second process of a node whose first one still answers where it listens: one of the two
-    /// runs on a copy of the other's directory, and the one that has joined stays reachable.
+    /// Refuses a second process of a node whose first one still answers at its address: one of the two runs
+    /// on a copy of the other's directory, and the joined one stays reachable.
     pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
         let is_first = |status: &NodeStatus| {
             let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
@@ -34,7 +34,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         )))
     }
 
-    /// Gives a node its record; or says why it has to wait for that.
+    /// Gives a node its record, or the reason why it has to wait.
     pub(super) async fn enter_member(
         self: &Arc<Self>,
         applicant: Applicant,
@@ -65,8 +65,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(Ok(node))
     }
 
-    /// Whether a node cannot listen where it did: it was silent for a lease, or for two heartbeats of a
-    /// coordinator that has just started. Systems give the port of a process that has ended to another.
+    /// Whether a node cannot listen at its last address: it was silent for a lease, or for two heartbeats
+    /// of a coordinator that has just started. The operating system may give the port of an ended process
+    /// to another.
     fn has_left_its_address(&self, node: NodeId) -> bool {
         if self.nodes.is_joining(node) {
             return false;
@@ -78,8 +79,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         !is_up || (!roster.was_heard(node) && age_ms >= 2 * self.core.options.heartbeat_ms)
     }
 
-    /// Refuses a node that belongs elsewhere or cannot say who it is, and finds out whether the metadata
-    /// is as new as what the node has heard of.
+    /// Refuses a node that belongs to another cluster or has no identity, and checks whether the metadata
+    /// are as new as the node's last knowledge of them.
     pub(super) fn check_origin(
         &self,
         applicant: &Applicant,
@@ -95,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             Some(node) => self
                 .starts
                 .hear(&self.nodes, &self.core, node, applicant.heard),
-            // To take it for a new node would be to lose what it holds.
+            // Admitting it as a new node would lose its chunks.
             None if chunk_count > 0 => Err(Denied(format!(
                 "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
                  file, or start with an empty data directory as a new node"
@@ -104,7 +105,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
-    /// Which metadata this coordinator decides by.
+    /// The identity of this coordinator's metadata.
     pub(super) fn origin(&self) -> Origin {
         Origin {
             start: self.starts.own(),
@@ -112,16 +113,16 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
-    /// Renews the lease of a node, which says of which coordinator it has heard, unless it may leave.
+    /// Renews the lease of a node, which names the newest coordinator that it knows, unless it may leave.
     pub(in crate::coordinator) fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
-        let (node, incarnation, vitals) = (told.node, told.incarnation, &told.vitals);
+        let (node, incarnation, health) = (told.node, told.incarnation, &told.health);
         self.starts
             .hear(&self.nodes, &self.core, node, told.heard)?;
         let progress = Progress {
             incarnation,
             position: told.position,
         };
-        self.nodes.note_vitals(node, vitals);
+        self.nodes.note_health(node, health);
         let coordinator = self.is_vouched_for().then(|| self.origin());
         let now_ms = self.core.ports.now_ms();
         let mut roster = lock(&self.nodes.roster);
@@ -129,7 +130,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(if roster.is_drained(node) {
             CoordinatorReply::Leave
         } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
-            roster.note_array(node, vitals.array.clone());
+            roster.note_array(node, health.array.clone());
             self.positions.note(node, progress);
             lock(&self.nodes.suspicions).hear_heartbeat(node, incarnation);
             CoordinatorReply::Alive {
@@ -142,8 +143,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         })
     }
 
-    /// Declares a node failed that says that its store has failed. Others act on it at once: the node
-    /// serves nothing any more, so its lease need not run out.
+    /// Declares a node failed after it has reported a failed store. Others act on it at once: the node no
+    /// longer serves, so its lease need not expire first.
     pub(in crate::coordinator) async fn store_failed(
         self: &Arc<Self>,
         failure: StoreFailure,
@@ -162,15 +163,15 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Declares a node failed that says that it serves nothing more: its lease need not run out. Words about
-    /// an earlier membership come too late and change nothing.
+    /// Declares a node failed after it has ended its membership: its lease need not expire first. A message
+    /// about an earlier membership arrives too late and has no effect.
     pub(in crate::coordinator) async fn end_membership(
         self: &Arc<Self>,
         told: ask::EndMembership,
     ) -> Answer {
         let ask::EndMembership { session, cause } = told;
         let has_ended = {
-            // Nobody becomes a member between the look and the end.
+            // No node becomes a member between the check and the end.
             let _joins = self.nodes.hold_joins().await;
             let incarnation = lock(&self.nodes.sessions).incarnation_since(session);
             let now_ms = self.core.ports.now_ms();
@@ -187,9 +188,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Waits until most nodes have spoken to this run of the coordinator, and each other one's lease has run out. By
-    /// then a coordinator with an old copy of the metadata has stopped: what the copy knows nothing of, its work
-    /// would remove.
+    /// Waits until most nodes have spoken to this run of the coordinator, and the leases of all others have
+    /// expired. By then a coordinator with an old copy of the metadata has stopped: its background work
+    /// would remove chunks that the copy does not know.
     pub(in crate::coordinator) async fn all_heard(&self) {
         self.wait_until(|| {
             let up = lock(&self.nodes.roster).up(self.core.ports.now_ms());
@@ -201,7 +202,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Waits until most nodes have spoken to this run of the coordinator, for as long as a lease.
     ///
     /// # Errors
-    /// One sentence that says how many have not.
+    /// One sentence with the number of missing nodes.
     pub(in crate::coordinator) async fn most_heard(&self) -> Result<(), String> {
         let end_ms = self.core.ports.now_ms() + self.core.options.timing.lease_ms;
         self.wait_until(|| self.is_vouched_for() || self.core.ports.now_ms() >= end_ms)
@@ -216,14 +217,15 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         ))
     }
 
-    /// Whether most nodes have spoken to this run of the coordinator: most have also spoken to any other run that
-    /// clients or nodes have followed. A node counts although it has failed, until it is given up.
+    /// Whether most nodes have spoken to this run of the coordinator: most nodes have also spoken to any
+    /// other run that clients or nodes have followed. A failed node counts until the coordinator stops
+    /// awaiting it.
     fn is_vouched_for(&self) -> bool {
         let (heard_count, expected_count) = self.heard_count();
         2 * heard_count > expected_count || expected_count == 0
     }
 
-    /// How many nodes have spoken to this run of the coordinator, and how many may.
+    /// How many nodes have spoken to this run of the coordinator, and how many are expected.
     fn heard_count(&self) -> (usize, usize) {
         let roster = lock(&self.nodes.roster);
         let heard = |&node: &NodeId| self.starts.has_confirmed(node);
@@ -243,7 +245,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
 
     /// Declares silent nodes failed, until the metadata store fails.
     pub(in crate::coordinator) async fn watch(self: Arc<Self>) {
-        // Twice as often as nodes speak: a failure is found soon after it is one.
+        // Twice the heartbeat rate: a failure is detected soon after its timeout.
         let tick_ms = (self.core.options.heartbeat_ms / 2).max(1);
         while !self.core.is_broken() {
             self.core.ports.sleep_ms(tick_ms).await;
@@ -274,7 +276,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 self.core.ports.note_event(&Event::Failed(node));
             }
             if any_silent {
-                // Repairs that waited to hear which it is, alive or failed.
+                // Repairs that waited for these nodes to answer or to fail.
                 self.backlog.retry_all();
                 self.leftovers.wake();
             }

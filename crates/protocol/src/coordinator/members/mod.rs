@@ -1,8 +1,8 @@
-//! Members: which nodes there are, how they join, stay, are suspected, fail and leave.
+//! Members: the nodes, and how they join, stay, are suspected, fail and leave.
 //!
-//! `nodes` is what is known of them at any time; other rooms ask it and nothing else here. What changes it is
-//! in the order of a node's life: `joins` (with `sessions`, `inventory` and `positions`), `membership`,
-//! `suspicion`, `departures`. `starts` tells a coordinator with old metadata by what nodes have heard.
+//! `nodes` is the present state; other rooms read only that. The files that change it, in the order of a
+//! node's life: `joins` (with `sessions`, `inventory` and `positions`), `membership`, `suspicion`,
+//! `departures`. `starts` detects a coordinator with old metadata from nodes' reports.
 
 mod departures;
 pub(in crate::coordinator) mod fleet;
@@ -20,16 +20,16 @@ mod suspicions;
 
 use super::core::Core;
 use super::garbage::leftovers::Leftovers;
-use super::ground::Ground;
 use super::pool_facts::Pools;
 use super::repair::backlog::Backlog;
+use super::shared_state::SharedState;
 use gabion_meta::{KeyValue, MetaError};
 use nodes::Nodes;
 use positions::Positions;
 use starts::Starts;
 use std::sync::Arc;
 
-/// Lets nodes in, watches over them and lets them go.
+/// Admits nodes, monitors them and releases them.
 pub(in crate::coordinator) struct Members<K> {
     core: Arc<Core<K>>,
     pools: Arc<Pools>,
@@ -38,7 +38,7 @@ pub(in crate::coordinator) struct Members<K> {
     leftovers: Arc<Leftovers>,
     /// This start of the coordinator and earlier ones.
     starts: Starts,
-    /// How far nodes' journals have come.
+    /// Nodes' journal positions.
     positions: Arc<Positions<K>>,
 }
 
@@ -47,19 +47,19 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     ///
     /// # Errors
     /// When the metadata cannot be read or written.
-    pub(in crate::coordinator) fn new(ground: &Ground<K>) -> Result<Self, MetaError> {
+    pub(in crate::coordinator) fn new(shared: &SharedState<K>) -> Result<Self, MetaError> {
         Ok(Self {
-            core: Arc::clone(&ground.core),
-            pools: Arc::clone(&ground.pools),
-            nodes: Arc::clone(&ground.nodes),
-            backlog: Arc::clone(&ground.backlog),
-            leftovers: Arc::clone(&ground.leftovers),
-            starts: Starts::new(&ground.core.meta.note_start(ground.core.ports.random())?),
-            positions: Arc::new(Positions::new(&ground.core, &ground.nodes)?),
+            core: Arc::clone(&shared.core),
+            pools: Arc::clone(&shared.pools),
+            nodes: Arc::clone(&shared.nodes),
+            backlog: Arc::clone(&shared.backlog),
+            leftovers: Arc::clone(&shared.leftovers),
+            starts: Starts::new(&shared.core.meta.note_start(shared.core.ports.random())?),
+            positions: Arc::new(Positions::new(&shared.core, &shared.nodes)?),
         })
     }
 
-    /// How far nodes' journals have come, which has a timer of its own.
+    /// Nodes' journal positions, which have a timer of their own.
     pub(in crate::coordinator) fn positions(&self) -> Arc<Positions<K>> {
         Arc::clone(&self.positions)
     }

@@ -1,5 +1,5 @@
-//! What the coordinator knows of its nodes, for all rooms: who is up, how often each has joined, what
-//! each has said of its disk and its links. The rest of `members` changes it; other rooms read it.
+//! The coordinator's state of its nodes, for all rooms: which are up, how often each has joined, and their
+//! reports about disks and links. The rest of `members` changes it; other rooms read it.
 //!
 //! Locks are taken in this order: joins, sessions, roster, suspicions. The others are held alone.
 
@@ -10,7 +10,8 @@ use super::space::Reports;
 use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, Denied, lock};
 use crate::message::{
-    ArrayStatus, CoordinatorReply, JoinCount, JoinProgress, LinkRate, Liveness, NodeStatus, Vitals,
+    ArrayStatus, CoordinatorReply, JoinCount, JoinProgress, LinkRate, Liveness, NodeHealth,
+    NodeStatus,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -26,23 +27,23 @@ pub(in crate::coordinator) type Joins = BTreeMap<NodeId, u64>;
 /// The nodes as the coordinator knows them.
 pub(in crate::coordinator) struct Nodes<K> {
     core: Arc<Core<K>>,
-    /// Joins, declarations of failure and the last step of each repair hold this lock, because each
-    /// decides by what the others change.
+    /// Joins, declarations of failure and the last step of each repair hold this lock, because each depends
+    /// on the others' changes.
     joins: futures::lock::Mutex<Joins>,
     /// The nodes that join now.
     pub(super) sessions: Mutex<Sessions>,
     /// Records and leases.
     pub(super) roster: Mutex<Roster>,
-    /// What is held against nodes whose leases run.
+    /// Suspicions against nodes whose leases run.
     pub(super) suspicions: Mutex<Suspicions>,
-    /// What nodes have said with their last heartbeats.
+    /// The last heartbeats of nodes.
     reports: Mutex<Reports>,
-    /// What links carry, as nodes have told since the start.
+    /// Link rates, as nodes have reported them since the start.
     links: Mutex<LinkMatrix>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
-    /// The nodes of the metadata, each of which gets the benefit of the doubt, told to the ports.
+    /// The nodes of the metadata, each presumed to be up, announced to the ports.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -68,7 +69,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions))
     }
 
-    /// The same, as others are told.
+    /// The same, as other nodes are told.
     pub(in crate::coordinator) fn statuses(&self) -> Vec<NodeStatus> {
         let roster = lock(&self.roster);
         roster.statuses(self.core.ports.now_ms(), &lock(&self.suspicions))
@@ -84,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         lock(&self.roster).membership()
     }
 
-    /// Holds joins and declarations of failure back. How often each node has joined.
+    /// Holds back joins and declarations of failure. Returns how often each node has joined.
     pub(in crate::coordinator) async fn hold_joins(&self) -> MutexGuard<'_, Joins> {
         self.joins.lock().await
     }
@@ -103,7 +104,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         known.collect()
     }
 
-    /// The joins so far, for a term that begins from here on.
+    /// The joins so far, for a term that begins now.
     pub(in crate::coordinator) fn join_count(&self) -> JoinCount {
         JoinCount {
             incarnation: self.core.meta.incarnation(),
@@ -111,8 +112,8 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         }
     }
 
-    /// Whether a failed node may have been told of a term of this stripe that began after `since`. Hold
-    /// joins back meanwhile.
+    /// Whether a failed node may have been told of a term of this stripe that began after `since`. The
+    /// caller holds joins back.
     pub(in crate::coordinator) fn may_know(
         &self,
         node: NodeId,
@@ -123,18 +124,18 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             || lock(&self.sessions).may_have_told(node, stripe, since.count)
     }
 
-    /// Notes that a stripe has changed on which answers to joining nodes depend. Hold joins back from before
-    /// the change until after this.
+    /// Notes a change of a stripe on which answers to joining nodes depend. The caller holds joins back
+    /// from before the change until after this.
     pub(in crate::coordinator) fn note_change(&self, nodes: &[NodeId], stripe: StripeId) {
         lock(&self.sessions).note_change(nodes, stripe);
     }
 
-    /// Whether a node joins now.
+    /// Whether a node is joining now.
     pub(in crate::coordinator) fn is_joining(&self, node: NodeId) -> bool {
         lock(&self.sessions).is_joining(node)
     }
 
-    /// How far the joins are.
+    /// The progress of the joins.
     pub(in crate::coordinator) fn joining(&self) -> BTreeMap<NodeId, JoinProgress> {
         lock(&self.sessions).progress()
     }
@@ -144,15 +145,15 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         lock(&self.roster).arrays(self.core.ports.now_ms())
     }
 
-    /// Notes what a node has said of its disk and its links.
-    pub(super) fn note_vitals(&self, node: NodeId, vitals: &Vitals) {
+    /// Notes a node's report about its disk and its links.
+    pub(super) fn note_health(&self, node: NodeId, health: &NodeHealth) {
         let now_ms = self.core.ports.now_ms();
-        let event = lock(&self.reports).note(node, vitals.space, now_ms);
+        let event = lock(&self.reports).note(node, health.space, now_ms);
         if let Some(event) = event {
             self.core.ports.note_event(&event);
         }
         let mut links = lock(&self.links);
-        for &(to, bytes_per_s) in &vitals.links {
+        for &(to, bytes_per_s) in &health.links {
             links.note(node, to, bytes_per_s, now_ms);
         }
     }
@@ -167,12 +168,12 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         lock(&self.suspicions).eviction_counts()
     }
 
-    /// What links carry.
+    /// Link rates.
     pub(in crate::coordinator) fn links(&self) -> LinkMatrix {
         lock(&self.links).clone()
     }
 
-    /// The same, as users are told.
+    /// The same, for users.
     pub(in crate::coordinator) fn link_rates(&self) -> CoordinatorReply {
         let now_ms = self.core.ports.now_ms();
         let links = lock(&self.links);
@@ -185,7 +186,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         CoordinatorReply::Links(rates.collect())
     }
 
-    /// What nodes that are not failed have last said of their disks, and how long ago.
+    /// The last reports about disks of nodes that are not failed, and their age.
     pub(in crate::coordinator) fn last_heard(
         &self,
         fleet: &Fleet,
@@ -202,17 +203,17 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         (spaces.collect(), silences.collect())
     }
 
-    /// Those of some nodes that are not full; all of them where all are.
+    /// Those of some nodes that are not full; all of them if all are full.
     pub(in crate::coordinator) fn roomy(&self, nodes: Vec<NodeId>, bytes: u64) -> Vec<NodeId> {
         lock(&self.reports).roomy(nodes, bytes)
     }
 
-    /// The room on some nodes.
+    /// The free space of some nodes.
     pub(in crate::coordinator) fn room(&self, nodes: Topology) -> Room {
         Room::new(nodes, lock(&self.reports).spaces())
     }
 
-    /// Why new chunks of `bytes` a node have no places, where that is because of disks that are full `when`.
+    /// The reason why new chunks of `bytes` a node have no places, if full disks are the cause `when`.
     pub(in crate::coordinator) fn no_room(
         &self,
         nodes: &Topology,

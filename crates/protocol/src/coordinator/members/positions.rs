@@ -1,8 +1,8 @@
-//! Whether a node that joins went back in time within its last run: what the coordinator and other nodes
-//! remember of how far its journal had come, against where it ends now.
+//! Whether a joining node went back in time within its last run: the journal position that the coordinator
+//! and other nodes remember, against the end of its journal now.
 //!
-//! The coordinator hears it with each heartbeat and makes it durable every few seconds, of all nodes in
-//! one transaction. Other nodes remember in memory what they have heard in answers and marks; they are
+//! The coordinator gets it with each heartbeat and makes the positions of all nodes durable every few
+//! seconds, in one transaction. Other nodes keep in memory the positions from answers and marks; they are
 //! asked when the node joins.
 
 use super::nodes::Nodes;
@@ -16,19 +16,19 @@ use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// How long other nodes may take to say what they remember. The joining node waits for it.
+/// Time limit of other nodes' answers. The joining node waits for them.
 const ASK_DEADLINE_MS: u64 = 500;
 
-/// The farthest that each node has come, by its heartbeats; some of it not durable yet.
+/// The farthest position of each node from its heartbeats; some of them are not durable yet.
 pub(in crate::coordinator) struct Positions<K> {
     core: Arc<Core<K>>,
     nodes: Arc<Nodes<K>>,
-    /// Each with whether it is news: not durable yet.
+    /// Each with a flag: not durable yet.
     known: Mutex<BTreeMap<NodeId, (Progress, bool)>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
-    /// What is durable at the coordinator's own start.
+    /// The durable positions at the coordinator's own start.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -41,7 +41,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         })
     }
 
-    /// Takes a member's word.
+    /// Notes a member's report.
     pub(super) fn note(&self, node: NodeId, progress: Progress) {
         let mut all = lock(&self.known);
         let (known, is_news) = all.entry(node).or_insert((progress, true));
@@ -54,7 +54,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         lock(&self.known).get(&node).map(|&(progress, _)| progress)
     }
 
-    /// What is not durable yet; it counts as durable from now on.
+    /// The positions that are not durable yet; they count as durable from now on.
     fn take_news(&self) -> Vec<(NodeId, Progress)> {
         let mut all = lock(&self.known);
         let news = all.iter_mut().filter_map(|(&node, (progress, is_news))| {
@@ -63,8 +63,8 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         news.collect()
     }
 
-    /// Whether an applicant's journal ends before a position that its last run had made durable. The run
-    /// itself, which has all in memory, may join anew from anywhere.
+    /// Whether an applicant's journal ends before a position that its last run had made durable. The same
+    /// run still has everything in memory, so it may join again from any position.
     pub(super) async fn shows_less(&self, applicant: &Applicant) -> Result<bool, Denied> {
         let Some(node) = applicant.node else {
             return Ok(false);
@@ -83,7 +83,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         Ok(farthest.is_some_and(|farthest| applicant.position < farthest.position))
     }
 
-    /// Measures a run of a node that is let in by where its journal is, and has the log say if it went back.
+    /// Checks the journal position of a joining run, and logs if it went back.
     pub(super) fn note_arrival(&self, node: NodeId, run: (u64, u64), went_back: bool) {
         let (incarnation, position) = run;
         let progress = Progress {
@@ -96,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         }
     }
 
-    /// What the other nodes that are up remember of one. Those that do not answer soon have no say.
+    /// The positions of a node that the other nodes that are up remember. Late answers are left out.
     async fn ask_others(&self, node: NodeId) -> Vec<Progress> {
         let is_asked = |other: &NodeStatus| other.node != node && other.liveness == Liveness::Up;
         let others = self.nodes.statuses().into_iter().filter(is_asked);
@@ -110,7 +110,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
         said.flatten().flatten().collect()
     }
 
-    /// Makes durable how far nodes have come, now and then, until the metadata store fails.
+    /// Makes nodes' positions durable periodically, until the metadata store fails.
     pub(in crate::coordinator) async fn keep(self: Arc<Self>) {
         while !self.core.is_broken() {
             self.core

@@ -14,12 +14,12 @@ pub(super) struct Roster {
     records: BTreeMap<NodeId, NodeRecord>,
     /// Nodes that are not named have the default.
     standings: BTreeMap<NodeId, Standing>,
-    /// As nodes said with their last heartbeats.
+    /// The last reports of nodes.
     arrays: BTreeMap<NodeId, ArrayStatus>,
 }
 
 impl Roster {
-    /// The nodes that a coordinator finds at its own start.
+    /// The nodes at the coordinator's own start.
     pub(super) fn new(
         timing: Timing,
         records: Vec<NodeRecord>,
@@ -44,8 +44,8 @@ impl Roster {
         self.membership.clone()
     }
 
-    /// A node counts as failed when that is durable and not before: until then others may still
-    /// act on its being a member.
+    /// A node counts as failed only after that is durable: until then others may still rely on its
+    /// membership.
     pub(super) fn liveness(&self, node: NodeId, now_ms: u64) -> Liveness {
         match (self.records.get(&node), self.membership.state(node, now_ms)) {
             (None, _) => Liveness::Failed,
@@ -55,8 +55,8 @@ impl Roster {
         }
     }
 
-    /// Renews a member's lease. Whether it is renewed: a node that is unknown, failed or superseded
-    /// must join first.
+    /// Renews a member's lease. Returns whether it is renewed: an unknown, failed or superseded node must
+    /// join first.
     pub(super) fn renew(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         self.membership.run(now_ms);
         let failed = self.records.get(&node).is_none_or(|record| record.failed)
@@ -64,12 +64,12 @@ impl Roster {
         !failed && self.admit(node, incarnation, now_ms)
     }
 
-    /// Lets a failed node take its time to come back.
+    /// Extends the grace period of a failed node.
     pub(super) fn await_return(&mut self, node: NodeId, now_ms: u64) {
         self.membership.await_return(node, now_ms);
     }
 
-    /// Whether a node was heard since the coordinator's start.
+    /// Whether the node has spoken since the coordinator's start.
     pub(super) fn was_heard(&self, node: NodeId) -> bool {
         self.membership.was_heard(node)
     }
@@ -82,7 +82,7 @@ impl Roster {
             .collect()
     }
 
-    /// The nodes that may speak: all but those that the cluster waits for no longer.
+    /// The expected nodes: all but those whose return the coordinator awaits no longer.
     pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
         self.records.keys().copied().filter(|node| {
             let standing = self.standings.get(node).copied().unwrap_or_default();
@@ -98,13 +98,13 @@ impl Roster {
         }
     }
 
-    /// Ends a member's lease, since that run of it serves nothing more. Whether it had one.
+    /// Ends a member's lease, because that run no longer serves. Returns whether it had one.
     pub(super) fn end(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         let is_member = self.records.get(&node).is_some_and(|record| !record.failed);
         is_member && self.membership.end(node, incarnation, now_ms)
     }
 
-    /// Takes over what is durable now.
+    /// Updates the records from durable metadata.
     pub(super) fn learn(&mut self, record: NodeRecord) {
         if !record.failed
             && let Some(standing) = self.standings.get_mut(&record.id)
@@ -114,12 +114,12 @@ impl Roster {
         self.records.insert(record.id, record);
     }
 
-    /// Takes over what is durable now of a node's standing.
+    /// Updates a node's standing from durable metadata.
     pub(super) fn learn_standing(&mut self, node: NodeId, standing: Standing) {
         self.standings.insert(node, standing);
     }
 
-    /// Takes over what a node says of its array; none where it has none.
+    /// Updates a node's report about its array; none if it has no array.
     pub(super) fn note_array(&mut self, node: NodeId, array: Option<ArrayStatus>) {
         match array {
             Some(array) => self.arrays.insert(node, array),
@@ -143,8 +143,8 @@ impl Roster {
         self.standing(node).departure == Departure::Drained
     }
 
-    /// Lets time pass: the nodes whose leases have just ended, those to declare failed, and those whose
-    /// time of grace has just ended.
+    /// Advances the clock: returns the nodes whose leases have just expired, those to declare failed, and
+    /// those whose grace period has just ended.
     pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
         self.membership.run(now_ms);
         let transitions = self.membership.tick(now_ms);
@@ -176,12 +176,12 @@ impl Roster {
         draining.map(|(&node, _)| node).collect()
     }
 
-    /// Whether there is such a node.
+    /// Whether the node exists.
     pub(super) fn is_known(&self, node: NodeId) -> bool {
         self.records.contains_key(&node)
     }
 
-    /// All nodes, by id. One that is suspected is none to rely on, though its lease may run.
+    /// All nodes, by id. A suspected node counts as unreliable even while its lease runs.
     pub(super) fn statuses(&self, now_ms: u64, suspicions: &Suspicions) -> Vec<NodeStatus> {
         let liveness = |node| match self.liveness(node, now_ms) {
             Liveness::Up if suspicions.is_suspect(node) => Liveness::Suspect,
@@ -197,7 +197,7 @@ impl Roster {
         self.records.values().map(status).collect()
     }
 
-    /// A picture of now.
+    /// A snapshot.
     pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
         let given_up = |record: &&NodeRecord| {
             let dead = self.membership.state(record.id, now_ms) == Some(NodeState::Dead);

@@ -1,10 +1,10 @@
-//! Sessions of joining nodes: how far each has told what it holds, and what has changed behind its back.
+//! Sessions of joining nodes: the reported part of each inventory, and the changes since.
 //!
-//! A session holds nobody up: [`Coordinator::admission`](super::Coordinator) is held for a page and no
-//! longer. So the answer to a page may be out of date when the session ends. Whoever changes what an
-//! answer depends on does so under that lock and says which stripe it was ([`Sessions::note_change`]);
-//! the node says again what it holds of these, and the session ends when none is left. What others
-//! leave to a join (garbage, and chunks that were the node's) waits for as long as the session lasts.
+//! A session does not block other work: [`Coordinator::admission`](super::Coordinator) is held for one page
+//! at a time. So the answer to a page may be out of date when the session ends. A task that changes a
+//! stripe on which an answer depends holds that lock and notes the stripe ([`Sessions::note_change`]). The
+//! node reports these stripes again, and the session ends when none is left. Work that others leave to a
+//! join (garbage, and former chunks of the node) waits until the session ends.
 
 use crate::message::{InventoryDigest, InventoryPage, JoinProgress, JoinSession, Scope};
 use gabion_layout::{ChunkId, NodeId, Start, StripeId};
@@ -13,22 +13,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a node may be silent before its session is dropped.
 const SILENCE_MS: u64 = 10_000;
 
-/// Stripes that may change during a session. With more than so many, the node begins anew.
+/// Most stripes that may change during a session. Beyond it, the node begins anew.
 const CHANGED_COUNT_MAX: usize = 1 << 16;
 
-/// Chunks of which nothing is known that a node may set aside without a word of the operator, however few it
-/// has: as many as a full stripe of a wide code, which one removed file explains.
+/// Unknown chunks that a node may set aside without the operator's permission, even if it holds few chunks:
+/// as many as a full stripe of a wide code, which one removed file explains.
 const UNKNOWN_COUNT_MIN: u64 = 16;
 
-/// One in so many chunks may be unknown.
+/// At most one in this many chunks may be unknown.
 const UNKNOWN_PER_COUNT: u64 = 100;
 
-/// How far a node has told.
+/// The progress of a node's report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     /// The last stripe of the pages.
     upto: Option<StripeId>,
-    /// Whether there is nothing behind it.
+    /// Whether it was the last page.
     is_all: bool,
     digest: InventoryDigest,
     unknown_count: u64,
@@ -41,16 +41,16 @@ impl Told {
     }
 }
 
-/// What a session is from its begin on.
+/// The facts with which a session began.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     /// The start of the node that joins.
     pub(super) start: Start,
-    /// Where its journal ended, as it says.
+    /// The reported end of its journal.
     pub(super) position: u64,
-    /// Whether its directory is a copy of another time.
+    /// Whether its directory is an old copy.
     pub(super) went_back: bool,
-    /// How many chunks it holds, as it says.
+    /// The reported number of its chunks.
     pub(super) chunk_count: u64,
     /// Chunks that were to be removed from it when the session began.
     pub(super) leftovers: Vec<ChunkId>,
@@ -62,20 +62,20 @@ struct Session {
     beginning: Beginning,
     heard_ms: u64,
     told: Told,
-    /// As it was before the last page, which may be told again if its answer was lost.
+    /// The state before the last page, which may be sent again if its answer was lost.
     before: Told,
     changed: BTreeSet<StripeId>,
-    /// What the operator has agreed to set aside.
+    /// The number of chunks that the operator has permitted to set aside.
     accepted_count: u64,
     /// Whether the node waits for the operator.
     is_held: bool,
-    /// Whether it was found that some of its chunks are to be repaired. Nobody begins before it is a member: it may
-    /// be the one that repairs them.
+    /// Whether some of its chunks need repair. No repair begins before the node is a member: it may be the
+    /// one that repairs them.
     has_repairs: bool,
 }
 
 impl Session {
-    /// Whether so little is unknown, or the operator has agreed to so much.
+    /// Whether this few chunks are unknown, or the operator has permitted this number.
     fn may_set_aside(&self) -> bool {
         let tolerated_count = self.beginning.chunk_count / UNKNOWN_PER_COUNT;
         let tolerated_count = tolerated_count.max(UNKNOWN_COUNT_MIN);
@@ -87,8 +87,8 @@ impl Session {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: BTreeMap<NodeId, Session>,
-    /// The sessions with which memberships began, and the incarnations of their nodes. Nothing is known of
-    /// memberships that began under an earlier run of the coordinator.
+    /// The sessions with which memberships began, and the incarnations of their nodes. Memberships that
+    /// began under an earlier run of the coordinator have none.
     members: BTreeMap<NodeId, (JoinSession, u64)>,
     begun_count: u64,
     /// How many sessions have begun, ended, been dropped or told a page again.
@@ -115,7 +115,7 @@ impl Sessions {
         {
             return Err(known.beginning.start);
         }
-        // It may end at any time now, with a new membership.
+        // The session may end now, with a new membership.
         self.members.remove(&node);
         self.begun_count += 1;
         let session = JoinSession {
@@ -142,7 +142,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Hears of a session. None when it has ended or was dropped: the node begins anew.
+    /// Finds a session. None when it has ended or was dropped: the node begins anew.
     fn hear(&mut self, session: JoinSession, now_ms: u64) -> Option<&mut Session> {
         let known = self.open.get_mut(&session.node)?;
         if known.number != session.number {
@@ -152,7 +152,8 @@ impl Sessions {
         Some(known)
     }
 
-    /// Takes a page up, if it is the next one or the last one again. What the session began with.
+    /// Accepts a page, if it is the next one or the last one again. Returns the facts with which the
+    /// session began.
     pub(super) fn take_up(&mut self, page: &InventoryPage, now_ms: u64) -> Option<Beginning> {
         let known = self.hear(page.session, now_ms)?;
         let mut is_again = false;
@@ -168,13 +169,13 @@ impl Sessions {
         }
         let beginning = known.beginning.clone();
         if is_again {
-            // The node may know the lost answer, which no longer counts as told.
+            // The node may know the lost answer, which no longer counts as delivered.
             self.note_turn(page.session.node);
         }
         Some(beginning)
     }
 
-    /// Notes how far the page that was taken up is answered.
+    /// Notes the progress of the answer to the page that was accepted.
     pub(super) fn note_page(
         &mut self,
         page: &InventoryPage,
@@ -199,8 +200,8 @@ impl Sessions {
         }
     }
 
-    /// Notes that a stripe has changed on which answers to these nodes depend. Hold the lock of joins from
-    /// before the change until after this.
+    /// Notes a change of a stripe on which answers to these nodes depend. The caller holds the lock of
+    /// joins from before the change until after this.
     pub(super) fn note_change(&mut self, nodes: &[NodeId], stripe: StripeId) {
         for node in nodes {
             let Some(known) = self.open.get_mut(node) else {
@@ -216,8 +217,8 @@ impl Sessions {
         }
     }
 
-    /// At most `limit` stripes that have changed since they were told. None when the session is void: it
-    /// was dropped, what it was told is not what the node has told, or the node has to wait for a word.
+    /// At most `limit` stripes that have changed since they were reported. None when the session is void:
+    /// it was dropped, its answers do not match the node's report, or the node has to wait for permission.
     pub(super) fn changed(
         &mut self,
         session: JoinSession,
@@ -230,8 +231,8 @@ impl Sessions {
         is_whole.then(|| known.changed.iter().copied().take(limit).collect())
     }
 
-    /// Whether the node may set aside what is unknown: with nothing if it may, and with how many chunks
-    /// it has and whether that is news if it has to wait. None when the session has ended.
+    /// Whether the node may set unknown chunks aside. If it has to wait: how many chunks it has, and
+    /// whether that is news. None when the session has ended.
     pub(super) fn may_set_aside(
         &mut self,
         session: JoinSession,
@@ -247,14 +248,14 @@ impl Sessions {
         Some(Err((known.told.unknown_count, is_news)))
     }
 
-    /// The operator's word for the join of a node that waits for it. Whether it does.
+    /// The operator's permission for a node that waits to join. Returns whether it waits.
     pub(super) fn accept(&mut self, node: NodeId) -> bool {
         let held = self.open.get_mut(&node).filter(|session| session.is_held);
         held.map(|session| session.accepted_count = session.told.unknown_count)
             .is_some()
     }
 
-    /// Ends a session. Whether there is something to repair.
+    /// Ends a session. Returns whether chunks need repair.
     pub(super) fn end(&mut self, node: NodeId) -> bool {
         let Some(ended) = self.open.remove(&node) else {
             return false;
@@ -273,14 +274,14 @@ impl Sessions {
         member.and_then(|&(since, incarnation)| (since == session).then_some(incarnation))
     }
 
-    /// The node that joins by this start of it.
+    /// The joining node, if this start of it is joining.
     pub(super) fn node_of(&self, start: Start) -> Option<NodeId> {
         let mut open = self.open.iter();
         let found = open.find(|(_, session)| session.beginning.start == start);
         found.map(|(&node, _)| node)
     }
 
-    /// Whether a node joins now.
+    /// Whether a node is joining now.
     pub(super) fn is_joining(&self, node: NodeId) -> bool {
         self.open.contains_key(&node)
     }
@@ -310,8 +311,8 @@ impl Sessions {
         self.turn_count
     }
 
-    /// Whether the node may have been told of a change of this stripe that was noted when `since` sessions had
-    /// begun, ended or been dropped, or later. Hold the lock of joins.
+    /// Whether the node may have been told of a change of this stripe that was noted when `since` sessions
+    /// had begun, ended or been dropped, or later. The caller holds the lock of joins.
     pub(super) fn may_have_told(&self, node: NodeId, stripe: StripeId, since: u64) -> bool {
         if self.turns.get(&node).is_some_and(|&turn| turn > since) {
             return true;
@@ -320,7 +321,7 @@ impl Sessions {
         open.is_some_and(|open| open.told.has(stripe) && !open.changed.contains(&stripe))
     }
 
-    /// How far the joins are.
+    /// The progress of the joins.
     pub(super) fn progress(&self) -> BTreeMap<NodeId, JoinProgress> {
         let progress = self.open.iter().map(|(&node, session)| {
             let progress = JoinProgress {

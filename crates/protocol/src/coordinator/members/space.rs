@@ -1,11 +1,11 @@
-//! What nodes' disks have room for, as their heartbeats say, and when they were last heard.
+//! Free disk space of nodes from their heartbeats, and the time of each last heartbeat.
 
 use crate::event::Event;
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use std::collections::BTreeMap;
 
-/// What nodes have said of themselves, and when.
+/// Nodes' reports, and their times.
 #[derive(Debug, Default)]
 pub(super) struct Reports(BTreeMap<NodeId, Report>);
 
@@ -16,7 +16,7 @@ struct Report {
 }
 
 impl Reports {
-    /// Takes in a heartbeat. Gives what there is to tell of the disk.
+    /// Notes a heartbeat. Returns the event to log about the disk, if there is one.
     pub(super) fn note(&mut self, node: NodeId, space: Option<Space>, at_ms: u64) -> Option<Event> {
         let was_full = self.space(node).is_some_and(|space| space.is_full());
         self.0.insert(node, Report { at_ms, space });
@@ -28,12 +28,12 @@ impl Reports {
         }
     }
 
-    /// What a node's disk has room for.
+    /// The free space of a node's disk.
     pub(super) fn space(&self, node: NodeId) -> Option<Space> {
         self.0.get(&node)?.space
     }
 
-    /// How long ago a node was heard.
+    /// The age of a node's last heartbeat.
     pub(super) fn silence_ms(&self, node: NodeId, now_ms: u64) -> Option<u64> {
         Some(now_ms.saturating_sub(self.0.get(&node)?.at_ms))
     }
@@ -45,7 +45,7 @@ impl Reports {
             .collect()
     }
 
-    /// Those of some nodes that are not full; all of them where all are.
+    /// Those of some nodes that are not full; all of them if all are full.
     pub(super) fn roomy(&self, nodes: Vec<NodeId>, bytes: u64) -> Vec<NodeId> {
         let is_roomy = |node: &NodeId| {
             let space = self.space(*node);

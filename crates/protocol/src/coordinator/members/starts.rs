@@ -1,5 +1,5 @@
-//! Which start of the coordinator this is, and whether nodes have heard of one that its metadata does
-//! not know: then the metadata is a copy of another time, and the coordinator stops.
+//! Which start of the coordinator this is, and whether nodes know a start that its metadata does not: then
+//! the metadata is an old copy, and the coordinator stops.
 
 use super::nodes::Nodes;
 use crate::coordinator::core::{Core, Denied, lock};
@@ -9,13 +9,13 @@ use gabion_meta::{KeyValue, MetaError};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What the metadata says of the coordinator's starts, and what nodes say of them.
+/// The starts of the coordinator in the metadata, and those that nodes report.
 #[derive(Debug)]
 pub(super) struct Starts {
     own: Start,
     /// Nonces of the starts that are remembered, this one included.
     nonces: BTreeMap<u64, u64>,
-    /// The newest start that each node had heard of when it first spoke to this run.
+    /// The newest start that each node knew when it first spoke to this run.
     first_words: Mutex<BTreeMap<NodeId, u64>>,
 }
 
@@ -37,7 +37,7 @@ impl Starts {
         self.own
     }
 
-    /// Notes that a node which knows of no coordinator has spoken to this run.
+    /// Notes that a node which knows no coordinator has spoken to this run.
     pub(super) fn note_word(&self, node: NodeId) {
         lock(&self.first_words).entry(node).or_default();
     }
@@ -47,7 +47,7 @@ impl Starts {
         lock(&self.first_words).contains_key(&node)
     }
 
-    /// Whether a start may have been one of this metadata. Of forgotten ones nothing is known.
+    /// Whether a start may have been one of this metadata. Forgotten starts may have been.
     fn may_know(&self, start: Start) -> bool {
         let oldest = self.nonces.first_key_value().map(|(&number, _)| number);
         match self.nonces.get(&start.number) {
@@ -56,9 +56,9 @@ impl Starts {
         }
     }
 
-    /// Takes note of the newest start of a coordinator that a node has heard of. If the metadata does
-    /// not know that start, it is a copy of another time and the coordinator stops, unless most nodes
-    /// confirm it: then it is that node which has followed a copy.
+    /// Notes the newest start of a coordinator that a node knows. If the metadata does not know that start,
+    /// it is an old copy and the coordinator stops, unless most nodes confirm it: then that node has
+    /// followed a copy.
     pub(super) fn hear<K: KeyValue + Send + Sync + 'static>(
         &self,
         nodes: &Nodes<K>,

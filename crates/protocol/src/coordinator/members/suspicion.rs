@@ -1,17 +1,18 @@
-//! Suspicions: what becomes of a report that a node does not answer.
+//! Suspicions: the reaction to a report that a node does not answer.
 //!
-//! The coordinator looks for itself. A node that does not answer it is shown as suspect at once, so
-//! that others do without it; it is declared failed as any other, when its lease has run out. It may
-//! answer the coordinator and be of no use all the same, when a link is cut. So the coordinator has
-//! the other nodes try, too. If most of them cannot use a node for some seconds, or at least two that reach more
-//! nodes than it does, the coordinator *evicts* it: it renews the node's lease no more, and that run of the node
-//! joins again only when the others reach it again. That takes longer each time, so that a node on a bad link does
-//! not come and go. Of the two ends of a single broken link one is evicted, if the link stays broken for longer than
-//! the timing options allow and every stripe can be updated without that end.
+//! The coordinator checks the node itself. If the node does not answer, it is shown as suspect at once, so
+//! that others avoid it; like any other node, it is declared failed when its lease has expired. If a link
+//! is cut, the node may answer the coordinator and still be useless. So the coordinator has the other nodes
+//! try it, too. If most of them cannot use a node for some seconds, or at least two that reach more nodes
+//! than it does, the coordinator *evicts* it: it does not renew the node's lease any more, and that run of
+//! the node joins again only when the others reach it again. That takes longer each time, so that a node on
+//! a bad link does not join and leave repeatedly. If a single link is broken, one of its two ends is
+//! evicted, provided that the link stays broken for longer than the timing options allow and every stripe
+//! can be updated without that end.
 //!
-//! A process that has died is not cut off: nothing of it is left to reach. So a node is evicted only if
-//! its heartbeats arrive all the same. A new start of an evicted node is let in, since it may listen
-//! elsewhere and answers nothing before it has joined; it is looked at as if nothing had been found.
+//! A process that has died is not cut off: a return of the link would not help. So a node is evicted only
+//! if its heartbeats arrive. A new start of an evicted node is admitted, since it may listen at another
+//! address and answers no requests before it has joined; the checks then begin anew.
 
 use super::Members;
 use super::suspicions::{Look, Verdict};
@@ -26,7 +27,7 @@ use gabion_meta::{KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
-    /// Hears that a node does not answer, and begins to look after it.
+    /// Notes a report that a node does not answer, and begins to check it.
     pub(in crate::coordinator) fn suspect(self: &Arc<Self>, node: NodeId) -> CoordinatorReply {
         let is_member = {
             let roster = lock(&self.nodes.roster);
@@ -39,7 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         CoordinatorReply::Done
     }
 
-    /// Looks after a node until nothing is held against it, or it is declared failed and not evicted.
+    /// Checks a node until no suspicion is left, or until it is declared failed and not evicted.
     async fn watch_suspect(self: Arc<Self>, node: NodeId) {
         while !self.core.is_broken() {
             let began_ms = self.core.ports.now_ms();
@@ -72,7 +73,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         others.retain(|&other| other != node);
         let asked = others.iter().map(|&other| {
             let request = ask::Reach { node };
-            // The other one needs the time to find out, and some more to say so.
+            // The other node needs this time to detect it, and some more to report it.
             self.core
                 .ports
                 .ask_node(other, request, 2 * REACH_DEADLINE_MS)
@@ -98,8 +99,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
-    /// Evicts a node because of one broken link. Until then only stripes with chunks on both of its ends wait, so no
-    /// stripe may become read-only for that.
+    /// Evicts a node because of one broken link. Until then only stripes with chunks on both of its ends
+    /// wait, so the eviction must not make a stripe read-only.
     async fn evict_for_link(self: &Arc<Self>, node: NodeId, other: NodeId, now_ms: u64) {
         let is_spared = self.can_spare(node).await.unwrap_or(false)
             && self.can_write_without(node).await.unwrap_or(false);
@@ -140,7 +141,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.core.with_meta(check).await
     }
 
-    /// Whether all pools survive that a node is lost beside all that are lost already.
+    /// Whether all pools survive the loss of a node beside all present losses.
     async fn can_spare(self: &Arc<Self>, node: NodeId) -> Result<bool, MetaError> {
         let mut lost_count = lock(&self.nodes.suspicions).evicted_count() + 1;
         lost_count += {
@@ -164,7 +165,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             .await
     }
 
-    /// What to tell a run of a node that asks to join while it is evicted.
+    /// The answer to a run of a node that asks to join while it is evicted.
     pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Option<CoordinatorReply> {
         let node = applicant.node?;
         let suspicions = lock(&self.nodes.suspicions);

@@ -1,21 +1,23 @@
-//! What is held against nodes that others do not reach, and what follows from it. `suspicion` looks at them.
+//! The state of suspicions against nodes that others do not reach, and the decisions on it. `suspicion`
+//! runs the checks.
 
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 
-/// How often a suspected node is looked at, in milliseconds.
+/// Period of the checks of a suspected node, in milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
-/// The same while looks in a row find it cut off, from one look's beginning to the next one's, and the least
-/// time between them: others wait to do without it.
+/// The same while consecutive checks find it cut off, from the beginning of one check to the next, and the
+/// least time between them: others wait until it is evicted.
 const LOOK_AGAIN_EVERY_MS: u64 = 700;
 const LOOK_PAUSE_MS: u64 = 100;
-/// A node is evicted when so many looks in a row find it cut off, and may return when so many in a row do not.
+/// A node is evicted when this many consecutive checks find it cut off, and may return when this many do
+/// not.
 const LOOK_COUNT: u32 = 3;
-/// How long a node stays evicted at least; it doubles with each eviction, up to the maximum.
+/// Shortest eviction of a node; it doubles with each eviction, up to the maximum.
 const EVICTED_MS: u64 = 5_000;
 const EVICTED_MS_MAX: u64 = 600_000;
 
-/// What is held against nodes. In memory alone: a coordinator that starts anew finds out anew.
+/// Suspicions against nodes, in memory only: a coordinator that restarts checks anew.
 #[derive(Debug)]
 pub(super) struct Suspicions {
     held: BTreeMap<NodeId, Suspicion>,
@@ -25,17 +27,17 @@ pub(super) struct Suspicions {
 
 #[derive(Debug, Default)]
 struct Suspicion {
-    /// Whether somebody looks after it.
+    /// Whether a task checks it.
     is_watched: bool,
     /// It has not answered the coordinator lately.
     is_silent: bool,
-    /// The others that could not use it at the last look.
+    /// The others that could not use it at the last check.
     complainants: Vec<NodeId>,
     /// The link to the only other node that cannot use it.
     link: Option<BrokenLink>,
-    /// Looks in a row that found what would change its state.
+    /// Consecutive checks that found a reason to change its state.
     look_count: u32,
-    /// The run of it whose heartbeats have come since those looks began, if any have.
+    /// The run of it whose heartbeats have arrived since those checks began, if any have.
     heard: Option<u64>,
     evicted: Option<Eviction>,
     eviction_count: u32,
@@ -53,11 +55,11 @@ struct Eviction {
     since_ms: u64,
     /// The run of the node that is evicted.
     incarnation: u64,
-    /// The other end, if it is evicted for a single broken link.
+    /// The other end, if the node is evicted for a single broken link.
     link_to: Option<NodeId>,
 }
 
-/// What a look at a node has found.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     /// It answers the coordinator.
@@ -68,23 +70,23 @@ pub(super) struct Look {
     pub(super) other_count: usize,
 }
 
-/// What is to be done about a node that was looked at.
+/// The next step after a check of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Nothing is held against it.
+    /// No suspicion is left.
     Cleared,
-    /// Look again.
+    /// Check again.
     Open,
-    /// Look again, and also look at the only other node that cannot use it.
+    /// Check again, and also check the only other node that cannot use it.
     LinkIsBroken(NodeId),
-    /// It should be evicted, if the others can do without it.
+    /// Evict it if the others do not need it.
     Evict,
     /// The same, for the broken link to one other node.
     EvictForLink(NodeId),
 }
 
 impl Suspicions {
-    /// Nothing is held against any node.
+    /// No suspicions.
     pub(super) const fn new(link_patience_ms: u64) -> Self {
         let held = BTreeMap::new();
         Self {
@@ -93,7 +95,7 @@ impl Suspicions {
         }
     }
 
-    /// Whether a node had better be left alone though its lease runs.
+    /// Whether to avoid a node although its lease runs.
     pub(super) fn is_suspect(&self, node: NodeId) -> bool {
         let held = self.held.get(&node);
         held.is_some_and(|held| held.is_silent || held.evicted.is_some())
@@ -116,7 +118,7 @@ impl Suspicions {
         held.filter(|held| held.evicted.is_some()).count()
     }
 
-    /// A run of a node has joined. Of a new one nothing is known.
+    /// A run of a node has joined. Suspicions against an earlier run do not apply to a new one.
     pub(super) fn hear(&mut self, node: NodeId, incarnation: u64) {
         let is_evicted = self.is_run_evicted(node, incarnation);
         if let Some(held) = self.held.get_mut(&node) {
@@ -135,7 +137,7 @@ impl Suspicions {
         }
     }
 
-    /// In how long to look at a node again, after a look that took so long.
+    /// The wait until the next check of a node, after a check of this duration.
     pub(super) fn look_after_ms(&self, node: NodeId, look_took_ms: u64) -> u64 {
         match self.held.get(&node) {
             Some(held) if held.evicted.is_none() && (1..LOOK_COUNT).contains(&held.look_count) => {
@@ -146,13 +148,14 @@ impl Suspicions {
         }
     }
 
-    /// Begins to look after a node; false when somebody does already.
+    /// Begins to check a node; false when a task does already.
     pub(super) fn watch(&mut self, node: NodeId) -> bool {
         !std::mem::replace(&mut self.held.entry(node).or_default().is_watched, true)
     }
 
-    /// Whether the link is broken still for which a node is evicted, or at least two others cannot use it, and they are most of them or reach more nodes than it does:
-    /// a complaint says as much about who complains. Of nodes that reach equally many, the first is believed.
+    /// Whether the link for which a node is evicted is still broken, or at least two others cannot use the
+    /// node, and they are most of them or reach more nodes than it does: a complaint may be the
+    /// complainant's own fault. Of nodes that reach equally many, the first is believed.
     fn is_cut_off(&self, node: NodeId, look: &Look) -> bool {
         let is_broken = |other| look.complainants.contains(&other);
         if self.evicted_for_link(node).is_some_and(is_broken) {
@@ -166,8 +169,8 @@ impl Suspicions {
         credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)
     }
 
-    /// Whether a node whose link to another one is broken stays, because that one is evicted: the other one cannot
-    /// be used either, by this node alone and has the higher number, or by more nodes.
+    /// Whether a node with a broken link to another one stays, because that one is evicted: the other one
+    /// has the higher number and cannot be used by this node alone, or cannot be used by more nodes.
     fn is_outranked(&self, node: NodeId, other: NodeId) -> bool {
         self.held.get(&other).is_some_and(|held| {
             let rank = (held.complainants.len(), other);
@@ -175,12 +178,13 @@ impl Suspicions {
         })
     }
 
-    /// The other end of the link for which a node is evicted; none if it is not, or not for a single link.
+    /// The other end of the link for which a node is evicted; none if the node is not evicted, or not for a
+    /// single link.
     pub(super) fn evicted_for_link(&self, node: NodeId) -> Option<NodeId> {
         self.held.get(&node)?.evicted?.link_to
     }
 
-    /// Takes note of what a look has found.
+    /// Notes the result of a check.
     pub(super) fn note(&mut self, node: NodeId, look: &Look, now_ms: u64) -> Verdict {
         let is_cut_off = self.is_cut_off(node, look);
         let patience_ms = self.link_patience_ms;
@@ -222,7 +226,7 @@ impl Suspicions {
         Verdict::Cleared
     }
 
-    /// The others cannot do without a node: its broken link is borne with for as long again.
+    /// The others need the node: its broken link is tolerated for the same time again.
     pub(super) fn bear_link(&mut self, node: NodeId, now_ms: u64) {
         if let Some(held) = self.held.get_mut(&node) {
             held.link = held.link.map(|link| BrokenLink {
@@ -232,8 +236,8 @@ impl Suspicions {
         }
     }
 
-    /// Evicts the run of a node that was heard while it was looked at, perhaps for the broken link to one other
-    /// node; false when another has joined.
+    /// Evicts the run of a node whose heartbeats arrived during the checks, perhaps for the broken link to
+    /// one other node; false when another run has joined.
     pub(super) fn evict(&mut self, node: NodeId, link_to: Option<NodeId>, now_ms: u64) -> bool {
         let held = self.held.entry(node).or_default();
         let Some(incarnation) = held.heard.take() else {
@@ -249,7 +253,7 @@ impl Suspicions {
         true
     }
 
-    /// Nobody looks any more: the node is declared failed, and proves itself when it joins.
+    /// The checks end: the node is declared failed, and is checked when it joins.
     pub(super) fn drop_watch(&mut self, node: NodeId) {
         if let Some(held) = self.held.get_mut(&node) {
             (held.is_watched, held.is_silent, held.link) = (false, false, None);
@@ -266,7 +270,7 @@ impl Suspicions {
 }
 
 impl Suspicion {
-    /// Notes the broken link that a look has found, if it has found one. Whether the last one found it too.
+    /// Notes the broken link of a check, if there is one. Returns whether the last check found the same.
     fn note_link(&mut self, link_to: Option<NodeId>, now_ms: u64) -> bool {
         let found = link_to.filter(|_| self.evicted.is_none());
         let is_same = found.is_some() && self.link.map(|link| link.to) == found;
@@ -279,7 +283,7 @@ impl Suspicion {
 }
 
 impl Look {
-    /// The only other node that cannot use the node, if all else is well.
+    /// The only other node that cannot use the node, if all others can.
     fn link_to(&self) -> Option<NodeId> {
         match self.complainants[..] {
             [other] if self.answers => Some(other),

@@ -1,19 +1,19 @@
-//! One attempt at a stripe: what was scheduled, what is being made, and what has been learnt so far.
+//! One repair of a stripe: its schedule, the chunks under way, and the failures so far.
 
-use super::survey::{Setback, Survey, Target};
+use super::survey::{Survey, Target, TaskError};
 use crate::settle::Outcome;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeRecord};
 use gabion_plan::{Cost, LinkBytes, Plan};
 use std::collections::BTreeSet;
 
-/// How often a chunk may be made in vain because updates went further than the logs reach. After
-/// that, updates wait until it is made.
+/// How often a rebuilt chunk may be discarded because updates went further than the logs reach. After that,
+/// updates wait until the chunk is rebuilt.
 pub(in crate::coordinator) const OUTRUN_COUNT_MAX: u32 = 2;
 
-/// What a repair is to begin with.
+/// The scheduled first step of a repair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Intent {
-    /// The chunks that are made together and who receives them; at least one.
+    /// The chunks that are made together and their requestors; at least one.
     pub(super) targets: Vec<Target>,
     /// The helpers in the order of the chain; empty for a chunk that is moved.
     pub(super) path: Vec<ChunkIndex>,
@@ -26,41 +26,41 @@ pub(super) struct Intent {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Admitted {
     pub(super) intent: Intent,
-    /// Over how long it is to spread what it sends.
+    /// The time over which to spread its transfers.
     pub(super) spread_ms: u64,
 }
 
-/// How a stripe's repair has ended.
+/// The end of a stripe's repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
-    /// There is nothing left to do, or nothing that can be done now.
+    /// No work is left, or none that is possible now.
     Done,
-    /// There is more to do when the budget allows it: the stripe goes back to the queue.
+    /// More work is left, for which the budget has no share now: the stripe goes back to the queue.
     Unfinished,
 }
 
-/// What has become of the stripe's repair so far.
+/// The state of the stripe's repair.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The share of the budget with which it began, until it is used.
     pub(super) admitted: Option<Admitted>,
     /// Whether a chunk has been begun.
     pub(super) has_begun: bool,
-    /// Whether something is left that the budget does not allow now.
+    /// Whether work is left that the budget does not allow now.
     pub(super) is_unfinished: bool,
-    /// Nodes that could not take a chunk, or may yet carry out an order to remove one that they were
-    /// given: a later term is safe from that, and the next round may not have one.
+    /// Nodes that could not take a chunk, or may still execute an earlier order to remove one: a later term
+    /// is safe from that order, and the next round may not have one.
     pub(super) avoided: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.
     pub(super) distrusted: BTreeSet<NodeId>,
-    /// How often a made chunk was too old to be brought up to date.
+    /// How often a rebuilt chunk was too old to be brought up to date.
     pub(super) outrun_count: u32,
     /// Chunks for which there is no place.
     pub(super) unplaced: BTreeSet<ChunkIndex>,
     /// Chunks that cannot be brought up to date by what they missed.
     pub(super) beyond_logs: BTreeSet<ChunkIndex>,
-    /// Why the last of these has no place.
-    pub(super) no_place: Option<Setback>,
+    /// The reason why the last of these has no place.
+    pub(super) no_place: Option<TaskError>,
 }
 
 impl Progress {
@@ -77,7 +77,7 @@ impl Progress {
         is_it.then(|| intent.path.clone())
     }
 
-    /// Whether the scheduled path goes around slow links.
+    /// Whether the scheduled path avoids slow links.
     pub(super) fn is_detour(&self) -> bool {
         let admitted = self.admitted.as_ref();
         admitted.is_some_and(|admitted| admitted.intent.is_detour)
@@ -90,25 +90,25 @@ impl Progress {
         candidates.contains(node).then_some(*node)
     }
 
-    /// Whether a chunk that has to be repaired is to be made, and not brought up to date or left.
+    /// Whether a chunk is to be rebuilt, and not brought up to date or left.
     pub(super) fn is_to_be_made(&self, survey: &Survey, chunk: ChunkIndex) -> bool {
         let catches_up = survey.behind(chunk).is_some() && !self.beyond_logs.contains(&chunk);
         !catches_up && !self.unplaced.contains(&chunk)
     }
 }
 
-/// A term of the coordinator's, under which the stripe is settled and nothing changes.
+/// A term of the coordinator, under which the stripe is settled and does not change.
 pub(super) struct Round {
     pub(super) epoch: Epoch,
     pub(super) outcome: Outcome,
-    /// Nodes that were failed when updates were settled. One that returns meanwhile may hold records
-    /// of updates that nobody has told it about, so it helps only after the next settling.
+    /// Nodes that were failed when updates were settled. A node that returns during the repair may hold
+    /// records of updates whose outcome it does not know, so it helps only after the next settlement.
     pub(super) absent: Vec<NodeId>,
 }
 
 /// One try to make a chunk, or all lost ones of a stripe together (`ECPipe` section 4.4).
 pub(super) struct Rebuild {
-    /// At least one. More than one are all lost.
+    /// At least one. If there are several, all are lost.
     pub(super) made: Vec<Made>,
     /// The term under which it was planned.
     pub(super) epoch: Epoch,
@@ -122,13 +122,13 @@ pub(super) struct Rebuild {
     pub(super) cost: Cost,
     /// Whether the chunk is whole where it is, and is moved.
     pub(super) is_move: bool,
-    /// Over how long its reads are spread.
+    /// The time over which to spread its reads.
     pub(super) spread_ms: u64,
     pub(super) began_ms: u64,
 }
 
 impl Rebuild {
-    /// What is made, and where.
+    /// The chunks to make, and their nodes.
     pub(super) fn targets(&self) -> Vec<Target> {
         let made = self.made.iter();
         made.map(|made| (made.chunk, made.requestor)).collect()
@@ -144,6 +144,6 @@ pub(super) struct Made {
     pub(super) joins: Option<u64>,
     /// Whether the requestor holds the chunk that is to be replaced.
     pub(super) in_place: bool,
-    /// Whether the requestor has said that it is whole.
+    /// Whether the requestor has confirmed that it is whole.
     pub(super) is_done: bool,
 }

@@ -1,5 +1,5 @@
-//! The backlog: the stripes that are to be repaired, most endangered first. Any room adds to it that finds
-//! a lost chunk or a node that is to leave; `schedule` empties it.
+//! The backlog: the stripes that are to be repaired, most endangered first. A room that finds a lost chunk
+//! or a leaving node adds to it; `schedule` empties it.
 
 use crate::coordinator::core::{Core, PAGE, lock};
 use crate::coordinator::members::nodes::Nodes;
@@ -21,7 +21,7 @@ pub(in crate::coordinator) struct Backlog<K> {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
-    /// An empty one.
+    /// An empty backlog.
     pub(in crate::coordinator) fn new(
         core: &Arc<Core<K>>,
         pools: &Arc<Pools>,
@@ -36,7 +36,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         }
     }
 
-    /// Queues those of the stripes that have chunks to repair.
+    /// Queues the stripes that have chunks to repair.
     pub(in crate::coordinator) async fn add(
         self: &Arc<Self>,
         stripes: Vec<StripeRecord>,
@@ -59,7 +59,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         self.core.with_meta(add).await
     }
 
-    /// The same, but nobody waits for it: it goes over all stripes on the node.
+    /// The same in the background: it reads all stripes on the node.
     pub(in crate::coordinator) fn add_node_later(self: &Arc<Self>, node: NodeId) {
         let this = Arc::clone(self);
         let add = async move {
@@ -70,7 +70,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         self.core.ports.spawn(add.boxed());
     }
 
-    /// Queues a stripe again of whose chunks some are left.
+    /// Queues a stripe again that still has chunks to repair.
     pub(super) async fn add_again(self: &Arc<Self>, stripe: StripeId) -> Result<(), MetaError> {
         let this = Arc::clone(self);
         let add = move |meta: &Meta<K>| match meta.stripe(stripe) {
@@ -88,7 +88,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         self.core.with_meta(add).await
     }
 
-    /// Tries stripes again whose repair has failed: something has changed that may help.
+    /// Retries stripes whose repair has failed: a change may help.
     pub(in crate::coordinator) fn retry_all(&self) {
         lock(&self.queue).retry_all();
         self.wake();
@@ -110,7 +110,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         lock(&self.queue).running_count()
     }
 
-    /// The most endangered stripes that may be repaired now; none where `parallel` are.
+    /// The most endangered stripes that may be repaired now; none while `parallel` repairs run.
     pub(super) fn window(&self, parallel: usize, limit: usize) -> Vec<StripeId> {
         let queue = lock(&self.queue);
         if queue.running_count() >= parallel {
@@ -119,7 +119,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         queue.ready().take(limit).collect()
     }
 
-    /// Takes a stripe out to repair it. Whether it was there.
+    /// Removes a stripe to repair it. Returns whether it was queued.
     pub(super) fn take(&self, stripe: StripeId) -> bool {
         lock(&self.queue).take(stripe)
     }
@@ -133,18 +133,18 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         }
     }
 
-    /// Notes that a repair that was taken has failed: how often now. It waits until it is retried.
+    /// Notes that a repair has failed; returns how often. The stripe waits until it is retried.
     pub(super) fn failed(&self, stripe: StripeId) -> u32 {
         lock(&self.queue).failed(stripe)
     }
 
-    /// Tries a stripe again whose repair has failed.
+    /// Retries a stripe whose repair has failed.
     pub(super) fn retry(&self, stripe: StripeId) {
         lock(&self.queue).retry(stripe);
         self.wake();
     }
 
-    /// Has the backlog looked at: a repair has ended, or the limits have changed.
+    /// Wakes the schedule: a repair has ended, or the limits have changed.
     pub(super) fn wake(&self) {
         self.wake_up.wake();
     }

@@ -1,8 +1,8 @@
-//! Catching up: a chunk that only missed some updates gets what they changed, and no more.
+//! Catching up: a chunk that only missed some updates gets the ranges that they changed, and no more.
 
 use super::Repair;
 use super::attempt::Round;
-use super::survey::{Setback, Survey};
+use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, answered, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, Purpose, ReadCut, RunId, ask};
@@ -15,20 +15,20 @@ use gabion_planner::repair::{self, Touched};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes and pieces of one record of what was missed.
+/// Bytes and pieces in one record of missed updates.
 const RECORD_BYTES: u64 = 1 << 20;
 const RECORD_PIECE_COUNT: usize = 1_024;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Makes a returned node's chunk count again that has all updates up to `from`. False when that
-    /// is not to be had by what it missed.
+    /// Makes a returned node's chunk count again that has all updates up to `from`. False when the missed
+    /// updates do not suffice for that.
     pub(super) async fn return_chunk(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
         from: Sequence,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let node = survey.stripe.nodes[chunk.at()];
         let joins = self.nodes.joins_of(node).await;
         if !self.bring_up(survey, chunk, node, from, round).await?
@@ -42,9 +42,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(true)
     }
 
-    /// Brings a chunk on `node` that has all updates up to `from` and nothing that counts behind it
-    /// to the round's mark, durably. False when what it missed cannot be found out any more, or is
-    /// more than to make the chunk anew, or the node cannot take it.
+    /// Brings a chunk on `node` that has all updates up to `from`, and none after it that counts, to the
+    /// round's mark, durably. False when the missed ranges are not known any more, when a rebuild costs
+    /// less, or when the node cannot take them.
     pub(super) async fn bring_up(
         self: &Arc<Self>,
         survey: &Survey,
@@ -52,7 +52,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         node: NodeId,
         from: Sequence,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let mark = round.outcome.mark;
         if !self.rewind(survey, node, from, round).await? {
             return Ok(false);
@@ -63,7 +63,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let Some(records) = self.missed(survey, chunk, from, round).await? else {
             return Ok(false);
         };
-        // The records need numbers of their own, which those of the updates missed are.
+        // The records need sequences of their own: they take those of the missed updates.
         let first = (mark.0 + 1).checked_sub(records.len() as u64);
         let Some(first) = first.filter(|&first| first > from.0) else {
             return Ok(false);
@@ -77,15 +77,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         self.resolve_at(survey, node, mark, round).await
     }
 
-    /// Has the chunk's node forget all that it has after `from`. False when some of it is part of
-    /// the chunk.
+    /// Makes the chunk's node drop all updates after `from`. False when some of them are already merged
+    /// into the chunk.
     async fn rewind(
         &self,
         survey: &Survey,
         node: NodeId,
         from: Sequence,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let request = ask::Collect {
             stripe: survey.stripe.id,
             epoch: round.epoch,
@@ -100,15 +100,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(is_behind && self.resolve_at(survey, node, from, round).await?)
     }
 
-    /// Makes it durable on one node that updates up to the mark stand and all later records of
-    /// earlier terms are dropped.
+    /// Makes it durable on one node that updates up to the mark stand and all later records of earlier
+    /// terms are dropped.
     async fn resolve_at(
         &self,
         survey: &Survey,
         node: NodeId,
         mark: Sequence,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let request = ask::Resolve {
             stripe: survey.stripe.id,
             epoch: round.epoch,
@@ -123,15 +123,16 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(answered(answer)?.is_some())
     }
 
-    /// What a chunk has missed since `from`, as the logs of the others tell, in portions for one
-    /// record each. None when they do not tell all, or when it is half of the chunk or more.
+    /// The ranges that a chunk has missed since `from`, from the logs of the others, in portions for one
+    /// record each. None when the logs do not reach back to `from`, or when the ranges are half of the
+    /// chunk or more.
     async fn missed(
         &self,
         survey: &Survey,
         chunk: ChunkIndex,
         from: Sequence,
         round: &Round,
-    ) -> Result<Option<Vec<Vec<ByteRange>>>, Setback> {
+    ) -> Result<Option<Vec<Vec<ByteRange>>>, TaskError> {
         let mut lost = survey.unreadable(&round.absent);
         lost.push(chunk);
         let witnesses = survey.stripe.chunks().filter(|c| !lost.contains(c));
@@ -155,7 +156,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(is_little.then(|| portions(&ranges)))
     }
 
-    /// Reconstructs ranges of a chunk as of the round's mark, and makes them a record on its node.
+    /// Reconstructs ranges of a chunk as of the round's mark, and stores them as a record on its node.
     async fn write_missed(
         &self,
         survey: &Survey,
@@ -164,7 +165,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         ranges: &[ByteRange],
         sequence: Sequence,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let mut lost = survey.unreadable(&round.absent);
         lost.push(chunk);
         lost.sort_unstable();
@@ -205,7 +206,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 }
 
-/// Ranges in portions of which each fits into one record.
+/// Ranges in portions that fit into one record each.
 fn portions(ranges: &[ByteRange]) -> Vec<Vec<ByteRange>> {
     let pieces = ranges.iter().flat_map(|range| {
         let starts = (range.offset..range.end()).step_by(RECORD_BYTES as usize);

@@ -1,36 +1,35 @@
-//! Making chunks count that were made: they catch up under the lease, and one transaction says where they
-//! are.
+//! Making rebuilt chunks count: they catch up under the lease, and one transaction notes their places.
 
 use super::Repair;
 use super::attempt::{Made, Progress, Rebuild, Round};
-use super::survey::{Setback, Survey};
+use super::survey::{Survey, TaskError};
 use crate::coordinator::core::lock;
 use crate::fence::fence;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
-/// What has become of a chunk that was made.
+/// The outcome of a rebuilt chunk.
 enum Fate {
     /// It counts.
     Counts,
-    /// The stripe has changed, or needs it no more.
+    /// The stripe has changed, or does not need it any more.
     Moot,
-    /// Updates have gone further than logs reach.
+    /// Updates have gone further than the logs reach.
     Outrun,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Brings made chunks up to date and makes them count, under a lease. Those with which that does not
-    /// succeed were made for nothing.
+    /// Brings rebuilt chunks up to date and makes them count, under a lease. Chunks for which that fails
+    /// are discarded.
     pub(super) async fn count_made(
         self: &Arc<Self>,
         id: StripeId,
         round: &Round,
         rebuild: &Rebuild,
         progress: &mut Progress,
-    ) -> Result<(), Setback> {
-        let (mut counts, mut is_outrun, mut setback) = (false, false, None);
+    ) -> Result<(), TaskError> {
+        let (mut counts, mut is_outrun, mut error) = (false, false, None);
         for made in &rebuild.made {
             let fate = self.try_count(id, round, rebuild, *made, progress).await;
             counts |= matches!(fate, Ok(Fate::Counts));
@@ -38,7 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if !matches!(fate, Ok(Fate::Counts)) {
                 self.give_up(id, made, round.epoch, progress).await;
             }
-            setback = setback.or(fate.err());
+            error = error.or(fate.err());
         }
         progress.outrun_count += u32::from(is_outrun);
         if counts {
@@ -46,7 +45,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
             repaired.busy_ms += self.core.ports.now_ms().saturating_sub(rebuild.began_ms);
         }
-        setback.map_or(Ok(()), Err)
+        error.map_or(Ok(()), Err)
     }
 
     async fn try_count(
@@ -56,7 +55,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         rebuild: &Rebuild,
         made: Made,
         progress: &mut Progress,
-    ) -> Result<Fate, Setback> {
+    ) -> Result<Fate, TaskError> {
         let (chunk, requestor) = (made.chunk, made.requestor);
         let Some(mut survey) = self.survey(id).await? else {
             return Ok(Fate::Moot);
@@ -93,17 +92,17 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(Fate::Counts)
     }
 
-    /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it
-    /// is stale from now on, durably, and its node, which is up, refuses whoever knows a layout in
-    /// which it is not. Otherwise a reader could find it there after updates that it took no part in. A
-    /// crash after this leaves a chunk that has missed nothing, and counts again as soon as somebody
-    /// looks. False when the stripe has changed meanwhile.
+    /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it is
+    /// durably stale from now on, and its node, which is up, refuses requests by a layout in which it is
+    /// not stale. Otherwise a reader could use it after updates that it missed. A crash after this leaves a
+    /// chunk that has missed no update, and that counts again after the next check. False when the stripe
+    /// has changed during the copy.
     async fn retire(
         &self,
         survey: &mut Survey,
         chunk: ChunkIndex,
         round: &Round,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let id = survey.stripe.id;
         let stale = StaleChunk {
             chunk,
@@ -121,8 +120,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(true)
     }
 
-    /// Has a chunk removed that was made and will not count. One that was made in place is replaced
-    /// by the next.
+    /// Removes a rebuilt chunk that will not count. A chunk that was rebuilt in place is replaced by the
+    /// next one.
     pub(super) async fn give_up(
         &self,
         stripe: StripeId,
@@ -147,12 +146,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         chunk: ChunkIndex,
         (node, made_in): (NodeId, Option<Generation>),
         joins_before: Option<u64>,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let (id, generation) = (survey.stripe.id, survey.stripe.generation);
         let joins = self.nodes.hold_joins().await;
         if joins.get(&node).copied() != joins_before {
-            // It may have told its chunks before this one was whole, and been told to delete it.
-            return Err(Setback(format!(
+            // The node may have reported its chunks before this one was whole, and been told to delete it.
+            return Err(TaskError(format!(
                 "{node} has joined anew while it was given {chunk}"
             )));
         }

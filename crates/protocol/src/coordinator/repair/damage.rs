@@ -1,4 +1,4 @@
-//! Damage: chunks that their nodes have found corrupt, in a scrub or on their own, are marked stale and repaired.
+//! Damage: chunks that a scrub or a read finds corrupt are marked stale and repaired.
 
 use super::Repair;
 use crate::coordinator::core::{Answer, Denied, lock};
@@ -11,7 +11,7 @@ use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Has every node that is up verify all its bytes, and has what is damaged repaired.
+    /// Verifies all bytes of every node that is up, and repairs the damaged chunks.
     pub(in crate::coordinator) async fn scrub_all(self: &Arc<Self>) -> Answer {
         let fleet = self.nodes.fleet();
         let scrubs = fleet.nodes().iter().map(|status| {
@@ -57,7 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }))
     }
 
-    /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers.
+    /// Marks the damaged chunks stale that are `node`'s own. Others are leftovers.
     async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denied> {
         let chunks: Vec<_> = found.iter().map(|damage| damage.chunk).collect();
         let not_its_own = move |meta: &Meta<K>| {
@@ -66,8 +66,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 match meta.stripe(chunk.stripe) {
                     Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => {}
                     Ok(_) => left.push(chunk),
-                    // No put will ever make it anybody's: a run of one that was given up may have ended behind
-                    // the order to remove what it had made.
+                    // No put will make it a node's own: the run of an aborted put may have ended after the
+                    // order to remove its chunks.
                     Err(MetaError::UnknownStripe(_))
                         if meta.stripe_status(chunk.stripe)? == StripeStatus::Unknown =>
                     {
@@ -85,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(self.mark_damaged(node, found.to_vec()).await?)
     }
 
-    /// Notes damage that a node has found.
+    /// Notes damage that a node has reported.
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
         report: ask::ReportDamage,
@@ -94,8 +94,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
-    /// that has moved or was made anew since is passed over.
+    /// Marks chunks stale that their node has found damaged, and repairs them. A report about a chunk that
+    /// has moved or was rebuilt since is ignored.
     pub(in crate::coordinator) async fn mark_damaged(
         self: &Arc<Self>,
         node: NodeId,

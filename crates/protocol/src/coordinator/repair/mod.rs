@@ -1,5 +1,4 @@
-//! Repair: how the chunks of a dead node are rebuilt, and those of one that leaves are moved. In the order in
-//! which it happens:
+//! Repair: how the chunks of a failed node are rebuilt, and those of a leaving one are moved. The steps:
 //!
 //! 1. `backlog`: a room that finds a lost chunk queues its stripe, the most endangered first.
 //! 2. `schedule`: the next stripes get helpers and requestors that keep the network evenly busy.
@@ -12,8 +11,8 @@
 //! 9. `catch_up`: the chunk gets what has changed since, and so does one that only missed updates.
 //! 10. `count`: the chunk counts on its new node.
 //!
-//! `attempt` has what is known of one stripe's repair between these steps. `damage` marks what nodes have
-//! found corrupt.
+//! `attempt` has the state of one stripe's repair between these steps. `damage` marks chunks that nodes
+//! have found corrupt.
 
 pub(in crate::coordinator) mod attempt;
 pub(in crate::coordinator) mod backlog;
@@ -32,11 +31,11 @@ pub(in crate::coordinator) mod throttle;
 use super::core::{Core, Denied, lock};
 use super::garbage::Garbage;
 use super::garbage::leftovers::Leftovers;
-use super::ground::Ground;
 use super::leases::Leases;
 use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
+use super::shared_state::SharedState;
 use crate::message::{Meter, Purpose, RepairStatus};
 use backlog::Backlog;
 use gabion_layout::{NodeId, Topology};
@@ -58,43 +57,43 @@ pub(in crate::coordinator) struct Repair<K> {
     leases: Arc<Leases<K>>,
     garbage: Arc<Garbage<K>>,
     throttle: Arc<Throttle<K>>,
-    /// How lost chunks are brought together.
+    /// The repair scheme.
     scheme: Mutex<Scheme>,
-    /// Counts since the start; the rest of the fields are filled in when a user asks.
+    /// Counts since the start; the remaining fields are computed for each request.
     counts: Mutex<RepairStatus>,
     /// Chunks that nodes have found damaged since the start.
     damaged: Mutex<BTreeMap<NodeId, u64>>,
-    /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
+    /// Bytes of commits and exchanges that the coordinator has run to their end.
     planned: Mutex<Meter>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// What users have said about repairs holds from the start. Waits for the disk.
+    /// Users' settings for repairs apply from the start. Waits for the disk.
     ///
     /// # Errors
     /// When that cannot be read.
     pub(in crate::coordinator) fn new(
-        ground: &Ground<K>,
+        shared: &SharedState<K>,
         leases: &Arc<Leases<K>>,
         garbage: &Arc<Garbage<K>>,
     ) -> Result<Self, MetaError> {
-        let settings = ground.core.meta.repair_settings()?;
-        // A scheme of another release is none; a user chooses again.
+        let settings = shared.core.meta.repair_settings()?;
+        // A scheme of another release is unknown here; the user chooses again.
         let scheme = settings
             .scheme
             .as_deref()
             .and_then(|name| name.parse().ok());
-        let scheme = scheme.unwrap_or(ground.core.options.repair_scheme);
+        let scheme = scheme.unwrap_or(shared.core.options.repair_scheme);
         Ok(Self {
-            core: Arc::clone(&ground.core),
-            pools: Arc::clone(&ground.pools),
-            nodes: Arc::clone(&ground.nodes),
-            backlog: Arc::clone(&ground.backlog),
-            leftovers: Arc::clone(&ground.leftovers),
-            occupied: ground.occupied.clone(),
+            core: Arc::clone(&shared.core),
+            pools: Arc::clone(&shared.pools),
+            nodes: Arc::clone(&shared.nodes),
+            backlog: Arc::clone(&shared.backlog),
+            leftovers: Arc::clone(&shared.leftovers),
+            occupied: shared.occupied.clone(),
             leases: Arc::clone(leases),
             garbage: Arc::clone(garbage),
-            throttle: Arc::new(Throttle::new(&ground.core, &ground.backlog, settings)),
+            throttle: Arc::new(Throttle::new(&shared.core, &shared.backlog, settings)),
             scheme: Mutex::new(scheme),
             counts: Mutex::default(),
             damaged: Mutex::default(),
@@ -107,7 +106,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         &self.throttle
     }
 
-    /// Changes how lost chunks are brought together, durably.
+    /// Changes the repair scheme, durably.
     pub(in crate::coordinator) async fn change_scheme(&self, name: String) -> Result<(), Denied> {
         let scheme: Scheme = name.parse()?;
         let change = move |meta: &Meta<K>| {
@@ -118,7 +117,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(())
     }
 
-    /// What has been repaired since the start, and how.
+    /// Counts of repairs since the start.
     pub(in crate::coordinator) fn counts(&self) -> RepairStatus {
         let scheme = *lock(&self.scheme);
         let mut names = Scheme::NAMES.iter();
@@ -134,12 +133,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         lock(&self.damaged).clone()
     }
 
-    /// What nodes were to send for commits and exchanges.
+    /// Bytes of commits and exchanges.
     pub(in crate::coordinator) fn planned(&self) -> Meter {
         lock(&self.planned).clone()
     }
 
-    /// Counts what nodes were to send for a plan that has run to its end.
+    /// Counts the bytes of a plan that has run to its end.
     pub(in crate::coordinator) fn count_plan(
         &self,
         plan: &Plan,

@@ -1,4 +1,4 @@
-//! Pins: settled marks that nodes keep readable while a chunk is made of them and updates go on.
+//! Pins: settled marks that nodes keep readable while a chunk is rebuilt as of them and updates continue.
 
 use super::Repair;
 use crate::coordinator::core::SHORT_DEADLINE_MS;
@@ -17,7 +17,7 @@ pub(in crate::coordinator) struct Pins {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Has nodes keep a mark readable.
+    /// Pins a mark at nodes.
     pub(in crate::coordinator) async fn pin_nodes(
         &self,
         stripe: StripeId,
@@ -39,8 +39,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Pins { stripe, cut, nodes }
     }
 
-    /// Tells nodes that a mark need not stay readable. One that does not hear it forgets the pin in
-    /// time.
+    /// Releases a mark at nodes. A node that misses the message drops the pin after a timeout.
     pub(in crate::coordinator) fn unpin(&self, pins: Pins) {
         let Pins { stripe, cut, nodes } = pins;
         for node in nodes {

@@ -1,9 +1,9 @@
-//! Making lost chunks: on which nodes, and from which other chunks. `resume` runs the plan, and `count` makes
+//! Rebuilding lost chunks: the choice of requestors and helpers. `resume` runs the plan, and `count` makes
 //! the chunks count.
 
 use super::Repair;
 use super::attempt::{Made, Progress, Rebuild, Round};
-use super::survey::{Setback, Survey, Target};
+use super::survey::{Survey, Target, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, answered, lock};
 use crate::message::{NodeRequest, Scrubbed, ask};
 use crate::ports::Ask as _;
@@ -17,17 +17,17 @@ use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Who is to hold a lost chunk, or one that is to be moved: its own node if that is up and stays,
-    /// or else one that keeps the rack limit, by preference the one with which the repair was
-    /// scheduled. If there is none, a lost chunk on a node that leaves or in a crowded rack is better
-    /// than none, but the latter only where one more loss would end the stripe: nothing moves the
-    /// chunk out again, and the pool's promise about racks is weaker from then on.
+    /// The node for a chunk that is lost or to be moved: its own node if that is up and stays. Otherwise a
+    /// node that keeps the rack limit, preferably the one of the schedule. If there is none, a lost chunk
+    /// may go to a leaving node, or to a crowded rack. A crowded rack is used only if one more loss would
+    /// end the stripe: no later repair moves the chunk out again, and the pool's promise about racks is
+    /// weaker from then on.
     pub(super) async fn choose_requestor(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
         progress: &Progress,
-    ) -> Result<NodeId, Setback> {
+    ) -> Result<NodeId, TaskError> {
         let stripe = &survey.stripe;
         let can_take = |node: NodeId| !progress.avoided.contains(&node);
         let candidates = survey.requestors(chunk, can_take);
@@ -41,7 +41,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let (pool, lost) = (stripe.pool, survey.fleet.lost(stripe));
         let per_rack = survey.facts.record.spec.chunks_per_rack;
         let no_place = || {
-            Setback(format!(
+            TaskError(format!(
                 "{chunk} has no place: no node that is up and stays is outside the stripe and in a \
                  rack with fewer than {per_rack} of its chunks; add nodes or bring failed ones back"
             ))
@@ -66,8 +66,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         crowded.ok().filter(|_| left <= 0).ok_or_else(no_place)
     }
 
-    /// Who is to hold the other chunks of the stripe that are lost and can be made together with `first`:
-    /// those for which there is a place beside it.
+    /// The nodes for the other lost chunks of the stripe that can be made together with `first`: those for
+    /// which there is a place beside it.
     pub(super) fn companions(
         &self,
         survey: &Survey,
@@ -94,15 +94,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         targets
     }
 
-    /// Plans to make chunks, the first of them by itself where making all together is no better, and makes
-    /// their places ready.
+    /// Plans to make chunks, and prepares their places. The first chunk is made alone if making all
+    /// together is no better.
     pub(super) async fn prepare(
         self: &Arc<Self>,
         survey: &Survey,
         targets: &[Target],
         round: &Round,
         progress: &Progress,
-    ) -> Result<Rebuild, Setback> {
+    ) -> Result<Rebuild, TaskError> {
         let began_ms = self.core.ports.now_ms();
         let lost = survey.unreadable(&round.absent);
         let (chunk, requestor) = targets[0];
@@ -146,15 +146,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         })
     }
 
-    /// A plan that decodes all targets together, or else the first of them. Helpers are the scheduled
-    /// ones, or else those that have not failed before, or else any.
+    /// A plan that decodes all targets together, or else the first of them. Helpers are the scheduled ones,
+    /// or else those that have not failed before, or else any.
     fn plan_decoding<'t>(
         &self,
         survey: &Survey,
         lost: &[ChunkIndex],
         targets: &'t [Target],
         progress: &Progress,
-    ) -> Result<(Plan, &'t [Target]), Setback> {
+    ) -> Result<(Plan, &'t [Target]), TaskError> {
         let stripe = survey.stripe_for_plans(lost)?;
         let (chunk, requestor) = targets[0];
         let scheme = *lock(&self.scheme);
@@ -191,9 +191,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok((plan, first))
     }
 
-    /// Takes a share of the budget for a chunk that is about to be made: the one with which the
-    /// repair was scheduled, or, if it came out otherwise, another. Over how long it is to be spread;
-    /// none when the budget has no share left for one more chunk of this stripe now.
+    /// Takes a share of the budget for the next chunk: the scheduled one, or another one if the plan
+    /// differs from the schedule. Returns the time over which to spread the transfer; none when the budget
+    /// has no share left for one more chunk of this stripe now.
     pub(super) fn admit(
         &self,
         survey: &Survey,
@@ -214,23 +214,23 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         (is_first || may_go_on()).then(|| self.charge(survey, &rebuild.cost))
     }
 
-    /// Takes from the budget what has to be sent in any case. Over how long it should be spread.
+    /// Takes the unavoidable transfer from the budget. Returns the time over which to spread it.
     pub(in crate::coordinator) fn charge(&self, survey: &Survey, cost: &Cost) -> u64 {
         let topology = survey.topology();
         self.throttle
             .take(&cost.links, &topology, self.core.ports.now_ms())
     }
 
-    /// Makes a node that still has the old chunk refuse clients with old layouts, and forget
-    /// records of old terms, which would bar the way of the new chunk. The chunk is lost already,
-    /// so nothing is lost by settling it. What the node refuses here it refuses again when it is to
-    /// do its part, so only its silence matters.
+    /// Makes a node that still has the old chunk refuse clients with old layouts, and drop records of old
+    /// terms, which would conflict with the new chunk. The chunk is lost already, so settling it loses
+    /// nothing. If the node refuses this, it will refuse its part too, so only a missing answer matters
+    /// here.
     async fn fence_in_place(
         &self,
         survey: &Survey,
         requestor: NodeId,
         round: &Round,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), TaskError> {
         let (stripe, epoch) = (survey.stripe.id, round.epoch);
         let generation = survey.stripe.generation;
         let requests: [NodeRequest; 2] = [
@@ -257,12 +257,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(())
     }
 
-    /// Has a node read a chunk back. Whether it is whole.
+    /// Has a node read a chunk back. Returns whether it is whole.
     pub(in crate::coordinator) async fn read_back(
         &self,
         chunk: ChunkId,
         node: NodeId,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let request = ask::Scrub {
             chunks: vec![chunk],
         };

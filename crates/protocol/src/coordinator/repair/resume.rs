@@ -1,10 +1,10 @@
-//! Running the plan that makes lost chunks, and going on after a helper has died or stalled: the
-//! requestor has kept what it has written, and other helpers bring the rest, as of the same update.
-//! `ECPipe` leaves failures during a repair open; here they cost no more than the slices under way.
+//! Running the plan that rebuilds lost chunks, and resuming it after a helper has died or stalled: the
+//! requestor keeps the slices that it has written, and other helpers send the rest, as of the same update.
+//! `ECPipe` leaves failures during a repair open; here a failure costs only the slices in flight.
 
 use super::Repair;
 use super::attempt::{Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
-use super::survey::{Setback, Survey};
+use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
 use crate::initiate::{PartFailed, RunTerms, run_plan};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId, ask};
@@ -14,34 +14,33 @@ use gabion_meta::KeyValue;
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::repair;
 
-/// What is left of a chunk that is being made.
+/// The rest of a chunk that is being made.
 enum Rest {
-    /// This brings it.
+    /// A plan for the rest.
     Plan(Plan),
-    /// Its requestor has kept nothing of it, or nobody is left to help.
+    /// Its requestor has kept none of it, or too few helpers are left.
     Lost,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Runs the plan and has the requestors read the new chunks back. When a helper fails, others go on
-    /// from where it stopped; when one of several requestors does, the others' chunks are finished
-    /// without it. False when there must be another plan for the whole; otherwise those chunks are left
-    /// in `rebuild` that came out whole, one at least.
+    /// Runs the plan and has the requestors read the new chunks back. If a helper fails, others resume
+    /// where it stopped; if one of several requestors fails, the others finish their chunks. False when a
+    /// new plan for the whole is needed; otherwise `rebuild` keeps the chunks that are whole, at least one.
     pub(super) async fn make(
         &self,
         survey: &Survey,
         rebuild: &mut Rebuild,
         progress: &mut Progress,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let ended = self.bring_together(survey, rebuild, progress).await;
         if !matches!(ended, Ok(true)) {
-            // Some of it may be whole all the same, and is nobody's.
+            // Some of these chunks may still be whole, and belong to no layout.
             for made in &rebuild.made {
                 self.leave_over(survey, made);
             }
             return ended;
         }
-        let mut setback = None;
+        let mut error = None;
         for made in std::mem::take(&mut rebuild.made) {
             match self.read_back(survey.id(made.chunk), made.requestor).await {
                 Ok(true) => {
@@ -51,25 +50,24 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 Ok(false) => {
                     progress.avoided.insert(made.requestor);
                 }
-                Err(why) => setback = Some(why),
+                Err(why) => error = Some(why),
             }
             self.give_up(survey.stripe.id, &made, rebuild.epoch, progress)
                 .await;
         }
-        match setback {
-            Some(setback) if rebuild.made.is_empty() => Err(setback),
+        match error {
+            Some(error) if rebuild.made.is_empty() => Err(error),
             _ => Ok(!rebuild.made.is_empty()),
         }
     }
 
-    /// Runs the plan, and plans for the rest as long as somebody fails. False when there must be another
-    /// plan for the whole.
+    /// Runs the plan, and plans the rest after each failure. False when a new plan for the whole is needed.
     async fn bring_together(
         &self,
         survey: &Survey,
         rebuild: &mut Rebuild,
         progress: &mut Progress,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let mut ran = self.execute(survey, rebuild, None).await;
         while let Err(failed) = ran {
             for made in &mut rebuild.made {
@@ -78,7 +76,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if self.judge(survey, rebuild, &failed, progress).await? {
                 return Ok(false);
             }
-            // Each turn distrusts one more helper or makes one chunk less, so that there is a last one.
+            // Each iteration excludes one more helper or drops one chunk, so the loop ends.
             if !self.learn(survey, rebuild, &failed, progress) {
                 return Err(failed.into());
             }
@@ -90,14 +88,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(true)
     }
 
-    /// Brings the rest of each chunk, one after another. Chunks of which there is nothing to go on with
-    /// are made no more.
+    /// Brings the rest of each chunk, one after another. A chunk that cannot be resumed is dropped.
     async fn go_on(
         &self,
         survey: &Survey,
         rebuild: &mut Rebuild,
         progress: &Progress,
-    ) -> Result<Result<(), PartFailed>, Setback> {
+    ) -> Result<Result<(), PartFailed>, TaskError> {
         let mut at = 0;
         while at < rebuild.made.len() {
             let made = rebuild.made[at];
@@ -133,7 +130,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let share = u128::from(rebuild.spread_ms) * u128::from(cost.read_bytes);
             (share / u128::from(rebuild.cost.read_bytes.max(1))) as u64
         });
-        // Slices that are spread come one by one, and who waits for the next has not stalled.
+        // Throttled slices arrive one by one, and a node that waits for the next one has not stalled.
         let slice_bytes = self.core.options.slice_bytes.min(survey.stripe.chunk_bytes);
         let slice_ms = u128::from(rebuild.spread_ms) * u128::from(slice_bytes)
             / u128::from(survey.stripe.chunk_bytes);
@@ -157,14 +154,14 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         ran.await.map(|_| ())
     }
 
-    /// Draws the lessons of a failed run that ask for another plan for the whole. Whether there are any.
+    /// Handles the failures of a run that need a new plan for the whole. Returns whether there are any.
     async fn judge(
         &self,
         survey: &Survey,
         rebuild: &Rebuild,
         failed: &PartFailed,
         progress: &mut Progress,
-    ) -> Result<bool, Setback> {
+    ) -> Result<bool, TaskError> {
         let blamed = survey.blamed(&failed.refusal);
         if let Some(chunk) = blamed.filter(|&c| survey.stripe.node_of(c) == Some(failed.node)) {
             self.mark(survey.stripe.id, vec![chunk]).await?;
@@ -174,8 +171,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let made_there = made.find(|made| made.requestor == failed.node);
         let is_barred = failed.refusal == Refusal::Unsettled;
         if let Some(made) = made_there.filter(|made| is_barred && !made.in_place) {
-            // An earlier run of the coordinator has made the chunk there and did not get as far as
-            // counting it, so nobody settles the records that it has.
+            // An earlier run of the coordinator has made the chunk there and did not count it, so its
+            // records are not settled.
             self.give_up(survey.stripe.id, made, rebuild.epoch, progress)
                 .await;
             return Ok(true);
@@ -189,20 +186,20 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             return Ok(true);
         }
         if matches!(failed.refusal, Refusal::StoreFailed(_)) {
-            // What it holds does not help, declared failed or not yet.
+            // Its chunk does not help, whether the node is already declared failed or not.
             return Ok(progress.distrusted.insert(failed.node));
         }
         let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
         if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {
-            // A helper has forgotten the pin.
+            // The helper has dropped the pin.
             progress.outrun_count += 1;
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Distrusts the helpers that are suspected, and gives chunks up whose requestors are, if there are
-    /// others. Whether that changes anything; a chunk that is moved has no other helper.
+    /// Excludes suspected helpers, and drops chunks whose requestors are suspected, if there are others.
+    /// Returns whether that changes the plan; a chunk that is moved has no other helper.
     fn learn(
         &self,
         survey: &Survey,
@@ -229,21 +226,21 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         (progress.distrusted.len(), rebuild.made.len()) != before
     }
 
-    /// Has what there may be of a chunk removed that was not finished.
+    /// Removes an unfinished chunk.
     fn leave_over(&self, survey: &Survey, made: &Made) {
         if !made.in_place {
             self.leftovers.add(made.requestor, survey.id(made.chunk));
         }
     }
 
-    /// Plans the rest of a chunk without the helpers that are distrusted.
+    /// Plans the rest of a chunk without the excluded helpers.
     async fn rest(
         &self,
         survey: &Survey,
         rebuild: &Rebuild,
         made: &Made,
         progress: &Progress,
-    ) -> Result<Rest, Setback> {
+    ) -> Result<Rest, TaskError> {
         let request = ask::Written {
             chunk: survey.id(made.chunk),
             base: rebuild.base,
@@ -276,7 +273,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             slice_bytes,
         );
         let Ok(plan) = planned else {
-            // Without those that are distrusted there are too few.
+            // Without the excluded helpers there are too few.
             return Ok(Rest::Lost);
         };
         check(&plan, stripe.code)?;
@@ -284,7 +281,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 }
 
-/// What lies between ranges that are in order, of a chunk.
+/// The gaps of a chunk between ranges in ascending order.
 fn complement(written: &[ByteRange], chunk_bytes: u64) -> Vec<ByteRange> {
     let starts = [0].into_iter().chain(written.iter().map(|r| r.end()));
     let ends = written.iter().map(|r| r.offset).chain([chunk_bytes]);

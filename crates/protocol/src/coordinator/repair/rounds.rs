@@ -1,19 +1,18 @@
-//! The repair of one stripe: what is done while its updates wait, and what while they go on.
+//! The repair of one stripe: the steps during which its updates wait, and those during which they continue.
 //!
-//! In a *round* the coordinator has the stripe's lease, which fences its primary, and settles the
-//! stripe. It brings chunks up to date that only missed some updates, and counts those that were made
-//! since the last round. Then it pins the mark at the nodes that help to make the next one, and gives
-//! the lease back: the chunk is made as of that mark while updates go on, and what they change
-//! meanwhile is caught up on in the next round.
+//! In a *round* the coordinator has the stripe's lease, which fences its primary, and settles the stripe.
+//! It brings chunks up to date that only missed some updates, and counts those that were rebuilt since the
+//! last round. Then it pins the mark at the helpers of the next chunk, and gives the lease back: the chunk
+//! is rebuilt as of that mark while updates continue, and catches up with them in the next round.
 //!
-//! A chunk counts again only when its node has read all of it back. Until then the record says
-//! where it was, so that a crash of anybody at any point leaves the stripe as it was but for the
-//! lease, which the next run of the coordinator supersedes.
+//! A chunk counts again only when its node has read all of it back. Until then the record keeps its old
+//! place, so that a crash of any process leaves the stripe unchanged except for the lease, which the next
+//! run of the coordinator supersedes.
 
 use super::Repair;
 use super::attempt::{Admitted, Ended, OUTRUN_COUNT_MAX, Progress, Rebuild, Round};
 use super::pins::Pins;
-use super::survey::{Setback, Survey};
+use super::survey::{Survey, TaskError};
 use gabion_layout::{Epoch, NodeId, StripeId};
 use gabion_meta::KeyValue;
 use std::sync::Arc;
@@ -26,13 +25,13 @@ struct Next {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Makes all chunks of a stripe whole that are to be repaired. A stripe that is gone, or needs
-    /// nothing any more, is left in peace.
+    /// Repairs all chunks of a stripe that need it. A stripe that is gone, or needs no repair any more, is
+    /// left unchanged.
     pub(super) async fn repair_stripe(
         self: Arc<Self>,
         id: StripeId,
         admitted: Option<Admitted>,
-    ) -> Result<Ended, Setback> {
+    ) -> Result<Ended, TaskError> {
         let Some(survey) = self.survey(id).await? else {
             return Ok(Ended::Done);
         };
@@ -41,7 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
         survey.check_hope()?;
         let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
-            return Err(Setback(
+            return Err(TaskError(
                 "it is being rewritten; its repair waits".to_owned(),
             ));
         };
@@ -54,13 +53,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         loop {
             let ended = self.leased_round(id, &mut progress, &mut made).await;
             if ended.is_err() && made.is_some() && self.core.ports.now_ms() < patient_until_ms {
-                // A node that has gone silent answers again or is declared failed before long: what was
-                // made need not be made again for it.
+                // A silent node soon answers again or is declared failed: the rebuilt chunk is kept until
+                // then.
                 self.core.ports.sleep_ms(self.core.options.retry_ms).await;
                 continue;
             }
             if let Some((rebuild, pins)) = made.take() {
-                // The round did not get as far as counting it.
+                // The round ended before the chunk counted.
                 for made in &rebuild.made {
                     self.give_up(id, made, rebuild.epoch, &mut progress).await;
                 }
@@ -68,7 +67,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
             let Some(next) = ended? else {
                 return match progress.no_place {
-                    Some(setback) => Err(setback),
+                    Some(error) => Err(error),
                     None if progress.is_unfinished => Ok(Ended::Unfinished),
                     None => Ok(Ended::Done),
                 };
@@ -93,13 +92,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
     }
 
-    /// One round under the lease: counts what was made, and says what to make next, if anything.
+    /// One round under the lease: counts rebuilt chunks, and returns the next chunk to make, if any.
     async fn leased_round(
         self: &Arc<Self>,
         id: StripeId,
         progress: &mut Progress,
         made: &mut Option<(Rebuild, Pins)>,
-    ) -> Result<Option<Next>, Setback> {
+    ) -> Result<Option<Next>, TaskError> {
         let Some(epoch) = self.leases.take_lease(id).await? else {
             return Ok(None);
         };
@@ -119,7 +118,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         epoch: Epoch,
         progress: &mut Progress,
         made: &mut Option<(Rebuild, Pins)>,
-    ) -> Result<Option<Next>, Setback> {
+    ) -> Result<Option<Next>, TaskError> {
         let Some((outcome, absent)) = self.settle(id, epoch).await? else {
             return Ok(None);
         };
@@ -133,8 +132,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             self.unpin(pins);
             counted?;
         }
-        // Each turn makes a chunk whole, learns of a lost one, avoids one more node, or finds a
-        // chunk without a place or beyond the logs, so that there is a last one.
+        // Each iteration makes a chunk whole, finds a lost one, avoids one more node, or finds a chunk
+        // without a place or beyond the logs, so the loop ends.
         while let Some(survey) = self.survey(id).await? {
             let mut work = survey.fleet.work(&survey.stripe).into_iter();
             let Some(chunk) = work.find(|chunk| !progress.unplaced.contains(chunk)) else {
@@ -149,9 +148,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
             let requestor = match self.choose_requestor(&survey, chunk, progress).await {
                 Ok(requestor) => requestor,
-                Err(setback) => {
+                Err(error) => {
                     progress.unplaced.insert(chunk);
-                    progress.no_place = Some(setback);
+                    progress.no_place = Some(error);
                     continue;
                 }
             };
@@ -170,7 +169,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     pins,
                 }));
             }
-            // Updates wait for it, so it is not slowed down.
+            // Updates wait for it, so it is not throttled.
             self.charge(&survey, &rebuild.cost);
             if self.make(&survey, &mut rebuild, progress).await? {
                 self.count_made(id, &round, &rebuild, progress).await?;
@@ -179,8 +178,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(None)
     }
 
-    /// Has the nodes that may help keep the mark readable. One that does not may merge later updates
-    /// into its chunk, and then the chunk that is being made has to be begun again.
+    /// Pins the mark at the nodes that may help. A node without the pin may merge later updates into its
+    /// chunk, and then the rebuild has to start again.
     async fn pin(&self, survey: &Survey, round: &Round, spread_ms: u64) -> Pins {
         let (stripe, cut) = (survey.stripe.id, round.outcome.mark);
         let unreadable = survey.unreadable(&round.absent);

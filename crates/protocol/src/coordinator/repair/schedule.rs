@@ -1,10 +1,10 @@
-//! The schedule: what waits for repair is looked at some stripes at a time, most endangered
-//! first; one schedule says who helps and who receives, so that together they keep the network evenly
-//! busy (`ECPipe` section 3.3 does so greedily); and each repair begins when the budget allows it.
+//! The schedule: the backlog is planned a window of stripes at a time, most endangered first. One schedule
+//! chooses the helpers and requestors of the window, so that together they keep the network evenly busy
+//! (`ECPipe` section 3.3 does so greedily); each repair begins when the budget allows it.
 
 use super::Repair;
 use super::attempt::{Admitted, Ended, Intent};
-use super::survey::{Setback, Survey, Target};
+use super::survey::{Survey, Target, TaskError};
 use crate::coordinator::core::lock;
 use crate::event::Event;
 use futures::{FutureExt, select_biased};
@@ -24,24 +24,24 @@ use std::sync::Arc;
 
 /// How many stripes are scheduled together.
 const WINDOW: usize = 32;
-/// Of how many nodes that may receive a chunk the schedule chooses; drawn at random, so that chunks
-/// spread over all of them in the long run.
+/// Number of candidate requestors from which the schedule chooses; drawn at random, so that chunks spread
+/// over all nodes in the long run.
 const REQUESTOR_COUNT_MAX: usize = 6;
 /// How often the wait after failed repairs of a stripe doubles: the longest is 64 times the first.
 const DOUBLINGS_MAX: u32 = 6;
-/// What nodes and racks are taken to carry while nothing is known of them: that a rack carries no more
-/// than a node makes racks the bottleneck, which they are where it matters.
+/// The assumed rates of nodes and racks while none are measured: equal rates make the rack links the
+/// bottleneck, as they usually are.
 const BANDWIDTHS: Bandwidths = Bandwidths {
     node_bytes_per_s: 1_000_000_000,
     rack_bytes_per_s: 1_000_000_000,
 };
 
-/// What was decided about the stripes that were looked at last; none for those that need no more
-/// than catching up, or something that only their repair finds out.
+/// The decisions of the last schedule; none for stripes that only need to catch up, or whose state only
+/// their repair can find out.
 type Intents = BTreeMap<StripeId, Option<Intent>>;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Repairs what is in the queue, until the metadata store fails.
+    /// Repairs the queued stripes, until the metadata store fails.
     pub(in crate::coordinator) async fn run(self: Arc<Self>) {
         if let Err(error) = self.backlog.add_all().await {
             self.core.note_error(error.to_string());
@@ -63,7 +63,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
     }
 
-    /// Begins all repairs that may begin. When to try again, if time alone makes others possible.
+    /// Begins all repairs that may begin. Returns when to try again, if others may begin later.
     async fn start_repairs(self: &Arc<Self>, intents: &mut Intents) -> Option<u64> {
         loop {
             if self.throttle.is_paused() {
@@ -74,7 +74,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if !intents.contains_key(window.first()?) {
                 *intents = self.plan_repairs(window.clone()).await;
             }
-            // What is further behind than the last plan reached waits until it is at the head.
+            // A stripe behind the end of the last schedule waits until it is at the head.
             let window: Vec<StripeId> = window
                 .into_iter()
                 .filter(|stripe| intents.contains_key(stripe))
@@ -123,7 +123,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         self.core.ports.spawn(repair.boxed());
     }
 
-    async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, Setback>) {
+    async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, TaskError>) {
         let failure_count = match &ended {
             Ok(_) => {
                 self.backlog.succeeded(stripe, || self.throttle.rest());
@@ -133,7 +133,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         };
         match &ended {
             Ok(_) => self.core.ports.note_event(&Event::RepairEnded(stripe)),
-            Err(Setback(why)) => {
+            Err(TaskError(why)) => {
                 let event = Event::RepairFailed(stripe, why.clone());
                 self.core.ports.note_event(&event);
             }
@@ -145,7 +145,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     self.core.note_error(format!("{stripe}: {error}"));
                 }
             }
-            Err(Setback(sentence)) => {
+            Err(TaskError(sentence)) => {
                 self.core.note_error(format!("{stripe}: {sentence}"));
                 let wait_ms = self.core.options.retry_ms << (failure_count - 1).min(DOUBLINGS_MAX);
                 let this = Arc::clone(self);
@@ -158,11 +158,11 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
     }
 
-    /// Says how the stripes of a window are to be repaired, as one schedule.
+    /// Plans the repairs of a window's stripes as one schedule.
     async fn plan_repairs(self: &Arc<Self>, window: Vec<StripeId>) -> Intents {
         let mut surveys = Vec::with_capacity(window.len());
         for &stripe in &window {
-            // What cannot be looked at is found out by its repair.
+            // If a stripe cannot be read here, its repair reports the error.
             if let Ok(Some(survey)) = self.survey(stripe).await {
                 surveys.push(survey);
             }
@@ -189,7 +189,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 }
 
-/// A chunk that is to be made or moved, and who may receive it.
+/// A chunk that is to be made or moved, with its candidate requestors.
 struct Pending<'a> {
     survey: &'a Survey,
     chunk: ChunkIndex,
@@ -201,7 +201,7 @@ struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// What a stripe's repair does first. None when it has only to catch up, or cannot go on.
+    /// The first step of a stripe's repair. None when it only has to catch up, or is blocked.
     fn of(survey: &'a Survey) -> Option<Self> {
         let work = survey.fleet.work(&survey.stripe);
         let mut made = work.into_iter().filter(|&c| survey.behind(c).is_none());
@@ -225,7 +225,7 @@ impl<'a> Pending<'a> {
         }
         for &other in &self.others {
             let candidates = self.survey.requestors_beside(other, &targets, |_| true);
-            // Stripes differ in whom they choose, so that not all go to one node.
+            // Stripes prefer different nodes, so that chunks spread.
             let turn = self.survey.stripe.id.0 as usize % candidates.len().max(1);
             targets.extend(candidates.get(turn).map(|&node| (other, node)));
         }
@@ -236,8 +236,8 @@ impl<'a> Pending<'a> {
         !self.lost.contains(&self.chunk)
     }
 
-    /// The path whose slowest link is the fastest possible (`ECPipe` section 4.3), where links are known
-    /// to differ so much that the chain would be held up by half or more.
+    /// The path whose slowest link is the fastest possible (`ECPipe` section 4.3), if link rates are known
+    /// and differ so much that the chain would take at least half as long again.
     fn faster_path(
         &self,
         targets: &[Target],
@@ -256,7 +256,7 @@ impl<'a> Pending<'a> {
             weighted_path_to_all(among, &requestors, path.len(), order)
         };
         let best = search(&helpers, &weights)?;
-        // Of the planned chain's links alone, there is but one path.
+        // The planned chain's links allow only one path.
         let hops: Vec<NodeId> = path.iter().map(|&chunk| stripe.node_of(chunk)).collect();
         let is_hop = |from: NodeId, to: NodeId| hops.windows(2).any(|hop| hop == [from, to]);
         let mut planned = weights.clone();
@@ -270,8 +270,8 @@ impl<'a> Pending<'a> {
         })
     }
 
-    /// What links carry when the chunks come to their nodes by `path`. None when they cannot be made
-    /// together, or not as cheaply.
+    /// Link loads when the chunks reach their nodes by `path`. None when they cannot be made together, or
+    /// not as cheaply.
     fn intent(
         &self,
         targets: Vec<Target>,
@@ -280,7 +280,7 @@ impl<'a> Pending<'a> {
         topology: &Topology,
     ) -> Option<(StripeId, Intent)> {
         let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
-        // What links carry does not depend on the size of slices.
+        // Link loads do not depend on the slice size.
         let slice_bytes = stripe.geometry.sub_chunk_bytes();
         let plan = match targets[..] {
             [(chunk, node)] if self.is_move() => {
@@ -308,8 +308,7 @@ impl<'a> Pending<'a> {
         ))
     }
 
-    /// The repair with which the schedule has come up, of all lost chunks if possible, and by faster
-    /// links if they are known.
+    /// The scheduled repair, of all lost chunks if possible, and by faster links if they are known.
     fn scheduled(
         &self,
         assignment: Assignment,
@@ -335,7 +334,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// All that is pending as one schedule; what cannot be rebuilt now is left out.
+/// All pending repairs as one schedule; stripes that cannot be rebuilt now are left out.
 fn scheduled(
     all_pending: &[Pending<'_>],
     scheme: Scheme,

@@ -1,9 +1,9 @@
-//! Settling a stripe under the coordinator's own lease: no older term goes on, all updates under way are
-//! decided, and what was appended is committed, so that the code knows all that the stripe is.
+//! Settling a stripe under the coordinator's own lease: older terms are fenced, all updates under way are
+//! decided, and appended updates are committed, so that parity covers the whole stripe.
 
 use super::Repair;
 use super::attempt::Round;
-use super::survey::{Setback, Survey};
+use super::survey::{Survey, TaskError};
 use crate::commit::{Absent, Commit, CommitTerms};
 use crate::coordinator::core::Denied;
 use crate::message::{JoinCount, Purpose, Refusal};
@@ -18,13 +18,13 @@ use gabion_planner::update;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Fences off older terms and decides about all updates under way, without the failed nodes,
-    /// which it names. None when the stripe is gone.
+    /// Fences older terms and decides all updates under way, without the failed nodes, which it returns.
+    /// None when the stripe is gone.
     pub(in crate::coordinator) async fn settle(
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,
-    ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
+    ) -> Result<Option<(Outcome, Vec<NodeId>)>, TaskError> {
         let joins = self.nodes.join_count();
         loop {
             let Some(survey) = self.survey(id).await? else {
@@ -45,7 +45,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     }
                 };
             if !is_proof(&survey.facts.code, &holdings) {
-                // So few prove nothing about what was committed.
+                // This few nodes cannot prove which updates were committed.
                 let (asked, all) = (holdings.len(), stripe.nodes.len());
                 let sentence = format!("{id} is down to {asked} of {all} nodes");
                 return Err(Denied(sentence).into());
@@ -58,7 +58,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 self.blame(&survey, refusal).await?;
                 continue;
             }
-            // Durable before anybody is told how the updates ended.
+            // Durable before any node learns the outcome of the updates.
             self.leases.note_settlement(id, exclusion).await?;
             resolve(&*self.core.ports, stripe, epoch, &failed, &outcome).await?;
             if survey.appends
@@ -70,7 +70,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     absent: failed,
                 };
                 if !self.return_chunk(&survey, chunk, from, &round).await? {
-                    return Err(Setback(format!(
+                    return Err(TaskError(format!(
                         "{chunk} of {id} may have copies of updates and cannot be returned"
                     )));
                 }
@@ -87,8 +87,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
     }
 
-    /// Commits what waits on a stripe that has just been settled: a chunk is made, caught up or replaced
-    /// as the code knows it, so the code has to know everything.
+    /// Commits appended updates of a stripe that has just been settled: a rebuild, catch-up or replacement
+    /// decodes from parity, so parity has to cover all updates.
     async fn commit_settled(
         self: &Arc<Self>,
         survey: &Survey,
@@ -104,7 +104,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let lost: Vec<ChunkIndex> = stripe.chunks().filter(is_lost).collect();
         let says = |why: String| Refusal::Failed(why);
         let view = survey.stripe_for_plans(&lost);
-        let view = view.map_err(|Setback(why)| says(why))?;
+        let view = view.map_err(|TaskError(why)| says(why))?;
         let facts = &survey.facts;
         let scheme = update::scheme(facts.record.spec.update);
         let how = (scheme, facts.keepings(stripe.chunk_bytes));
@@ -123,7 +123,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         };
         Commit::check_left(&view, &fresh, absent)?;
         if !fresh.is_empty() {
-            // Those that are left out count no more, so damage must come out before.
+            // The left-out chunks do not count any more, so damage must be found before.
             let left: Vec<ChunkIndex> = view.available().collect();
             verify_irreplaceable(&*self.core.ports, view.code, stripe, &left).await?;
             let fresh = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
@@ -158,17 +158,17 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(committed)
     }
 
-    /// Notes that the chunk to which a refusal points is gone or corrupt.
+    /// Marks the chunk lost that a refusal names as missing or corrupt.
     ///
     /// # Errors
-    /// The refusal, if it points to none.
-    async fn blame(&self, survey: &Survey, refusal: Refusal) -> Result<(), Setback> {
+    /// The refusal, if it names no chunk.
+    async fn blame(&self, survey: &Survey, refusal: Refusal) -> Result<(), TaskError> {
         let blamed = survey.blamed(&refusal).ok_or(refusal)?;
         self.mark(survey.stripe.id, vec![blamed]).await?;
         Ok(())
     }
 
-    /// Notes that chunks are gone or corrupt.
+    /// Marks chunks as missing or corrupt.
     pub(in crate::coordinator) async fn mark(
         &self,
         id: StripeId,
@@ -182,9 +182,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 }
 
-/// Refuses to settle a stripe in its append phase that has lost all copies of what was appended to some
+/// Refuses to settle a stripe in its append phase that has lost all copies of the updates appended to some
 /// chunk. A chunk that was left out of updates may still have them.
-fn check_appended(survey: &Survey) -> Result<(), Setback> {
+fn check_appended(survey: &Survey) -> Result<(), TaskError> {
     let mut lost = survey.fleet.lost(&survey.stripe);
     lost.retain(|chunk| !survey.keepers.iter().any(|(keeper, _)| keeper == chunk));
     let spec = &survey.facts.record.spec;
@@ -193,10 +193,9 @@ fn check_appended(survey: &Survey) -> Result<(), Setback> {
     Ok(())
 }
 
-/// A chunk that was noted as left out by a commit that does not stand, so that it has missed nothing as
-/// of the settled mark. It may have the only copies of what waits, so it has to count before anything is
-/// committed. If something after that stands it is one that the code knows, and nothing waits from
-/// before it.
+/// A chunk that was noted as left out by a commit that does not stand, so that it has missed no update as
+/// of the settled mark. It may have the only copies of appended updates, so it has to count before any
+/// commit. If a later update stands, parity covers it, and no appended update is older than it.
 fn unharmed(survey: &Survey, mark: Sequence) -> Option<(ChunkIndex, Sequence)> {
     let mut keepers = survey.keepers.iter().copied();
     keepers.find(|&(_, last)| mark <= last)

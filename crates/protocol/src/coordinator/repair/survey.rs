@@ -1,4 +1,4 @@
-//! A look at one stripe, and whether there is hope to repair it now.
+//! A snapshot of one stripe, and whether its repair can succeed now.
 
 use super::Repair;
 use crate::coordinator::core::Denied;
@@ -10,37 +10,37 @@ use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::{Stripe, placement};
 use std::sync::Arc;
 
-/// A chunk and the node that is to hold it.
+/// A chunk and its new node.
 pub(super) type Target = (ChunkIndex, NodeId);
 
-/// Why a stripe is not repaired for now, as a plain sentence.
+/// The reason why background work on a stripe fails, as a plain sentence.
 #[derive(Debug)]
-pub(in crate::coordinator) struct Setback(pub(in crate::coordinator) String);
+pub(in crate::coordinator) struct TaskError(pub(in crate::coordinator) String);
 
-impl<E: std::error::Error> From<E> for Setback {
+impl<E: std::error::Error> From<E> for TaskError {
     fn from(error: E) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<Denied> for Setback {
+impl From<Denied> for TaskError {
     fn from(Denied(sentence): Denied) -> Self {
         Self(sentence)
     }
 }
 
-/// A stripe at one instant, and all that repairing it needs to know.
+/// A snapshot of a stripe with the facts that its repair needs.
 pub(in crate::coordinator) struct Survey {
     pub(in crate::coordinator) stripe: StripeRecord,
     pub(in crate::coordinator) facts: Arc<PoolFacts>,
     pub(in crate::coordinator) fleet: Fleet,
-    /// Nodes that may still have chunks that count elsewhere.
+    /// Nodes that may still have former chunks of the stripe.
     pub(in crate::coordinator) former: Vec<NodeId>,
-    /// Whether it may have updates of which parity knows nothing.
+    /// Whether it may have updates that parity does not cover.
     pub(in crate::coordinator) appends: bool,
-    /// Chunks that were left out of updates, each with the last before these, which have all that was
-    /// ever appended to them: a stripe with a lost chunk takes no appends, and no settlement has let one
-    /// stand without them.
+    /// Chunks that were left out of updates, each with the last update before these, which still have all
+    /// appended updates: a stripe with a lost chunk takes no appends, and no settlement has let one stand
+    /// without these chunks.
     pub(in crate::coordinator) keepers: Vec<(ChunkIndex, Sequence)>,
 }
 
@@ -51,17 +51,17 @@ impl Survey {
     }
 
     /// Refuses a repair that cannot succeed now, before it holds up the stripe's primary.
-    pub(super) fn check_hope(&self) -> Result<(), Setback> {
+    pub(super) fn check_hope(&self) -> Result<(), TaskError> {
         let is_silent = |node: &&NodeId| self.fleet.liveness(**node) == Liveness::Suspect;
         if let Some(node) = self.stripe.nodes.iter().find(is_silent) {
             let chunk = self.stripe.chunk_on(*node);
             let chunk = chunk.expect("the node was found in the stripe");
-            return Err(Setback(format!(
-                "{node} is silent but not declared failed; its word on {chunk} is needed"
+            return Err(TaskError(format!(
+                "{node} is silent but not declared failed; its answer about {chunk} is needed"
             )));
         }
         if let Some(node) = self.former.iter().find(is_silent) {
-            return Err(Setback(format!(
+            return Err(TaskError(format!(
                 "{node} is silent but not declared failed, and may still have a chunk that was moved"
             )));
         }
@@ -80,8 +80,8 @@ impl Survey {
         }
     }
 
-    /// Who may receive a lost chunk, or one that is to be moved, of those that `can_take` it: its own
-    /// node if it is up and stays, or else those that keep the rack limit.
+    /// The candidates among `can_take` for a chunk that is lost or to be moved: its own node if it is up
+    /// and stays, or else the nodes that keep the rack limit.
     pub(super) fn requestors(
         &self,
         chunk: ChunkIndex,
@@ -90,7 +90,7 @@ impl Survey {
         self.requestors_beside(chunk, &[], can_take)
     }
 
-    /// The same when `taken` chunks come to their nodes, too.
+    /// The same when `taken` chunks also go to their new nodes.
     pub(super) fn requestors_beside(
         &self,
         chunk: ChunkIndex,
@@ -122,8 +122,7 @@ impl Survey {
         (fresh && self.stripe.node_of(chunk.index).is_some()).then_some(chunk.index)
     }
 
-    /// After which update a chunk misses something, if that is all that is wrong with it and its
-    /// node is there to take it.
+    /// The last update that a chunk has, if it only missed later ones and its node is up to take them.
     pub(in crate::coordinator) fn behind(&self, chunk: ChunkIndex) -> Option<Sequence> {
         let stale = self.stripe.staleness(chunk)?;
         let node = self.stripe.nodes[chunk.at()];
@@ -144,7 +143,7 @@ impl Survey {
     pub(in crate::coordinator) fn stripe_for_plans<'a>(
         &'a self,
         lost: &'a [ChunkIndex],
-    ) -> Result<Stripe<'a>, Setback> {
+    ) -> Result<Stripe<'a>, TaskError> {
         Ok(Stripe {
             id: self.stripe.id,
             code: &self.facts.code,
@@ -167,14 +166,14 @@ impl Survey {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Looks at a stripe. None when it is gone.
+    /// Reads a stripe. None when it is gone.
     pub(in crate::coordinator) async fn survey(
         self: &Arc<Self>,
         id: StripeId,
-    ) -> Result<Option<Survey>, Setback> {
+    ) -> Result<Option<Survey>, TaskError> {
         let (nodes, pools) = (Arc::clone(&self.nodes), Arc::clone(&self.pools));
         let look = move |meta: &Meta<K>| {
-            // Before the stripe: a node that has returned by now has its stale chunks in the record.
+            // Read before the stripe: the record then has the stale chunks of every node that has returned.
             let fleet = nodes.fleet();
             let stripe = match meta.stripe(id) {
                 Ok(stripe) => stripe,

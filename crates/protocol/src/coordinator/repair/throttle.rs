@@ -1,30 +1,30 @@
-//! How fast repairs are at present: what users allow, what the foreground leaves, and what is asked of
-//! them. The arithmetic is `gabion_planner::manager`'s; here are the clock, the durable settings and
-//! the nodes' word on how clients fare.
+//! The present speed of repairs: the users' limits, the guard of foreground traffic, and the demand. The
+//! arithmetic is in `gabion_planner::manager`; here are the clock, the durable settings and the nodes'
+//! reports of client latency.
 
 use super::backlog::Backlog;
 use crate::coordinator::core::{Answer, Core, Denied, lock};
-use crate::message::{CoordinatorReply, RepairOrder, RepairStatus, Vitals};
+use crate::message::{CoordinatorReply, NodeHealth, RepairOrder, RepairStatus};
 use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, RepairSettings};
 use gabion_plan::LinkBytes;
 use gabion_planner::manager::{Budget, Choice, Guard, Latencies, Limits, Progress};
 use std::sync::{Arc, Mutex};
 
-/// How often the guard looks at the foreground.
+/// Period of the guard's checks of the foreground.
 const GUARD_EVERY_MS: u64 = 1_000;
 /// The slowest limit: below it a chunk of the largest size would take more than a month.
 const BYTES_PER_S_MIN: u64 = 1_000;
 
-/// What repairs are allowed and what they have done of late.
+/// The limits of repairs and their recent transfers.
 #[derive(Debug, Default)]
 struct State {
     settings: RepairSettings,
     budget: Budget,
     guard: Guard,
-    /// What clients saw since the guard last looked.
+    /// Client latencies since the guard's last check.
     foreground: Latencies,
-    /// What it found then.
+    /// The result of that check.
     p99_ms: Option<u64>,
     /// Bytes that repairs began to send.
     sent: Progress,
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl State {
-    /// Nothing is under way yet.
+    /// No repair is under way yet.
     fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// What users have set.
+    /// The users' settings.
     fn limits(&self) -> Limits {
         limits_of(&self.settings)
     }
@@ -50,7 +50,7 @@ impl State {
         self.guard.limit_bytes_per_s()
     }
 
-    /// What is in force: what users have set, or less while the foreground suffers.
+    /// The limits in force: the users' settings, or less while foreground latency suffers.
     fn limits_now(&self) -> Limits {
         let set = self.limits();
         let guarded = self.guard.limit_bytes_per_s();
@@ -61,13 +61,13 @@ impl State {
         }
     }
 
-    /// Which of some repairs may begin.
+    /// The repairs of a list that may begin.
     fn choose(&self, repairs: &[&[LinkBytes]], topology: &Topology, now_ms: u64) -> Choice {
         self.budget
             .choose(repairs, topology, &self.limits_now(), now_ms)
     }
 
-    /// Takes what a repair is to send from the budget. Over how long it is to spread that.
+    /// Takes a repair's transfer from the budget. Returns the time over which to spread it.
     fn take(&mut self, links: &[LinkBytes], topology: &Topology, now_ms: u64) -> u64 {
         let bytes = links.iter().map(|link| link.bytes).sum();
         self.sent.note(bytes, now_ms);
@@ -75,7 +75,7 @@ impl State {
         self.budget.take(links, topology, &limits, now_ms)
     }
 
-    /// Lets the guard look.
+    /// Runs the guard's check.
     fn look(&mut self, now_ms: u64) {
         let foreground = std::mem::take(&mut self.foreground);
         self.p99_ms = foreground.p99_ms();
@@ -108,7 +108,7 @@ pub(in crate::coordinator) struct Throttle<K> {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
-    /// Nothing is under way yet.
+    /// No repair is under way yet.
     pub(super) fn new(
         core: &Arc<Core<K>>,
         backlog: &Arc<Backlog<K>>,
@@ -126,7 +126,7 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         lock(&self.state).settings.is_paused
     }
 
-    /// Which of some repairs may begin.
+    /// The repairs of a list that may begin.
     pub(super) fn choose(
         &self,
         repairs: &[&[LinkBytes]],
@@ -136,14 +136,14 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         lock(&self.state).choose(repairs, topology, now_ms)
     }
 
-    /// Whether a repair that sends this may go on now.
+    /// Whether a repair with this transfer may go on now.
     pub(super) fn may_begin(&self, links: &[LinkBytes], topology: &Topology, now_ms: u64) -> bool {
         let state = lock(&self.state);
         let choice = state.choose(&[links], topology, now_ms);
         !state.settings.is_paused && choice == Choice::Begin(0)
     }
 
-    /// Takes what a repair is to send from the budget. Over how long it is to spread that.
+    /// Takes a repair's transfer from the budget. Returns the time over which to spread it.
     pub(in crate::coordinator) fn take(
         &self,
         links: &[LinkBytes],
@@ -153,10 +153,10 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         lock(&self.state).take(links, topology, now_ms)
     }
 
-    /// Takes it if the budget has it now.
+    /// Takes the transfer if the budget allows it now.
     ///
     /// # Errors
-    /// When it may have it, if time alone brings that.
+    /// When to retry, if the budget allows it later.
     pub(in crate::coordinator) fn try_take(
         &self,
         links: &[LinkBytes],
@@ -178,7 +178,7 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         lock(&self.state).made.begin(now_ms);
     }
 
-    /// Notes that a chunk of so many bytes was made.
+    /// Notes a rebuilt chunk of this many bytes.
     pub(super) fn note_made(&self, bytes: u64, now_ms: u64) {
         lock(&self.state).made.note(bytes, now_ms);
     }
@@ -188,7 +188,7 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         lock(&self.state).made.rest();
     }
 
-    /// How fast repairs are and may be, and how long they will take.
+    /// The present and allowed speed of repairs, and the time that they will take.
     pub(in crate::coordinator) fn tell_speed(&self, repair: &mut RepairStatus) {
         let now_ms = self.core.ports.now_ms();
         let state = lock(&self.state);
@@ -201,12 +201,12 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         repair.guard_bytes_per_s = state.guard_bytes_per_s();
     }
 
-    /// Takes in what clients saw of a node.
-    pub(in crate::coordinator) fn note_foreground(&self, vitals: &Vitals) {
-        lock(&self.state).foreground.add(&vitals.foreground);
+    /// Notes the client latencies of a node.
+    pub(in crate::coordinator) fn note_foreground(&self, health: &NodeHealth) {
+        lock(&self.state).foreground.add(&health.foreground);
     }
 
-    /// Lets the guard look at the foreground, until the metadata store fails.
+    /// Runs the guard's checks of the foreground, until the metadata store fails.
     pub(in crate::coordinator) async fn guard(self: Arc<Self>) {
         while !self.core.is_broken() {
             self.core.ports.sleep_ms(GUARD_EVERY_MS).await;
@@ -259,8 +259,8 @@ fn check_limits(limits: &Limits) -> Result<(), Denied> {
     ];
     match all.into_iter().flatten().min() {
         Some(least) if least < BYTES_PER_S_MIN => Err(Denied(format!(
-            "{least} bytes a second is no speed for repairs; allow {BYTES_PER_S_MIN} at least, or \
-             pause them"
+            "a limit of {least} bytes a second is too low for repairs; allow at least \
+             {BYTES_PER_S_MIN}, or pause repairs"
         ))),
         _ => Ok(()),
     }

@@ -17,8 +17,8 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
-    Holding, JoinCount, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolRequest, Refusal,
-    Scrubbed, Vitals, ask,
+    Holding, JoinCount, JoinSession, NodeHealth, NodeReply, NodeRequest, NodeStatus, PoolRequest,
+    Refusal, Scrubbed, ask,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -186,7 +186,7 @@ pub(crate) struct Bed {
     store: &'static MemoryStore,
     pub(crate) options: CoordinatorOptions,
     /// What nodes say with their heartbeats.
-    pub(crate) vitals: Vitals,
+    pub(crate) health: NodeHealth,
     /// The last start of each node that was let in.
     pub(crate) admitted: BTreeMap<NodeId, Start>,
     /// The joins before the last lease.
@@ -215,7 +215,7 @@ impl Bed {
             pool: LocalPool::new(),
             store,
             options,
-            vitals: Vitals::default(),
+            health: NodeHealth::default(),
             admitted: BTreeMap::new(),
             joins: JoinCount::default(),
             coordinator,
@@ -465,9 +465,9 @@ impl Bed {
     }
 
     /// Has a node that lives say how it fares.
-    pub(crate) fn heartbeat(&mut self, node: NodeId, vitals: Vitals) {
+    pub(crate) fn heartbeat(&mut self, node: NodeId, health: NodeHealth) {
         let incarnation = self.ports.world().alive[&node];
-        let reply = self.ask(beat(node, incarnation, vitals));
+        let reply = self.ask(beat(node, incarnation, health));
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
     }
 
@@ -499,7 +499,7 @@ impl Bed {
     fn step(&mut self, ms: u64) {
         let alive = self.ports.world().alive.clone();
         for (node, incarnation) in alive {
-            let request = beat(node, incarnation, self.vitals.clone());
+            let request = beat(node, incarnation, self.health.clone());
             let reply = self.coordinator.handle(request.into()).now_or_never();
             let reply = reply.expect("a heartbeat waits for nothing");
             match reply {

@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on};
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
-use gabion_protocol::message::{Applicant, CoordinatorReply, RepairOrder, Vitals, ask};
+use gabion_protocol::message::{Applicant, CoordinatorReply, NodeHealth, RepairOrder, ask};
 
 const MIB: u64 = 1 << 20;
 
@@ -16,11 +16,11 @@ fn space(free_mib: u64) -> Space {
 }
 
 fn say(bed: &mut Bed, node: u32, space: Space) {
-    let vitals = Vitals {
+    let health = NodeHealth {
         space: Some(space),
-        ..Vitals::default()
+        ..NodeHealth::default()
     };
-    bed.heartbeat(NodeId(node), vitals);
+    bed.heartbeat(NodeId(node), health);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use futures::future::ready;
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeReply, NodeRequest,
-    Origin, Progress, RepairOrder, Vitals, ask,
+    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeHealth, NodeReply,
+    NodeRequest, Origin, Progress, RepairOrder, ask,
 };
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
             incarnation: u64::MAX,
             heard: Some(of_start(start(number, nonce))),
             position: 0,
-            vitals: Vitals::default(),
+            health: NodeHealth::default(),
         };
         let words = "is an old copy (node 3 has heard of start";
         assert_refused(&bed.ask(heartbeat), words);
@@ -182,7 +182,7 @@ fn a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops() {
                 ..coordinator
             }),
             position: 0,
-            vitals: Vitals::default(),
+            health: NodeHealth::default(),
         };
         let answer = bed.ask(heartbeat);
         if is_old {
@@ -208,7 +208,7 @@ fn a_coordinator_answers_clients_when_most_nodes_have_spoken() {
     for node in (0..5).map(NodeId) {
         let none_yet = answer.as_mut().now_or_never();
         assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
-        bed.heartbeat(node, Vitals::default());
+        bed.heartbeat(node, NodeHealth::default());
     }
     bed.pass(100);
     let answer = answer.now_or_never();
@@ -242,7 +242,7 @@ fn a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken() {
     for node in (0..5).map(NodeId) {
         let none_yet = answer.as_mut().now_or_never();
         assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
-        bed.heartbeat(node, Vitals::default());
+        bed.heartbeat(node, NodeHealth::default());
     }
     bed.pass(100);
     let answer = answer.now_or_never();
@@ -333,7 +333,7 @@ fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
     };
     for node in (0..9).map(NodeId) {
         assert_eq!(asked_at(&mut bed), [], "not before {node} has spoken");
-        bed.heartbeat(node, Vitals::default());
+        bed.heartbeat(node, NodeHealth::default());
     }
     bed.pass(100);
     let mut asked = asked_at(&mut bed);
@@ -385,7 +385,7 @@ fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_conf
             incarnation: bed.incarnation(node),
             heard: Some(coordinator),
             position: 0,
-            vitals: Vitals::default(),
+            health: NodeHealth::default(),
         };
         let reply = bed.ask(heartbeat);
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
@@ -440,7 +440,7 @@ impl Witnessed {
             incarnation: bed.incarnation(node),
             heard: None,
             position,
-            vitals: Vitals::default(),
+            health: NodeHealth::default(),
         };
         let reply = bed.ask(alive);
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");

@@ -205,7 +205,7 @@ fn nobody_leaves_out_a_node_that_has_returned() {
     };
     let returned = bed.ask(settling(1));
     assert!(
-        matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
+        matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned;")),
         "{returned:?}"
     );
     bed.fail(&[stripe.nodes[4]]);

@@ -6,8 +6,8 @@ use futures::future::ready;
 use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, Sequence, StripeRecord, UpdateScheme};
 use gabion_planner::placement::Space;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleRequest, NodeReply, NodeRequest,
-    PoolRequest, Vitals, ask,
+    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleRequest, NodeHealth, NodeReply,
+    NodeRequest, PoolRequest, ask,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,18 +76,18 @@ fn blocks_are_encoded_when_they_are_old_and_when_they_are_old_again() {
 #[test]
 fn replicas_keep_away_from_full_nodes_and_leave_out_those_of_failed_ones() {
     let mut bed = bed(EncodeAfter::Asked);
-    let vitals = |free_bytes| Vitals {
+    let health = |free_bytes| NodeHealth {
         space: Some(Space {
             capacity_bytes: 1 << 30,
             free_bytes,
         }),
-        ..Vitals::default()
+        ..NodeHealth::default()
     };
-    bed.heartbeat(NodeId(4), vitals(8 << 20));
+    bed.heartbeat(NodeId(4), health(8 << 20));
     let stripes = bed.put("f", 5);
     let uses_it = |stripe: &StripeRecord| stripe.nodes.contains(&NodeId(4));
     assert!(!stripes.iter().any(uses_it), "node 4 is full");
-    bed.heartbeat(NodeId(4), vitals(1 << 30));
+    bed.heartbeat(NodeId(4), health(1 << 30));
     // Two nodes are left.
     bed.fail(&[0, 1, 2, 3, 4, 5, 6, 7, 9, 10].map(NodeId));
     for stripe in bed.put("g", 5) {

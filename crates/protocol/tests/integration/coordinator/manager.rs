@@ -10,8 +10,8 @@ use gabion_meta::Departure;
 use gabion_plan::Step;
 use gabion_planner::manager::{FLOOR_BYTES_PER_S, Limits};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, RepairOrder, RunPart,
-    Vitals, ask,
+    CoordinatorReply, CoordinatorRequest, Effect, NodeHealth, NodeReply, NodeRequest, RepairOrder,
+    RunPart, ask,
 };
 use std::collections::BTreeSet;
 
@@ -165,11 +165,11 @@ fn repairs_make_way_while_clients_wait_too_long() {
     let mut bed = Bed::three_racks();
     bed.put("f", 2);
     limit(&mut bed, Limits::default(), Some(20));
-    let mut slow = Vitals::default();
+    let mut slow = NodeHealth::default();
     for _ in 0..50 {
         slow.foreground.note(80);
     }
-    bed.vitals = slow;
+    bed.health = slow;
     bed.pass(3_000);
     let repair = bed.status().repair;
     assert_eq!(repair.p99_ms, Some(80));
@@ -187,7 +187,7 @@ fn repairs_make_way_while_clients_wait_too_long() {
     assert!(!parts(&log).is_empty());
     // Four chunks of a mebibyte at the floor.
     assert!(parts(&log).iter().all(|part| part.spread_ms == 1_000));
-    bed.vitals = Vitals::default();
+    bed.health = NodeHealth::default();
     bed.pass(20_000);
     assert_eq!(bed.status().repair.guard_bytes_per_s, None);
 }
@@ -239,7 +239,7 @@ fn a_node_is_drained_by_copying_and_may_then_leave() {
         incarnation: u64::MAX,
         heard: None,
         position: 0,
-        vitals: Vitals::default(),
+        health: NodeHealth::default(),
     };
     assert_eq!(bed.ask(heartbeat), CoordinatorReply::Leave);
     for stripe in bed.put("g", 4) {
@@ -359,11 +359,11 @@ fn a_chain_goes_around_a_slow_link_that_nodes_have_measured() {
     for from in (0..9).map(NodeId).filter(|&node| node != lost) {
         let to = (0..9).map(NodeId).filter(|&to| to != from);
         let rate = if from == slow { 1_000_000 } else { 100_000_000 };
-        let vitals = Vitals {
+        let health = NodeHealth {
             links: to.map(|to| (to, rate)).collect(),
-            ..Vitals::default()
+            ..NodeHealth::default()
         };
-        bed.heartbeat(from, vitals);
+        bed.heartbeat(from, health);
     }
     let CoordinatorReply::Links(links) = bed.ask(CoordinatorRequest::Links) else {
         panic!("it tells the links")

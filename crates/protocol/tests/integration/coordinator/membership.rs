@@ -8,7 +8,7 @@ use gabion_layout::{
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided,
-    DeviceState, DeviceStatus, HeldChunk, Liveness, StoreFailure, Vitals, ask,
+    DeviceState, DeviceStatus, HeldChunk, Liveness, NodeHealth, StoreFailure, ask,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
@@ -17,7 +17,7 @@ fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
         incarnation,
         heard: None,
         position: 0,
-        vitals: Vitals::default(),
+        health: NodeHealth::default(),
     })
 }
 
@@ -31,13 +31,13 @@ fn liveness(bed: &mut Bed, node: NodeId) -> Liveness {
 }
 
 /// A node's word that it lives.
-pub(crate) fn beat(node: NodeId, incarnation: u64, vitals: Vitals) -> ask::Heartbeat {
+pub(crate) fn beat(node: NodeId, incarnation: u64, health: NodeHealth) -> ask::Heartbeat {
     ask::Heartbeat {
         node,
         incarnation,
         heard: None,
         position: 0,
-        vitals,
+        health,
     }
 }
 
@@ -120,11 +120,11 @@ fn an_array_is_as_its_node_last_said_until_the_node_has_failed() {
     };
     assert!(bed.status().arrays.is_empty());
     for (state, is_degraded) in [(DeviceState::Absent, true), (DeviceState::Whole, false)] {
-        let vitals = Vitals {
+        let health = NodeHealth {
             array: Some(array(state)),
-            ..Vitals::default()
+            ..NodeHealth::default()
         };
-        bed.heartbeat(node, vitals);
+        bed.heartbeat(node, health);
         let arrays = bed.status().arrays;
         assert_eq!(arrays.get(&node), Some(&array(state)));
         assert_eq!(arrays[&node].is_degraded(), is_degraded);

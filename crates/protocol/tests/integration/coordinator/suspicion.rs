@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, ready};
 use gabion_layout::NodeId;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeReply, NodeRequest,
-    Refusal, Vitals, ask,
+    CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeHealth, NodeReply,
+    NodeRequest, Refusal, ask,
 };
 
 const NODE: NodeId = NodeId(4);
@@ -307,7 +307,7 @@ fn a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so() {
         incarnation: u64::MAX,
         heard: None,
         position: 0,
-        vitals: Vitals::default(),
+        health: NodeHealth::default(),
     });
     assert!(matches!(&beat, CoordinatorReply::Refused(_)), "{beat:?}");
     assert!(coordinator.broken().now_or_never().is_some());

@@ -21,7 +21,7 @@ pub(crate) enum Mutation {
     NoDrop,
     /// Survivors are told the outcome although nobody has noted who was left out.
     NotNoted,
-    /// The coordinator takes a note about a node that has returned meanwhile.
+    /// The coordinator notes a node that returned during the settlement.
     LateNote,
     /// A returning node's undecided records count like all others, and nobody fences it.
     ReturningTrusted,

@@ -6,30 +6,30 @@ use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
 use gabion_protocol::ports::CoordinatorError;
 
-/// Why an attempt to write failed.
+/// The reason why an attempt to write failed.
 #[derive(Debug)]
-pub(crate) enum Setback {
+pub(crate) enum AttemptError {
     /// A retry may succeed; the problem.
-    Again(String),
+    Retry(String),
     /// A retry would not help.
-    Last(ClientError),
+    Final(ClientError),
 }
 
-impl From<ClientError> for Setback {
+impl From<ClientError> for AttemptError {
     fn from(error: ClientError) -> Self {
-        Self::Last(error)
+        Self::Final(error)
     }
 }
 
-impl From<CoordinatorError> for Setback {
+impl From<CoordinatorError> for AttemptError {
     fn from(error: CoordinatorError) -> Self {
-        passing(error).map_or_else(Self::Last, Self::Again)
+        passing(error).map_or_else(Self::Final, Self::Retry)
     }
 }
 
 /// A reader's reaction to a failed part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReadRemedy {
+pub(crate) enum ReadRetry {
     /// Ask the primary up to which update the stripe is settled, and read exactly as of that one.
     TakeCut {
         /// The primary has to settle the stripe again first.
@@ -44,52 +44,50 @@ pub(crate) enum ReadRemedy {
     /// Refresh the layout.
     Refresh,
     /// A retry would not help.
-    GiveUp,
+    Fail,
 }
 
 /// The reaction to a read part that `node` refused. `participants` took part in the plan; `cut` is
 /// the read's, if it had one.
-pub(crate) fn read_remedy(
+pub(crate) fn read_retry(
     node: NodeId,
     refusal: &Refusal,
     participants: &[NodeId],
     cut: Option<ChosenCut>,
-) -> ReadRemedy {
+) -> ReadRetry {
     let had_cut = cut.is_some();
     let is_agreed = matches!(cut, Some(ChosenCut::Agreed(..)));
     match refusal {
         // The node's term has changed since the quorum was asked, or it was behind before.
         Refusal::Fenced { .. } | Refusal::Unsettled if is_agreed => {
-            ReadRemedy::TakeCut { settle: false }
+            ReadRetry::TakeCut { settle: false }
         }
-        Refusal::NoLease if !is_agreed => ReadRemedy::TakeQuorum,
+        Refusal::NoLease if !is_agreed => ReadRetry::TakeQuorum,
         // The cut's term is over: only the new primary, once settled, can give a newer one.
-        Refusal::Fenced { .. } => ReadRemedy::TakeCut { settle: true },
+        Refusal::Fenced { .. } => ReadRetry::TakeCut { settle: true },
         // With a cut, unsettled records are of an older term, which the mark does not cover.
-        Refusal::Unsettled => ReadRemedy::TakeCut { settle: had_cut },
-        Refusal::CutPassed { .. } => ReadRemedy::TakeCut { settle: false },
-        Refusal::Damaged(damage) => ReadRemedy::AvoidChunk(damage.chunk.index),
+        Refusal::Unsettled => ReadRetry::TakeCut { settle: had_cut },
+        Refusal::CutPassed { .. } => ReadRetry::TakeCut { settle: false },
+        Refusal::Damaged(damage) => ReadRetry::AvoidChunk(damage.chunk.index),
         // A participant may report another one: the name is that of the silent node. If it names
         // none, an unknown node was late.
         Refusal::Unavailable(name) => participants
             .iter()
             .find(|participant| participant.to_string() == *name)
-            .map_or(ReadRemedy::Refresh, |&silent| ReadRemedy::AvoidNode(silent)),
+            .map_or(ReadRetry::Refresh, |&silent| ReadRetry::AvoidNode(silent)),
         Refusal::NoSuchChunk(_)
         | Refusal::NoLease
         | Refusal::StoreFailed(_)
         | Refusal::NoSpace
-        | Refusal::Failed(_) => ReadRemedy::AvoidNode(node),
+        | Refusal::Failed(_) => ReadRetry::AvoidNode(node),
         // The node itself is slow.
-        Refusal::Stalled(awaited) if awaited.is_empty() => ReadRemedy::AvoidNode(node),
+        Refusal::Stalled(awaited) if awaited.is_empty() => ReadRetry::AvoidNode(node),
         // Reads do not check for stalls; a node that reports one blames others.
         Refusal::StaleGeneration { .. }
         | Refusal::NotPrimary(_)
         | Refusal::Stalled(_)
-        | Refusal::Busy(_) => ReadRemedy::Refresh,
-        Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => {
-            ReadRemedy::GiveUp
-        }
+        | Refusal::Busy(_) => ReadRetry::Refresh,
+        Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => ReadRetry::Fail,
     }
 }
 
@@ -120,7 +118,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ReadRemedy::{AvoidChunk, AvoidNode, GiveUp, Refresh, TakeCut, TakeQuorum};
+    use ReadRetry::{AvoidChunk, AvoidNode, Fail, Refresh, TakeCut, TakeQuorum};
     use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
     use gabion_protocol::message::Damage;
 
@@ -161,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_read_remedies() {
+    fn the_table_of_read_retries() {
         let agreed = Some(ChosenCut::Agreed(Epoch(1), Sequence(1)));
         let vouched = Some(ChosenCut::Vouched(Epoch(1), Sequence(1)));
-        let of_agreed = |refusal| read_remedy(NodeId(1), &refusal, &[NodeId(1)], agreed);
+        let of_agreed = |refusal| read_retry(NodeId(1), &refusal, &[NodeId(1)], agreed);
         let current = Epoch(3);
         assert_eq!(
             of_agreed(Refusal::Fenced { current }),
@@ -180,8 +178,8 @@ mod tests {
             (AvoidChunk(CHUNK.index), AvoidChunk(CHUNK.index)),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (Refresh, Refresh),
-            (GiveUp, GiveUp),
-            (GiveUp, GiveUp),
+            (Fail, Fail),
+            (Fail, Fail),
             (AvoidNode(NodeId(5)), AvoidNode(NodeId(5))),
             (Refresh, Refresh),
             (TakeQuorum, TakeQuorum),
@@ -189,15 +187,15 @@ mod tests {
             (Refresh, Refresh),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
-            (GiveUp, GiveUp),
+            (Fail, Fail),
         ];
         let refusals = every_refusal();
         assert_eq!(refusals.len(), expected.len());
         let participants = [NodeId(1), NodeId(5), NodeId::CLIENT];
         for (refusal, (plain, with_cut)) in refusals.iter().zip(expected) {
-            let remedy = |cut| read_remedy(NodeId(1), refusal, &participants, cut);
-            assert_eq!(remedy(None), plain, "{refusal} of a plain read");
-            assert_eq!(remedy(vouched), with_cut, "{refusal} of a read as of a cut");
+            let retry = |cut| read_retry(NodeId(1), refusal, &participants, cut);
+            assert_eq!(retry(None), plain, "{refusal} of a plain read");
+            assert_eq!(retry(vouched), with_cut, "{refusal} of a read as of a cut");
         }
     }
 

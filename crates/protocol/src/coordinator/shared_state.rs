@@ -1,5 +1,5 @@
-//! What all rooms stand on: the metadata and ports, what is known of pools and nodes, and where work is left
-//! for repair and for garbage.
+//! The state that all rooms share: the metadata and ports, the pools and nodes, and the queues of repair
+//! and garbage.
 
 use super::core::Core;
 use super::garbage::leftovers::Leftovers;
@@ -10,8 +10,8 @@ use super::repair::backlog::Backlog;
 use gabion_meta::{KeyValue, MetaError};
 use std::sync::Arc;
 
-/// What all rooms stand on. Each takes what it needs.
-pub(super) struct Ground<K> {
+/// The state that all rooms share. Each room takes the parts that it needs.
+pub(super) struct SharedState<K> {
     pub(super) core: Arc<Core<K>>,
     pub(super) pools: Arc<Pools>,
     pub(super) nodes: Arc<Nodes<K>>,
@@ -23,8 +23,8 @@ pub(super) struct Ground<K> {
     pub(super) occupied: Occupied,
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Ground<K> {
-    /// What the metadata say at the start. Waits for the disk.
+impl<K: KeyValue + Send + Sync + 'static> SharedState<K> {
+    /// The state from the metadata at the start. Waits for the disk.
     ///
     /// # Errors
     /// When they cannot be read.

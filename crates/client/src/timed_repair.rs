@@ -15,7 +15,7 @@ use gabion_protocol::ports::{Ask as _, NodeError};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Time limit of a rehearsal, and of reading a chunk back afterwards.
+/// Time limit of a timed repair, and of reading a chunk back afterwards.
 const DEADLINE_MS: u64 = 600_000;
 
 impl Client {
