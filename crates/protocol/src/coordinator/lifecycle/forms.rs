@@ -5,8 +5,8 @@
 use gabion_layout::EncodeAfter;
 use gabion_meta::RequestedForm;
 
-/// A segment that is encoded after an idle time is checked this many times within it: updates are noticed
-/// with at most that delay.
+/// Checks of a segment within the idle time after which it is encoded: an update is noticed at the next
+/// check.
 const LOOKS_WHILE_IDLE: u64 = 8;
 
 /// A form of a segment.

@@ -213,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         Room::new(nodes, lock(&self.reports).spaces())
     }
 
-    /// The reason why new chunks of `bytes` a node have no places, if full disks are the cause `when`.
+    /// Why new chunks of `bytes` a node have no places, if the cause is disks that are full `when`.
     pub(in crate::coordinator) fn no_room(
         &self,
         nodes: &Topology,
