@@ -29,6 +29,8 @@ pub(crate) enum LabCommand {
     List,
     /// Run an experiment of a paper, and show its figures beside ours
     Run(RunOptions),
+    /// Summarize the saved results of all experiments as a Markdown table
+    Summary(SummaryOptions),
     /// Run a command on racks of nodes with limited links, made of network namespaces; needs root
     Testbed(TestbedOptions),
     /// Run the part of an experiment inside its testbed
@@ -76,13 +78,21 @@ pub(crate) struct RunOptions {
     /// Seed of all random choices of the first run; each further run has the next one
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Number of runs; of several, figures are means with 95 % confidence intervals
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
-    pub(crate) runs: u64,
+    /// Number of runs; of several, figures are means with 95 % confidence intervals [default: 3 at scale usual where
+    /// chance decides, else 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) runs: Option<u64>,
     /// Directory with traces, by family: msr and cloudphysics; synthetic workloads replace missing
     /// ones
     #[arg(long, env = "GABION_TRACES", value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SummaryOptions {
+    /// Directory with results of 'lab run'
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
+    pub(crate) from: PathBuf,
 }
 
 /// How a trace is read.

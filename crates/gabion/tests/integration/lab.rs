@@ -339,3 +339,58 @@ fn a_replay_through_a_cache_loses_nothing_and_sends_fewer_updates() {
         "{printed}"
     );
 }
+
+/// An experiment whose runs differ by their seeds, and one that needs a single run.
+#[test]
+fn runs_are_averaged_and_each_is_judged() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    let quick = |id, more: &[&str]| {
+        let all = [&["run", id, "--scale=quick", "--out", out][..], more].concat();
+        json(&all)
+    };
+    let alone = quick("RCU-A2", &[]);
+    assert_eq!(alone["runs"], 1, "one at the quick scale");
+    let figure = |report: &Value| report["findings"][0]["ours"].as_str().map(str::to_owned);
+    assert!(figure(&alone).unwrap().ends_with("(one run)"), "{alone}");
+    let three = quick("RCU-A2", &["--runs=3"]);
+    assert_eq!(three["runs"], 3);
+    assert_eq!(three["by_run"].as_array().map(Vec::len), Some(3));
+    let first = &three["findings"][0];
+    assert_eq!(first["runs"], 3);
+    assert!(first["half_interval"].is_number(), "{first}");
+    assert!(figure(&three).unwrap().contains(" +- "), "{first}");
+    assert!(three["verdict"].is_string());
+    let svg = fs::read_to_string(directory.path().join("RCU-A2.svg")).unwrap();
+    assert!(svg.contains("mean of 3 runs"), "{svg}");
+    let exact = quick("RCU-EX", &[]);
+    assert_eq!(exact["findings"][0]["ours"], "24.00 chunks");
+    let complaint = fails(&["lab", "run", "RCU-EX", "--runs=0"], 2);
+    assert!(complaint.contains("1..=100"), "{complaint}");
+    let printed = run(&["lab", "run", "RCU-EX", "--out", out]);
+    let verdict = "Verdict: near (4 near, 0 direction only, 0 opposite)";
+    assert!(printed.contains(verdict), "{printed}");
+}
+
+/// Experiments that were run have their verdicts, and the others say that they have none.
+#[test]
+fn a_summary_has_a_row_for_each_experiment() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    run(&["lab", "run", "RCU-EX", "--out", out]);
+    let printed = run(&["lab", "summary", "--from", out]);
+    let row = |id: &str| {
+        let mut rows = printed
+            .lines()
+            .filter(|line| line.contains(&format!("`{id}`")));
+        rows.next()
+            .unwrap_or_else(|| panic!("no {id} in {printed}"))
+    };
+    let example = "| `RCU-EX` | 4/0/0 | the same | the same | near | 1 |  |";
+    assert_eq!(row("RCU-EX"), example);
+    assert!(row("ECP-8a").contains("not run here: needs root and a testbed"));
+    assert!(row("CAU-F8").contains("not run here |"));
+    fs::write(directory.path().join("CAU-F8.json"), "{").unwrap();
+    let complaint = fails(&["lab", "summary", "--from", out], 1);
+    assert!(complaint.contains("CAU-F8.json"), "{complaint}");
+}
