@@ -146,9 +146,15 @@ pub enum LabError {
     },
     /// A trace has nothing that could be counted.
     #[error(
-        "the trace has no writes, and only writes are counted; check that it is the right file"
+        "{trace}: none of its {requests} requests is a write, and only writes are counted; check that it \
+         is the right file"
     )]
-    NoWrites,
+    NoWrites {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// Its requests.
+        requests: u64,
+    },
     /// A variant of the papers was to be counted in bytes.
     #[error(
         "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \

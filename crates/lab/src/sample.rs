@@ -9,6 +9,23 @@ const T_95: [f64; 14] = [
 
 /// The mean of some values, at least one, and half the width of its 95 % confidence interval; none of a single value.
 pub(crate) fn mean_and_interval(values: &[f64]) -> (f64, Option<f64>) {
+    let (mean, width) = mean_and_width(values);
+    (
+        mean,
+        width.map(|width| width / (values.len() as f64).sqrt()),
+    )
+}
+
+/// The mean of some values, at least one, and half the width of the interval in which one more value lies with a
+/// probability of 95 %; none of a single value.
+pub(crate) fn mean_and_prediction(values: &[f64]) -> (f64, Option<f64>) {
+    let (mean, width) = mean_and_width(values);
+    let widening = (1.0 + 1.0 / values.len() as f64).sqrt();
+    (mean, width.map(|width| width * widening))
+}
+
+/// The mean, and the standard deviation times the quantile.
+fn mean_and_width(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     if values.len() < 2 {
@@ -17,7 +34,7 @@ pub(crate) fn mean_and_interval(values: &[f64]) -> (f64, Option<f64>) {
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let deviation = (squares / (count - 1.0)).sqrt();
     let quantile = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
-    (mean, Some(quantile * deviation / count.sqrt()))
+    (mean, Some(quantile * deviation))
 }
 
 /// The mean of some values; 0 of none.
@@ -38,5 +55,8 @@ mod tests {
         assert!((half.expect("three values") - 2.4843).abs() < 1e-3);
         let (_, half) = mean_and_interval(&[5.0; 40]);
         assert_eq!(half, Some(0.0));
+        // 4.303 * sqrt(4 / 3).
+        let (_, half) = mean_and_prediction(&[1.0, 2.0, 3.0]);
+        assert!((half.expect("three values") - 4.9687).abs() < 1e-3);
     }
 }

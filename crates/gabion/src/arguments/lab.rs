@@ -211,13 +211,23 @@ pub(crate) struct AdviseOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) trace_form: TraceForm,
-    /// Number of racks, over which stripes rotate
+    /// Number of racks, over which stripes rotate on as many nodes as they have chunks
     #[arg(long, required_unless_present = "like")]
     pub(crate) racks: Option<u32>,
+    /// Place stripes as a pool of each scheme does, on racks with this number of nodes, and count
+    /// several pools
+    #[arg(long, value_name = "NUMBER", requires = "racks",
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) nodes_per_rack: Option<u32>,
+    /// With --nodes-per-rack, number of pools, each placed from its own seed: the mean is shown, and
+    /// the interval in which 95 % of pools lie
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, requires = "nodes_per_rack",
+        value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub(crate) seeds: u64,
     /// Count on a stored file of the cluster instead, with its placement, code, chunk size and
     /// append phases: a replay of the trace on it sends as many bytes under its pool's scheme
     #[arg(long, value_name = "NAME", conflicts_with_all = [
-        "racks", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
+        "racks", "nodes_per_rack", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
     ])]
     pub(crate) like: Option<String>,
     /// What to count

@@ -20,6 +20,7 @@ mod moved;
 mod one_stripe;
 mod parix;
 mod patterns;
+mod pool_stripes;
 mod rack_table;
 mod scheme;
 mod touched;
@@ -30,6 +31,7 @@ pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, cou
 pub use layout::{Layout, Stripes};
 pub use moved::{Least, Moved};
 pub use one_stripe::{StripeBound, bound};
+pub use pool_stripes::PoolStripes;
 pub use scheme::{SchemeEntry, registry, scheme, scheme_names};
 pub use touched::Batch;
 
@@ -142,10 +144,11 @@ pub fn count(
     let mut schemes: Vec<Box<dyn TrafficCounter>> = entries.iter().map(open).collect();
     let (mut least, mut least_at_once) = (Bounds::default(), Least::default());
     let mut table = RackTable::new(&stripes)?;
-    let (mut writes, mut chunk_updates) = (0, 0);
+    let (mut reads, mut writes, mut chunk_updates) = (0, 0, 0);
     for request in requests {
         let request = request?;
         if request.kind == RequestKind::Read {
+            reads += 1;
             continue;
         }
         writes += 1;
@@ -160,7 +163,10 @@ pub fn count(
         }
     }
     if writes == 0 {
-        return Err(LabError::NoWrites);
+        return Err(LabError::NoWrites {
+            trace: question.trace.clone(),
+            requests: reads,
+        });
     }
     let (mut traffic, mut bounds) = (BTreeMap::new(), BTreeMap::new());
     for (entry, scheme) in entries.iter().zip(schemes) {
