@@ -94,8 +94,23 @@ fn stand_in(name: &str, seed: u64) -> Workload {
     Workload::new(target, seed).unwrap()
 }
 
-/// Compares held-out stand-ins with what `real` gives for the volumes; the range of stripes is wider by a factor.
-fn check(wider: f64, real: impl Fn(&str, &str, usize) -> Option<Vec<Request>>) {
+/// Factors by which ranges are wider than stated.
+struct Wider {
+    transfers: f64,
+    stripes: f64,
+}
+
+impl Wider {
+    fn range(factor: f64, stated: Ratios) -> Ratios {
+        Ratios {
+            least: stated.least / factor,
+            most: stated.most * factor,
+        }
+    }
+}
+
+/// Compares held-out stand-ins with what `real` gives for the volumes.
+fn check(wider: &Wider, real: impl Fn(&str, &str, usize) -> Option<Vec<Request>>) {
     for (name, class, trace, writes) in MEASURED {
         let Some(requests) = real(name, trace, writes) else {
             continue;
@@ -118,12 +133,10 @@ fn check(wider: f64, real: impl Fn(&str, &str, usize) -> Option<Vec<Request>>) {
                 let pair = (made.chunk_updates[at], real.chunk_updates[at]);
                 within("chunk updates", pair.0, pair.1, updates);
                 let pair = (made.baseline[at], real.baseline[at]);
+                let transfers = Wider::range(wider.transfers, transfers);
                 within("transfers", pair.0, pair.1, transfers);
             }
-            let stripes = Ratios {
-                least: errors.stripes.least / wider,
-                most: errors.stripes.most * wider,
-            };
+            let stripes = Wider::range(wider.stripes, errors.stripes);
             within("stripes", made.stripes, real.stripes, stripes);
         }
     }
@@ -131,15 +144,24 @@ fn check(wider: f64, real: impl Fn(&str, &str, usize) -> Option<Vec<Request>>) {
 
 #[test]
 fn held_out_stand_ins_are_as_near_as_stated() {
-    check(1.0, |_, trace, _| {
+    let as_stated = Wider {
+        transfers: 1.0,
+        stripes: 1.0,
+    };
+    check(&as_stated, |_, trace, _| {
         Some(open(trace)?.map(Result::unwrap).collect())
     });
 }
 
 /// The twin that always runs: the fitted stand-ins take the place of the real volumes, of which they touch fewer stripes.
+/// The few chunks that `wdev_1` updates cost 2 or 3 transfers, by the places that the seed gives them.
 #[test]
 fn held_out_stand_ins_are_as_near_to_fitted_ones() {
-    check(1.6, |name, _, writes| {
+    let by_seed = Wider {
+        transfers: 1.3,
+        stripes: 1.6,
+    };
+    check(&by_seed, |name, _, writes| {
         let fitted = Workload::new(volume(name).unwrap().target, 3).unwrap();
         Some(first(writes, fitted.requests()))
     });
