@@ -55,6 +55,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "flow",
     },
     Bench {
+        name: "counting",
+        package: "gabion-lab",
+        target: "counting",
+    },
+    Bench {
         name: "join",
         package: "gabion-protocol",
         target: "join",

@@ -9,7 +9,8 @@ mod repair;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
-    SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit, UpdateTrafficOptions,
+    SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
+    UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};

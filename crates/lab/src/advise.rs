@@ -10,14 +10,16 @@
 
 use crate::error::LabError;
 use crate::reliability::{Counting, Model, RackShare, Redundancy};
+use crate::sample::mean_and_prediction;
 use crate::trace::{Request, RequestKind};
 use crate::update_traffic::{
-    self, Layout, Options, Pace, Question, StoredFile, Stripes, Volume, Waits, count_bytes,
+    self, ByteTraffic, Layout, Options, Pace, PoolStripes, Question, StoredFile, Stripes, Volume,
+    Waits, count_bytes,
 };
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, Geometry, Survive};
-use gabion_planner::pool;
+use gabion_layout::{AppendSpec, Geometry, Survive, Topology};
 use gabion_planner::update::cau::{AppendPhase, CommitPolicy};
+use gabion_planner::{PlanError, pool};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -35,13 +37,30 @@ pub enum Unit {
     Chunks,
 }
 
+/// Where stripes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// On as many nodes as a stripe has chunks, over which stripes rotate.
+    #[default]
+    Rotate,
+    /// Where a pool of each scheme puts them, at random over all nodes.
+    Pools {
+        /// Nodes of each rack.
+        nodes_per_rack: u32,
+        /// Pools that are tried, each with a seed of its own; at least one.
+        seeds: u64,
+    },
+}
+
 /// The parameters.
 #[derive(Clone, Debug)]
 pub struct AdviceQuestion {
     /// The trace's name in the result.
     pub trace: String,
-    /// Racks, over which stripes rotate.
+    /// Racks.
     pub racks: u32,
+    /// Where stripes are. What pools send is counted in bytes alone, whatever the unit.
+    pub placement: Placement,
     /// Codes to try; those that do not survive what is asked are left out.
     pub codes: Vec<Code>,
     /// Chunk sizes to try.
@@ -74,8 +93,11 @@ pub struct Choice {
     pub code: String,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Bytes that cross racks.
+    /// Bytes that cross racks; of several pools their mean.
     pub cross_rack_bytes: u128,
+    /// Where 95 % of pools lie; none where the placement is not left to chance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_bytes: Option<[u64; 2]>,
     /// Bytes that cross racks for each byte that the trace writes.
     pub amplification: f64,
     /// Hours of stripes in append phases, times failures by which they then fall short of the promise.
@@ -114,22 +136,9 @@ where
     let mut choices = Vec::new();
     let mut refusal = None;
     for code in &question.codes {
-        let per_rack = code.n().div_ceil(question.racks.max(1) as usize);
-        match pool::chunks_per_rack(code, question.terms.survive) {
-            Ok(most) if per_rack <= most => {}
-            Ok(most) => {
-                let room = most * question.racks as usize;
-                refusal = Some(gabion_planner::PlanError::NoRoom {
-                    chunks: code.n(),
-                    per_rack: most,
-                    room,
-                });
-                continue;
-            }
-            Err(error) => {
-                refusal = Some(error);
-                continue;
-            }
+        if let Err(error) = fit(question, code) {
+            refusal = Some(error);
+            continue;
         }
         for &chunk_bytes in &question.chunk_bytes {
             choices.extend(choices_of(question, code, chunk_bytes, &open)?);
@@ -141,19 +150,43 @@ where
     Ok(best_first(choices))
 }
 
+/// Whether stripes of a code keep the promise on so many racks.
+fn fit(question: &AdviceQuestion, code: &Code) -> Result<(), PlanError> {
+    let survive = question.terms.survive;
+    match question.placement {
+        Placement::Pools { nodes_per_rack, .. } => {
+            let topology = Topology::uniform(question.racks, nodes_per_rack);
+            pool::fit(code, survive, &topology).map(|_| ())
+        }
+        Placement::Rotate => {
+            let per_rack = code.n().div_ceil(question.racks.max(1) as usize);
+            let most = pool::chunks_per_rack(code, survive)?;
+            if per_rack <= most {
+                return Ok(());
+            }
+            Err(PlanError::NoRoom {
+                chunks: code.n(),
+                per_rack: most,
+                room: most * question.racks as usize,
+            })
+        }
+    }
+}
+
 /// Tries the schemes on a stored file, with the placement, code and chunk size that it has, and counts bytes. A replay
 /// of the trace on the file sends exactly what is said of its pool's scheme, if no chunk is lost and no other client
-/// writes.
+/// writes. Errors call the trace `trace`.
 ///
 /// # Errors
 /// Those of [`count_bytes`].
 pub fn advise_stored(
+    trace: &str,
     terms: &Terms,
     file: StoredFile,
     requests: impl Iterator<Item = Result<Request, LabError>>,
 ) -> Result<Vec<Choice>, LabError> {
     let volume = Volume::Stored(file);
-    let counted = in_bytes(terms, &volume, requests)?;
+    let counted = in_bytes(trace, terms, &volume, requests)?;
     Ok(best_first(choices(terms, &volume, counted)?))
 }
 
@@ -184,14 +217,69 @@ where
     T: Iterator<Item = Result<Request, LabError>>,
 {
     let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes)?;
+    if let Placement::Pools {
+        nodes_per_rack,
+        seeds,
+    } = question.placement
+    {
+        let topology = Topology::uniform(question.racks, nodes_per_rack);
+        return choices_of_pools(question, (code, geometry), (&topology, seeds), open);
+    }
     let racks = Some(question.racks);
     let stripes = Stripes::new(code.clone(), geometry, Layout::Rotate, racks)?;
     let volume = Volume::Laid(stripes);
     let counted = match question.unit {
-        Unit::Bytes => in_bytes(&question.terms, &volume, open()?)?,
+        Unit::Bytes => in_bytes(&question.trace, &question.terms, &volume, open()?)?,
         Unit::Chunks => in_chunks(question, code, geometry, open)?,
     };
     choices(&question.terms, &volume, counted)
+}
+
+/// All schemes with one code and chunk size, on several pools each.
+fn choices_of_pools<T>(
+    question: &AdviceQuestion,
+    (code, geometry): (&Code, Geometry),
+    (topology, seeds): (&Topology, u64),
+    open: impl Fn() -> Result<T, LabError>,
+) -> Result<Vec<Choice>, LabError>
+where
+    T: Iterator<Item = Result<Request, LabError>>,
+{
+    let terms = &question.terms;
+    let volume = |scheme: &str, seed: u64| {
+        let shape = (code.clone(), geometry);
+        PoolStripes::new(shape, topology.clone(), terms.survive, scheme, seed).map(Volume::Pool)
+    };
+    let mut runs = Vec::new();
+    for seed in 0..seeds.max(1) {
+        let (mut written_bytes, mut schemes) = (0, BTreeMap::new());
+        for scheme in &terms.schemes {
+            let one = std::slice::from_ref(scheme);
+            let (append, pace) = (terms.append, terms.pace);
+            let volume = volume(scheme, seed)?;
+            let report = count_bytes(&question.trace, &volume, one, append, pace, open()?)?;
+            written_bytes = report.written_bytes;
+            schemes.extend(report.schemes);
+        }
+        runs.push((written_bytes, counted(&schemes)));
+    }
+    // Without a scheme this is the error that says so.
+    let scheme = terms.schemes.first().map_or("", String::as_str);
+    let sent = |run: &(u128, Vec<Counted>), at: usize| run.1[at].cross_rack_bytes as f64;
+    let by_scheme = |at: usize| runs.iter().map(|run| sent(run, at)).collect::<Vec<f64>>();
+    let values: Vec<Vec<f64>> = (0..runs[0].1.len()).map(by_scheme).collect();
+    let written_bytes = runs[0].0;
+    let mut choices = choices(terms, &volume(scheme, 0)?, runs.swap_remove(0))?;
+    for (choice, values) in choices.iter_mut().zip(values) {
+        let (mean, half) = mean_and_prediction(&values);
+        choice.cross_rack_bytes = mean.round() as u128;
+        choice.amplification = mean / written_bytes.max(1) as f64;
+        choice.interval_bytes = half.map(|half| {
+            let [low, high] = [(mean - half).max(0.0), mean + half];
+            [low.floor() as u64, high.ceil() as u64]
+        });
+    }
+    Ok(choices)
 }
 
 /// What the counts of bytes written and sent say of a volume.
@@ -222,6 +310,7 @@ fn choices(
             code: code.to_string(),
             chunk_bytes: geometry.chunk_bytes(),
             cross_rack_bytes: counted.cross_rack_bytes,
+            interval_bytes: None,
             amplification: counted.cross_rack_bytes as f64 / written_bytes.max(1) as f64,
             exposure_hours: waits.total_ms as f64 / HOUR_MS * short as f64,
             longest_wait_hours: if counted.is_deferred { wait_hours } else { 0.0 },
@@ -232,18 +321,25 @@ fn choices(
     Ok(counted.into_iter().map(choice).collect())
 }
 
-/// The bytes that a cluster sends. Schemes that do not append are given the longest wait of the others.
+/// The bytes that a cluster sends.
 fn in_bytes(
+    trace: &str,
     terms: &Terms,
     volume: &Volume,
     requests: impl Iterator<Item = Result<Request, LabError>>,
 ) -> Result<(u128, Vec<Counted>), LabError> {
-    let report = count_bytes(volume, &terms.schemes, terms.append, terms.pace, requests)?;
-    let waits = report.schemes.values().map(|traffic| traffic.waits);
+    let (append, pace) = (terms.append, terms.pace);
+    let report = count_bytes(trace, volume, &terms.schemes, append, pace, requests)?;
+    Ok((report.written_bytes, counted(&report.schemes)))
+}
+
+/// What each scheme sends. Schemes that do not append are given the longest wait of the others.
+fn counted(schemes: &BTreeMap<&'static str, ByteTraffic>) -> Vec<Counted> {
+    let waits = schemes.values().map(|traffic| traffic.waits);
     let longest = waits
         .max_by_key(|waits| waits.longest_ms)
         .unwrap_or_default();
-    let counted = report.schemes.iter().map(|(scheme, traffic)| {
+    let counted = schemes.iter().map(|(scheme, traffic)| {
         let is_deferred = traffic.commit_bytes.is_some();
         Counted {
             scheme,
@@ -252,7 +348,7 @@ fn in_bytes(
             waits: if is_deferred { traffic.waits } else { longest },
         }
     });
-    Ok((report.written_bytes, counted.collect()))
+    counted.collect()
 }
 
 /// The chunks that the papers count, times the chunk size.

@@ -34,10 +34,12 @@ pub enum LabError {
         problem: RowProblem,
     },
     /// A trace has no requests, so nothing can be told of it.
-    #[error("the trace {trace} has no requests")]
+    #[error("{trace}, line {line}: the trace has no requests")]
     EmptyTrace {
         /// The trace's name, usually its path.
         trace: String,
+        /// Its last line, and 1 for a file of none.
+        line: u64,
     },
     /// The first rows of a trace are of no format.
     #[error("{trace}, line 1: no trace format has such rows; the formats are {known}")]
@@ -66,10 +68,14 @@ pub enum LabError {
         found: String,
     },
     /// A trace lacks the chosen volume.
-    #[error("the trace {trace} has no volume '{volume}'; it has {found}")]
+    #[error(
+        "{trace}, line {line}: the trace ends without a request of volume '{volume}'; it has {found}"
+    )]
     NoSuchVolume {
         /// The trace's name, usually its path.
         trace: String,
+        /// Its last line.
+        line: u64,
         /// The volume asked for.
         volume: String,
         /// The names of the first volumes.
@@ -140,9 +146,15 @@ pub enum LabError {
     },
     /// A trace has nothing that could be counted.
     #[error(
-        "the trace has no writes, and only writes are counted; check that it is the right file"
+        "{trace}: none of its {requests} requests is a write, and only writes are counted; check that it \
+         is the right file"
     )]
-    NoWrites,
+    NoWrites {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// Its requests.
+        requests: u64,
+    },
     /// A variant of the papers was to be counted in bytes.
     #[error(
         "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \

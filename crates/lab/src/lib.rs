@@ -38,6 +38,7 @@ pub mod mttdl;
 pub mod plot;
 pub mod profile;
 pub mod reliability;
+mod sample;
 pub mod stats;
 pub mod storage;
 pub mod trace;

@@ -29,6 +29,8 @@ pub(crate) enum LabCommand {
     List,
     /// Run an experiment of a paper, and show its figures beside ours
     Run(RunOptions),
+    /// Summarize the saved results of all experiments as a Markdown table
+    Summary(SummaryOptions),
     /// Run a command on racks of nodes with limited links, made of network namespaces; needs root
     Testbed(TestbedOptions),
     /// Run the part of an experiment inside its testbed
@@ -76,13 +78,21 @@ pub(crate) struct RunOptions {
     /// Seed of all random choices of the first run; each further run has the next one
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Number of runs; of several, figures are means with 95 % confidence intervals
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
-    pub(crate) runs: u64,
+    /// Number of runs; of several, figures are means with 95 % confidence intervals [default: 3 at scale usual where
+    /// chance decides, else 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) runs: Option<u64>,
     /// Directory with traces, by family: msr and cloudphysics; synthetic workloads replace missing
     /// ones
     #[arg(long, env = "GABION_TRACES", value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SummaryOptions {
+    /// Directory with results of 'lab run'
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
+    pub(crate) from: PathBuf,
 }
 
 /// How a trace is read.
@@ -201,13 +211,23 @@ pub(crate) struct AdviseOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) trace_form: TraceForm,
-    /// Number of racks, over which stripes rotate
+    /// Number of racks, over which stripes rotate on as many nodes as they have chunks
     #[arg(long, required_unless_present = "like")]
     pub(crate) racks: Option<u32>,
+    /// Place stripes as a pool of each scheme does, on racks with this number of nodes, and count
+    /// several pools
+    #[arg(long, value_name = "NUMBER", requires = "racks",
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) nodes_per_rack: Option<u32>,
+    /// With --nodes-per-rack, number of pools, each placed from its own seed: the mean is shown, and
+    /// the interval in which 95 % of pools lie
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, requires = "nodes_per_rack",
+        value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub(crate) seeds: u64,
     /// Count on a stored file of the cluster instead, with its placement, code, chunk size and
     /// append phases: a replay of the trace on it sends as many bytes under its pool's scheme
     #[arg(long, value_name = "NAME", conflicts_with_all = [
-        "racks", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
+        "racks", "nodes_per_rack", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
     ])]
     pub(crate) like: Option<String>,
     /// What to count

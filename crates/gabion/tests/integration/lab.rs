@@ -1,6 +1,6 @@
 //! `gabion lab` on traces: what they are like, making them, and running them on a real cluster.
 
-use crate::support::{TestCluster, complaint, fails, path_text, pattern, run, text, trace};
+use crate::support::{TestCluster, complaint, fails, gabion, path_text, pattern, run, text, trace};
 use serde_json::Value;
 use std::fs;
 
@@ -55,6 +55,20 @@ fn a_made_trace_is_as_near_as_it_says() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("made.csv");
     let path = path_text(&path);
+    let made = json(&["synth", "--volume=rsrch_1", "--out", path]);
+    assert!(made["held_out"].is_null(), "nothing of it is guessed");
+    let guessed = json(&["synth", "--volume=usr_0", "--one-in=1000", "--out", path]);
+    assert_eq!(guessed["held_out"]["chunk_updates"][0]["least"], 0.8);
+    let printed = run(&[
+        "lab",
+        "synth",
+        "--volume=web_3",
+        "--one-in=100",
+        "--out",
+        path,
+    ]);
+    assert!(printed.contains("as on other data disks"), "{printed}");
+    assert!(printed.contains("stripes in 1,000 writes"), "{printed}");
     let made = json(&["synth", "--volume=rsrch_1", "--out", path]);
     let found = json(&["trace-stats", path]);
     for (figure, target, tolerance) in [
@@ -184,7 +198,96 @@ fn refuses_a_trace_of_several_volumes_or_none(path: &str) {
     assert_eq!(one["writes"], 2);
     fs::write(path, "\n").expect("write a temporary file");
     let error = fails(&counted, 1);
-    assert!(error.contains("has no requests"), "{error}");
+    assert!(
+        error.contains("line 1: the trace has no requests"),
+        "{error}"
+    );
+    fs::write(path, "7,R,0,4096,2\n7,R,0,512,4\n").expect("write a temporary file");
+    let expected = format!("{path}: none of its 2 requests is a write");
+    for unit in ["chunks", "bytes"] {
+        let error = fails(&[&counted[..], &["--unit", unit]].concat(), 1);
+        assert!(error.contains(&expected), "{unit}: {error}");
+    }
+}
+
+/// What is odd about the times of a trace reaches stderr, once however often the trace is read, and spoils no result.
+#[test]
+fn odd_times_are_warned_of_on_stderr() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("odd.csv");
+    let times = [9, 5].into_iter().chain(100..200).chain([300; 100]);
+    let rows = times.map(|at| format!("{at},h,0,Write,0,4096,1\n"));
+    fs::write(&path, rows.collect::<String>()).unwrap();
+    let path = path_text(&path);
+    let advise = [
+        "advise",
+        "--racks=3",
+        "--chunk=64KiB,1MiB",
+        "--code=rs(4,2)",
+    ];
+    let count = ["update-traffic", "--racks=3", "--code=rs(4,2)"];
+    for command in [&advise[..], &count] {
+        let all = [&["--format=json", "lab"][..], command, &["--trace", path]].concat();
+        let output = gabion(&all).output().expect("the binary runs");
+        assert!(output.status.success());
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+        assert!(!found.is_null());
+        let said = complaint(&output);
+        let warnings: Vec<&str> = said.lines().collect();
+        let expected = [
+            (2, "before that of the previous request"),
+            (67, "sequence numbers"),
+            (167, "have the same time"),
+        ];
+        assert_eq!(warnings.len(), expected.len(), "{said}");
+        for (warning, (line, fault)) in warnings.iter().zip(expected) {
+            let start = format!("warning: {path}, line {line}: ");
+            assert!(warning.starts_with(&start), "{warning}");
+            assert!(warning.contains(fault), "{warning}");
+        }
+    }
+}
+
+/// A file that was to be made is whole or not there, and one that was there stays as it was.
+#[test]
+fn what_fails_leaves_no_half_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("kept.csv");
+    fs::write(&kept, "kept").unwrap();
+    let new = directory.path().join("new.csv");
+    for path in [&kept, &new] {
+        let out = path_text(path);
+        // So small a part has too few writes for its shares.
+        let synth = ["lab", "synth", "--volume=src2_1", "--one-in=14000"];
+        let error = fails(&[&synth[..], &["--out", out]].concat(), 2);
+        assert!(error.contains("updates"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+    let trace = directory.path().join("trace.csv");
+    fs::write(&trace, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
+    let trace = path_text(&trace);
+    for command in ["trace-stats", "update-traffic", "advise", "replay"] {
+        let further: &[&str] = match command {
+            "trace-stats" => &[trace],
+            "update-traffic" => &["--trace", trace, "--code=rs(4,2)", "--racks=3"],
+            "advise" => &["--trace", trace, "--racks=3"],
+            _ => &["--trace", trace],
+        };
+        let all = [&["--format=json", "lab", command][..], further].concat();
+        let output = gabion(&all).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert_eq!(text(&output.stdout), "", "{command}: half a result");
+        let error = complaint(&output);
+        assert!(error.contains(&format!("{trace}, line 2: ")), "{error}");
+    }
+    let left = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<String> = left
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["kept.csv", "trace.csv"]);
 }
 
 /// Rows of writes and reads that meet at the same bytes, within and across chunks and stripes, 10 ms
@@ -338,4 +441,59 @@ fn a_replay_through_a_cache_loses_nothing_and_sends_fewer_updates() {
         printed.contains("updates (") && printed.contains("hits"),
         "{printed}"
     );
+}
+
+/// An experiment whose runs differ by their seeds, and one that needs a single run.
+#[test]
+fn runs_are_averaged_and_each_is_judged() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    let quick = |id, more: &[&str]| {
+        let all = [&["run", id, "--scale=quick", "--out", out][..], more].concat();
+        json(&all)
+    };
+    let alone = quick("RCU-A2", &[]);
+    assert_eq!(alone["runs"], 1, "one at the quick scale");
+    let figure = |report: &Value| report["findings"][0]["ours"].as_str().map(str::to_owned);
+    assert!(figure(&alone).unwrap().ends_with("(one run)"), "{alone}");
+    let three = quick("RCU-A2", &["--runs=3"]);
+    assert_eq!(three["runs"], 3);
+    assert_eq!(three["by_run"].as_array().map(Vec::len), Some(3));
+    let first = &three["findings"][0];
+    assert_eq!(first["runs"], 3);
+    assert!(first["half_interval"].is_number(), "{first}");
+    assert!(figure(&three).unwrap().contains(" +- "), "{first}");
+    assert!(three["verdict"].is_string());
+    let svg = fs::read_to_string(directory.path().join("RCU-A2.svg")).unwrap();
+    assert!(svg.contains("mean of 3 runs"), "{svg}");
+    let exact = quick("RCU-EX", &[]);
+    assert_eq!(exact["findings"][0]["ours"], "24.00 chunks");
+    let complaint = fails(&["lab", "run", "RCU-EX", "--runs=0"], 2);
+    assert!(complaint.contains("1..=100"), "{complaint}");
+    let printed = run(&["lab", "run", "RCU-EX", "--out", out]);
+    let verdict = "Verdict: near (4 near, 0 direction only, 0 opposite)";
+    assert!(printed.contains(verdict), "{printed}");
+}
+
+/// Experiments that were run have their verdicts, and the others say that they have none.
+#[test]
+fn a_summary_has_a_row_for_each_experiment() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    run(&["lab", "run", "RCU-EX", "--out", out]);
+    let printed = run(&["lab", "summary", "--from", out]);
+    let row = |id: &str| {
+        let mut rows = printed
+            .lines()
+            .filter(|line| line.contains(&format!("`{id}`")));
+        rows.next()
+            .unwrap_or_else(|| panic!("no {id} in {printed}"))
+    };
+    let example = "| `RCU-EX` | 4/0/0 | the same | the same | near | 1 |  |";
+    assert_eq!(row("RCU-EX"), example);
+    assert!(row("ECP-8a").contains("not run here: needs root and a testbed"));
+    assert!(row("CAU-F8").contains("not run here |"));
+    fs::write(directory.path().join("CAU-F8.json"), "{").unwrap();
+    let complaint = fails(&["lab", "summary", "--from", out], 1);
+    assert!(complaint.contains("CAU-F8.json"), "{complaint}");
 }

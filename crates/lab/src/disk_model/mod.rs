@@ -152,9 +152,16 @@ impl DiskModel {
 
     /// Writes back everything and empties the page cache, as a test does before it measures.
     pub fn drop_caches(&mut self) {
+        self.write_back();
+        self.cached = Ranges::default();
+    }
+
+    /// Writes back everything in one sweep; the answer is how long the drive was busy with it, in nanoseconds.
+    pub fn write_back(&mut self) -> u64 {
+        let before_ns = self.used.busy_ns;
         let files: Vec<FileNumber> = self.dirty.keys().copied().collect();
         self.flush(&files);
-        self.cached = Ranges::default();
+        self.used.busy_ns - before_ns
     }
 
     /// What was done so far.
@@ -170,8 +177,7 @@ impl DiskModel {
             self.cached.insert(address, length);
         }
         if self.dirty_bytes > DIRTY_BYTES_MAX {
-            let files: Vec<FileNumber> = self.dirty.keys().copied().collect();
-            self.flush(&files);
+            self.write_back();
         }
     }
 

@@ -1,21 +1,24 @@
 //! What every experiment of a paper has: its id and title, a [`Session`] with everything outside, and the
 //! [`Report`] that it returns.
 
+mod finding;
 mod report;
 mod runs;
 mod session;
+pub(crate) mod tolerance;
 mod verdict;
 
-pub(crate) use report::mean;
-pub use report::{Cell, Finding, Report, Table};
+pub use finding::Finding;
+pub use report::{Cell, Reading, Report, Table, Tally};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
     TestbedLimits, TestbedSetting, Throughput, TransferSetting, Transfers,
 };
-pub(crate) use verdict::RATIO;
-pub use verdict::{Goal, Paper, Tolerance, Verdict};
+pub use tolerance::{Rule, Tolerance, rules};
+pub use verdict::{Goal, Paper, Verdict};
 
 use crate::error::LabError;
+pub(crate) use crate::sample::mean;
 
 /// An experiment that can be run.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,10 @@ pub struct Experiment {
     pub parts: &'static str,
     /// Its subject, in a few words.
     pub title: &'static str,
+    /// Whether one run suffices: nothing is left to chance, or one run has as many draws as the paper's.
+    pub is_one_enough: bool,
+    /// Whether it needs racks with limited links, which only root can make.
+    pub needs_testbed: bool,
     /// Runs it.
     pub run: fn(&Session<'_>) -> Result<Report, LabError>,
 }
@@ -41,7 +48,39 @@ impl Experiment {
             id,
             parts: "",
             title,
+            is_one_enough: false,
+            needs_testbed: false,
             run,
+        }
+    }
+
+    /// The same with parts, named by letters.
+    #[must_use]
+    pub(crate) const fn with_parts(mut self, parts: &'static str) -> Self {
+        self.parts = parts;
+        self
+    }
+
+    /// The same, of which one run suffices.
+    #[must_use]
+    pub(crate) const fn once(mut self) -> Self {
+        self.is_one_enough = true;
+        self
+    }
+
+    /// The same, on racks with limited links.
+    #[must_use]
+    pub(crate) const fn on_testbed(mut self) -> Self {
+        self.needs_testbed = true;
+        self
+    }
+
+    /// Runs at a scale unless another number is asked for: 3 at the usual one, as far as more than one says more.
+    pub fn run_count(&self, scale: Scale) -> u64 {
+        if scale == Scale::Usual && !self.is_one_enough {
+            3
+        } else {
+            1
         }
     }
 

@@ -1,7 +1,8 @@
 //! The result of an experiment: its setting, its figures beside the paper's, tables and plots. It
 //! is data; the command line prints and saves it.
 
-use super::verdict::{Goal, Paper, Verdict, digits};
+use super::finding::Finding;
+use super::verdict::{Goal, Verdict, digits};
 use crate::plot::Plot;
 use serde::Serialize;
 
@@ -12,6 +13,10 @@ pub struct Report {
     pub setting: Vec<String>,
     /// Differences from the paper, such as smaller sizes, with their extent.
     pub scaled: Vec<String>,
+    /// Parts of the figure that the scale leaves out; they are printed with the figures and the plots.
+    pub left_out: Vec<String>,
+    /// Choices that the paper leaves open: which one the experiment is judged by, and why.
+    pub readings: Vec<Reading>,
     /// Our figures beside the paper's.
     pub findings: Vec<Finding>,
     /// Goals of this project, beside what is measured.
@@ -20,141 +25,66 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// Notes that a reader needs to understand the figures.
     pub notes: Vec<String>,
+    /// Verdicts of each run by itself.
+    pub by_run: Vec<Tally>,
     /// The plots.
     #[serde(skip)]
     pub plots: Vec<Plot>,
 }
 
-/// One figure of the paper, and ours.
+/// A choice that the paper leaves open.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Finding {
-    /// The meaning of the figure.
-    pub what: String,
-    /// Ours, as it is printed.
-    pub ours: String,
-    /// Ours, for programs; none if it is not a single number.
-    pub ours_value: Option<f64>,
-    /// The paper's, as it is printed.
-    pub paper: String,
-    /// The least and the most that the paper prints, for programs; none if it is not a number.
-    pub paper_range: Option<(f64, f64)>,
-    /// How far ours may be off to be near.
-    pub tolerance: Option<String>,
-    /// How ours stands to the paper's; none if they are only shown side by side.
-    pub verdict: Option<Verdict>,
-    /// Why ours is not near.
-    pub why: Option<String>,
-    /// Runs of which ours is the mean.
-    pub runs: usize,
-    /// Half the width of the mean's 95 % confidence interval, if there were several runs.
-    pub half_interval: Option<f64>,
-    #[serde(skip)]
-    unit: String,
-    /// What a mean is judged by.
-    #[serde(skip)]
-    judge: Option<Paper>,
+pub struct Reading {
+    /// What the paper leaves open.
+    pub open: String,
+    /// The reading that the experiment is judged by.
+    pub chosen: String,
+    /// Why it is.
+    pub why: String,
 }
 
-impl Finding {
-    /// A number with its unit, judged by what the paper prints.
-    pub fn beside(what: impl Into<String>, ours: f64, unit: &str, paper: Paper) -> Self {
-        Self {
-            paper_range: Some(paper.range),
-            tolerance: Some(paper.tolerance.to_string()),
-            verdict: Some(paper.judge(ours)),
-            judge: Some(paper.clone()),
-            ..Self::number(what, ours, unit, paper.printed)
-        }
+/// How many findings have which verdict; those of other readings are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Tally {
+    /// Findings that are near.
+    pub near: usize,
+    /// Findings with the direction only.
+    pub direction_only: usize,
+    /// Findings that are opposite.
+    pub opposite: usize,
+    /// Findings of other readings, which are shown and not counted.
+    pub other_readings: usize,
+}
+
+impl Report {
+    /// The experiment's verdict: the worst of all findings of the reading that it is judged by; none if no finding
+    /// has a verdict, since no paper prints figures.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.findings.iter().filter_map(Finding::counted).max()
     }
 
-    /// A statement of the paper that holds here or does not.
-    pub fn claim(
-        what: impl Into<String>,
-        ours: impl Into<String>,
-        paper: impl Into<String>,
-        holds: bool,
-    ) -> Self {
-        let verdict = if holds {
-            Verdict::Near
-        } else {
-            Verdict::Opposite
+    /// How many findings have which verdict.
+    pub fn tally(&self) -> Tally {
+        let count = |verdict: Verdict| {
+            let counted = self.findings.iter().filter_map(Finding::counted);
+            counted.filter(|&found| found == verdict).count()
         };
-        Self::words(what, ours, paper).judged(verdict)
-    }
-
-    /// A number with its unit, shown beside the paper's without a verdict.
-    pub fn number(
-        what: impl Into<String>,
-        ours: f64,
-        unit: &str,
-        paper: impl Into<String>,
-    ) -> Self {
-        Self {
-            ours_value: Some(ours),
-            unit: unit.to_owned(),
-            ..Self::words(what, format!("{}{unit}", digits(ours)), paper)
+        let is_other = |finding: &&Finding| finding.verdict.is_some() && finding.reading.is_some();
+        Tally {
+            near: count(Verdict::Near),
+            direction_only: count(Verdict::DirectionOnly),
+            opposite: count(Verdict::Opposite),
+            other_readings: self.findings.iter().filter(is_other).count(),
         }
     }
 
-    /// Words shown beside the paper's without a verdict.
-    pub fn words(
-        what: impl Into<String>,
-        ours: impl Into<String>,
-        paper: impl Into<String>,
-    ) -> Self {
-        Self {
-            what: what.into(),
-            ours: ours.into(),
-            ours_value: None,
-            paper: paper.into(),
-            paper_range: None,
-            tolerance: None,
-            verdict: None,
-            why: None,
-            runs: 1,
-            half_interval: None,
-            unit: String::new(),
-            judge: None,
-        }
-    }
-
-    /// Adds our number, for programs.
-    #[must_use]
-    pub fn with_value(mut self, ours: f64) -> Self {
-        self.ours_value = Some(ours);
-        self
-    }
-
-    /// Puts a mean of several runs in place of one run's figure. A statement keeps the words and the verdict of its
-    /// first run.
-    pub(super) fn set_mean(&mut self, (mean, half): (f64, Option<f64>), runs: usize) {
-        let Some(half) = half.filter(|_| self.judge.is_some() || self.verdict.is_none()) else {
-            return;
-        };
-        self.ours_value = Some(mean);
-        self.ours = format!("{}{} +- {}", digits(mean), self.unit, digits(half));
-        self.half_interval = Some(half);
-        self.runs = runs;
-        self.verdict = self.judge.as_ref().map(|paper| paper.judge(mean));
-        if self.verdict == Some(Verdict::Near) {
-            self.why = None;
-        }
-    }
-
-    /// Sets the verdict.
-    #[must_use]
-    pub fn judged(mut self, verdict: Verdict) -> Self {
-        self.verdict = Some(verdict);
-        self
-    }
-
-    /// Says why the figure is not near the paper's, if it is not.
-    #[must_use]
-    pub fn because(mut self, why: impl Into<String>) -> Self {
-        if self.verdict.is_some_and(|verdict| verdict != Verdict::Near) {
-            self.why = Some(why.into());
-        }
-        self
+    /// States a choice that the paper leaves open.
+    pub(crate) fn choose(&mut self, open: &str, chosen: &str, why: &str) {
+        self.readings.push(Reading {
+            open: open.to_owned(),
+            chosen: chosen.to_owned(),
+            why: why.to_owned(),
+        });
     }
 }
 
@@ -211,6 +141,15 @@ impl Cell {
             Self::Text(text) => text.clone(),
         }
     }
+
+    /// The number in the cell; none if it has words.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Number(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
 }
 
 impl From<u64> for Cell {
@@ -237,21 +176,17 @@ impl From<String> for Cell {
     }
 }
 
-/// The mean of some values; 0 of none.
-pub(crate) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Paper;
 
     #[test]
     fn json_has_numbers_as_numbers() {
         let mut table = Table::new("t", &["scheme", "writes", "rate"]);
         table.row(["FO".into(), 3_u64.into(), 1.5.into()]);
         let finding = Finding::beside("ratio", 1.6, "x", Paper::ratio(1.631));
-        let missed = finding.clone().judged(Verdict::Opposite).because("luck");
+        let missed = Finding::claim("claim", "no", "yes", false).because("luck");
         assert_eq!(missed.why.as_deref(), Some("luck"));
         let report = Report {
             findings: vec![finding.because("nothing to explain")],
@@ -266,8 +201,32 @@ mod tests {
         assert_eq!(json["findings"][0]["ours"], "1.60x");
         assert_eq!(json["findings"][0]["ours_value"], 1.6);
         assert_eq!(json["findings"][0]["verdict"], "near");
-        assert_eq!(json["findings"][0]["tolerance"], "+- 15 %");
+        assert_eq!(json["findings"][0]["tolerance"], "1.39 to 1.88");
         assert_eq!(json["findings"][0]["why"], serde_json::Value::Null);
         assert!(json.get("plots").is_none());
+    }
+
+    #[test]
+    fn the_worst_finding_of_the_chosen_reading_decides() {
+        let found = |ours: f64| Finding::beside("saving", ours, " %", Paper::saving(20.0));
+        let mut report = Report::default();
+        assert_eq!(report.verdict(), None);
+        report.findings = vec![
+            found(21.0),
+            found(-3.0).reading("rule as printed"),
+            Finding::words("words", "a", "b"),
+        ];
+        assert_eq!(report.verdict(), Some(Verdict::Near));
+        report.findings.push(found(40.0));
+        assert_eq!(report.verdict(), Some(Verdict::DirectionOnly));
+        let expected = Tally {
+            near: 1,
+            direction_only: 1,
+            opposite: 0,
+            other_readings: 1,
+        };
+        assert_eq!(report.tally(), expected);
+        report.findings.push(found(-1.0));
+        assert_eq!(report.verdict(), Some(Verdict::Opposite));
     }
 }

@@ -1,107 +1,228 @@
-//! Several runs of one experiment with seeds of their own: means, with the interval in which the mean lies with 95 %
-//! confidence (Student's t, since runs are few).
+//! Several runs of one experiment with seeds of their own, as one report of their means.
 
-use super::report::Report;
-
-/// Quantiles of Student's t distribution for 95 % on both sides, by degrees of freedom from 1 on; for more it is
-/// taken as normal, 1.96.
-const T_95: [f64; 14] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145,
-];
-
-/// The mean of some values, at least one, and half the width of its 95 % confidence interval; none of a single value.
-fn mean_and_interval(values: &[f64]) -> (f64, Option<f64>) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    if values.len() < 2 {
-        return (mean, None);
-    }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let deviation = (squares / (count - 1.0)).sqrt();
-    let quantile = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
-    (mean, Some(quantile * deviation / count.sqrt()))
-}
+use super::finding::Finding;
+use super::report::{Cell, Report, Table};
+use crate::plot::Plot;
+use crate::sample::mean_and_interval;
 
 impl Report {
-    /// One report of several runs: the figures beside the paper's and the goals are means, judged as such; settings,
-    /// tables and plots are the first run's. A figure that a run lacks is left as in the first.
+    /// One report of several runs. Figures beside the paper's and goals are means, judged as such; of a statement
+    /// most runs decide. Tables and plots are means cell by cell and point by point. `is_one_enough` is whether one
+    /// run suffices, so that a single one is no warning.
     ///
     /// # Panics
     /// When there is no run.
-    pub fn of_runs(mut runs: Vec<Self>) -> Self {
+    pub fn of_runs(mut runs: Vec<Self>, is_one_enough: bool) -> Self {
         let others = runs.split_off(1);
         let mut report = runs.pop().expect("there is at least one run");
+        report.by_run = std::iter::once(&report)
+            .chain(&others)
+            .map(Self::tally)
+            .collect();
         let count = others.len() + 1;
-        report.setting.push(if count == 1 {
-            "one run: its figures have no confidence interval".to_owned()
-        } else {
-            format!("{count} runs: figures are means, with 95 % confidence intervals")
-        });
-        for finding in &mut report.findings {
-            let same = others.iter().map(|run| {
-                let found = run.findings.iter().find(|other| other.what == finding.what);
-                found.and_then(|other| other.ours_value)
-            });
-            let values: Option<Vec<f64>> =
-                std::iter::once(finding.ours_value).chain(same).collect();
-            if let Some(values) = values {
-                finding.set_mean(mean_and_interval(&values), count);
-            }
+        if count > 1 {
+            report.merge(&others);
         }
-        for goal in &mut report.goals {
-            let same = others.iter().map(|run| {
-                let found = run.goals.iter().find(|other| other.what == goal.what);
-                found.and_then(|other| other.ours_value)
-            });
-            let values: Option<Vec<f64>> = std::iter::once(goal.ours_value).chain(same).collect();
-            if let Some(values) = values {
-                goal.set_mean(mean_and_interval(&values));
+        let note = match (count, is_one_enough) {
+            (1, true) => None,
+            (1, false) => Some("one run".to_owned()),
+            _ => Some(format!("mean of {count} runs, 95 % confidence intervals")),
+        };
+        for plot in &mut report.plots {
+            plot.notes.extend(note.clone());
+            plot.notes.extend(report.left_out.iter().cloned());
+        }
+        let sentence = match (count, is_one_enough) {
+            (1, true) => {
+                "one run suffices: it has nothing left to chance, or as many draws as the paper's"
+            }
+            (1, false) => "one run: its figures have no confidence interval",
+            _ => "figures are means of all runs, with 95 % confidence intervals",
+        };
+        report.setting.push(sentence.to_owned());
+        if count == 1 && !is_one_enough {
+            for finding in &mut report.findings {
+                if finding.ours_value.is_some() {
+                    finding.ours.push_str(" (one run)");
+                }
             }
         }
         report
+    }
+
+    fn merge(&mut self, others: &[Self]) {
+        for finding in &mut self.findings {
+            let same: Vec<&Finding> = others
+                .iter()
+                .filter_map(|run| run.findings.iter().find(|other| other.what == finding.what))
+                .collect();
+            finding.merge(&same);
+        }
+        for goal in &mut self.goals {
+            let same = others
+                .iter()
+                .filter_map(|run| run.goals.iter().find(|other| other.what == goal.what));
+            goal.merge(&same.collect::<Vec<_>>());
+        }
+        for table in &mut self.tables {
+            let same = others
+                .iter()
+                .filter_map(|run| run.tables.iter().find(|other| other.title == table.title));
+            table.merge(&same.collect::<Vec<_>>());
+        }
+        for plot in &mut self.plots {
+            let same = others
+                .iter()
+                .filter_map(|run| run.plots.iter().find(|other| other.name == plot.name));
+            plot.merge(&same.collect::<Vec<&Plot>>());
+        }
+        let lines = |of: fn(&Self) -> &Vec<String>, ours: &mut Vec<String>| {
+            for line in others.iter().flat_map(of) {
+                if !ours.contains(line) {
+                    ours.push(line.clone());
+                }
+            }
+        };
+        lines(|run| &run.setting, &mut self.setting);
+        lines(|run| &run.scaled, &mut self.scaled);
+        lines(|run| &run.left_out, &mut self.left_out);
+        lines(|run| &run.notes, &mut self.notes);
+    }
+}
+
+impl Table {
+    /// Averages numbers cell by cell. Rows stand for each other if their words are the same; of a table whose rows
+    /// differ from run to run, the first run's is left, and its title says so.
+    fn merge(&mut self, others: &[&Self]) {
+        let is_alike = |other: &&&Self| {
+            self.rows.len() == other.rows.len()
+                && std::iter::zip(&self.rows, &other.rows).all(|(a, b)| {
+                    std::iter::zip(a, b).all(|(a, b)| a.number().is_some() == b.number().is_some())
+                        && a.first().map(Cell::text) == b.first().map(Cell::text)
+                })
+        };
+        let alike = others.iter().filter(is_alike).count();
+        if alike < others.len() {
+            self.title.push_str(" (first run)");
+            return;
+        }
+        let is_mean = self
+            .rows
+            .iter()
+            .flatten()
+            .any(|cell| cell.number().is_some());
+        for (at, row) in self.rows.iter_mut().enumerate() {
+            for (column, cell) in row.iter_mut().enumerate() {
+                let cells: Vec<&Cell> = others.iter().map(|o| &o.rows[at][column]).collect();
+                cell.merge(&cells);
+            }
+        }
+        if is_mean {
+            self.title = format!("{} (mean of {} runs)", self.title, others.len() + 1);
+        }
+    }
+}
+
+impl Cell {
+    fn merge(&mut self, others: &[&Self]) {
+        if others.iter().all(|other| *other == self) {
+            return;
+        }
+        let all: Option<Vec<f64>> = std::iter::once(self.number())
+            .chain(others.iter().map(|other| other.number()))
+            .collect();
+        *self = match all {
+            Some(values) => Self::Number(mean_and_interval(&values).0),
+            None => Self::Text(format!("{} (first run)", self.text())),
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Finding, Goal, Paper, Verdict};
+    use crate::experiment::{Goal, Paper, Verdict};
 
-    #[test]
-    fn intervals_are_students() {
-        assert_eq!(mean_and_interval(&[7.0]), (7.0, None));
-        let (mean, half) = mean_and_interval(&[1.0, 2.0, 3.0]);
-        assert!((mean - 2.0).abs() < 1e-12);
-        // A deviation of 1, and 4.303 / sqrt(3).
-        assert!((half.expect("three values") - 2.4843).abs() < 1e-3);
-        let (_, half) = mean_and_interval(&[5.0; 40]);
-        assert_eq!(half, Some(0.0));
+    fn run(saving: f64, ratio: f64, holds: bool) -> Report {
+        let mut table = Table::new("rates", &["scheme", "rate", "source"]);
+        table.row(["FO".into(), saving.into(), format!("{ratio}").into()]);
+        let sides = vec![("ours".to_owned(), vec![saving])];
+        let claim = if holds { "so it is" } else { "it is not" };
+        let saved = Finding::beside("saving", saving, " %", Paper::saving(20.0));
+        Report {
+            scaled: vec![format!("one in {ratio}"), "no network".to_owned()],
+            findings: vec![
+                saved.because("sizes"),
+                Finding::words("words", "a", "b"),
+                Finding::claim("claim", claim, "it is", holds),
+            ],
+            goals: vec![Goal::at_least("ratio", ratio, "x", 2.0)],
+            tables: vec![table],
+            plots: vec![Plot::bars(
+                "p",
+                "t",
+                ["x", "y"],
+                vec!["FO".to_owned()],
+                sides,
+            )],
+            left_out: vec!["no 10 Gb/s".to_owned()],
+            ..Report::default()
+        }
     }
 
     #[test]
     fn means_are_judged_and_not_the_first_run() {
-        let run = |saving: f64, ratio: f64| Report {
-            findings: vec![
-                Finding::beside("saving", saving, " %", Paper::saving(20.0)),
-                Finding::words("words", "a", "b"),
-            ],
-            goals: vec![Goal::at_least("ratio", ratio, "x", 2.0)],
-            ..Report::default()
-        };
-        let report = Report::of_runs(vec![run(35.0, 2.5), run(15.0, 1.7), run(16.0, 1.5)]);
-        let [saving, words] = report.findings.as_slice() else {
+        let runs = vec![
+            run(35.0, 2.5, false),
+            run(15.0, 1.7, true),
+            run(16.0, 1.5, true),
+        ];
+        let report = Report::of_runs(runs, false);
+        let [saving, words, claim] = report.findings.as_slice() else {
             panic!("{report:#?}");
         };
         assert_eq!(
-            (saving.verdict, saving.ours_value),
-            (Some(Verdict::Near), Some(22.0))
+            (saving.verdict, saving.ours_value, &saving.why),
+            (Some(Verdict::Near), Some(22.0), &None)
         );
         assert_eq!((saving.ours.as_str(), saving.runs), ("22.00 % +- 28.00", 3));
-        assert_eq!((words.ours.as_str(), words.runs), ("a", 1));
+        assert_eq!(words.ours, "a");
+        assert_eq!(claim.verdict, Some(Verdict::Near));
+        assert_eq!(claim.ours, "so it is (2 of 3 runs)");
         assert!(!report.goals[0].is_met, "1.9 on average");
-        let alone = Report::of_runs(vec![run(35.0, 2.5)]);
-        assert_eq!(alone.findings[0].ours, "35.00 %");
-        assert!(alone.setting[0].contains("one run"));
+        let near: Vec<usize> = report.by_run.iter().map(|tally| tally.near).collect();
+        assert_eq!(near, [0, 2, 2], "each run by itself: {:?}", report.by_run);
+    }
+
+    #[test]
+    fn a_mean_that_misses_has_the_reason_that_its_first_run_did_not_need() {
+        let report = Report::of_runs(vec![run(20.0, 2.5, true), run(60.0, 2.5, true)], false);
+        assert_eq!(report.findings[0].verdict, Some(Verdict::DirectionOnly));
+        assert_eq!(report.findings[0].why.as_deref(), Some("sizes"));
+    }
+
+    #[test]
+    fn tables_plots_and_differences_are_of_all_runs() {
+        let report = Report::of_runs(vec![run(10.0, 2.5, true), run(20.0, 1.5, true)], false);
+        let table = &report.tables[0];
+        assert_eq!(table.title, "rates (mean of 2 runs)");
+        let cells: Vec<String> = table.rows[0].iter().map(Cell::text).collect();
+        assert_eq!(cells, ["FO", "15.00", "2.5 (first run)"]);
+        assert_eq!(report.scaled, ["one in 2.5", "no network", "one in 1.5"]);
+        let svg = report.plots[0].svg().expect("it can be drawn");
+        assert!(svg.contains("mean of 2 runs"), "{svg}");
+        assert!(svg.contains("no 10 Gb/s"), "{svg}");
+        assert!(svg.contains("class=\"error\""), "{svg}");
+    }
+
+    #[test]
+    fn a_figure_of_one_run_says_so_unless_one_suffices() {
+        let alone = Report::of_runs(vec![run(35.0, 2.5, true)], false);
+        assert_eq!(alone.findings[0].ours, "35.00 % (one run)");
+        assert!(alone.setting[0].contains("no confidence interval"));
+        assert!(alone.plots[0].svg().unwrap().contains("one run"));
+        let exact = Report::of_runs(vec![run(35.0, 2.5, true)], true);
+        assert_eq!(exact.findings[0].ours, "35.00 %");
+        assert!(exact.setting[0].contains("suffices"));
     }
 }

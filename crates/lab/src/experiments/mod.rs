@@ -14,8 +14,8 @@ mod tween;
 
 pub use crate::experiment::{
     CacheEffect, Cell, Clusters, Experiment, Finding, Goal, Overwrite, OverwriteSetting, Paper,
-    Progress, Report, Scale, Sent, Session, Table, TestbedLimits, TestbedSetting, Throughput,
-    Tolerance, TransferSetting, Transfers, Verdict,
+    Progress, Reading, Report, Rule, Scale, Sent, Session, Table, Tally, TestbedLimits,
+    TestbedSetting, Throughput, Tolerance, TransferSetting, Transfers, Verdict, rules,
 };
 pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 pub use ecpipe::{
@@ -30,7 +30,7 @@ pub fn registry() -> &'static [Experiment] {
         cau::f5::EXPERIMENT,
         cau::traffic::F8,
         cau::traffic::F9,
-        cau::traffic::F10,
+        cau::grouping::F10,
         cau::throughput::F11,
         cau::throughput::F12,
         cau::throughput::F13,

@@ -9,7 +9,7 @@
 mod interpreter;
 mod recording;
 
-pub use recording::{IoCount, Recorded, Recorder, RecordingDisk, replay};
+pub use recording::{IoCount, Recorded, Recorder, RecordingDisk, replay, replay_unsynced};
 
 use crate::error::LabError;
 use gabion_codec::Code;

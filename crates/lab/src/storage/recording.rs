@@ -89,6 +89,15 @@ pub fn replay(model: &mut DiskModel, operations: &[Recorded]) -> u64 {
     times.sum()
 }
 
+/// The same for stores that never sync: writes wait in the page cache until it is full, and the rest is written at
+/// the end.
+pub fn replay_unsynced(model: &mut DiskModel, operations: &[Recorded]) -> u64 {
+    let is_sync = |operation: &&Recorded| operation.access == Access::Sync;
+    let others = operations.iter().filter(|operation| !is_sync(operation));
+    let times = others.map(|operation| model.access(operation.file, operation.access));
+    times.sum::<u64>() + model.write_back()
+}
+
 /// A [`Disk`] that records. Operations are noted once they have succeeded.
 pub struct RecordingDisk {
     disk: Arc<dyn Disk>,

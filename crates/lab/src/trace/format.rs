@@ -3,7 +3,7 @@
 use super::blkparse::Blkparse;
 use super::fio::Fio;
 use super::row::{Row, TICKS_A_MICROSECOND, TICKS_A_MILLISECOND, TICKS_A_SECOND};
-use super::{alibaba, cloud_physics, disksim, msr, systor, tencent};
+use super::{alibaba, cloud_physics, disksim, msr, srt, systor, tencent};
 use crate::error::{LabError, RowProblem};
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +30,8 @@ pub enum Format {
     CloudPhysics,
     /// `DiskSim`'s ASCII traces.
     DiskSim,
+    /// HP's SRT traces, as text.
+    Srt,
 }
 
 /// What is said of a format wherever formats are listed.
@@ -50,7 +52,7 @@ pub struct Descriptor {
 }
 
 /// All formats, in the order in which they are tried and listed.
-pub const FORMATS: [Descriptor; 8] = [
+pub const FORMATS: [Descriptor; 9] = [
     Descriptor {
         format: Format::Msr,
         name: "msr",
@@ -114,6 +116,14 @@ pub const FORMATS: [Descriptor; 8] = [
         source: "DiskSim 4.0 Reference Manual, CMU-PDL-08-101; disksim_iotrace.c",
         header: None,
         unit_ticks: TICKS_A_MILLISECOND,
+    },
+    Descriptor {
+        format: Format::Srt,
+        name: "srt",
+        rows: "seconds start stop bytes R|W KiB device volume thread process",
+        source: "dssrt2txt and srt2ds.cpp of the repository dataseries/DataSeries",
+        header: None,
+        unit_ticks: TICKS_A_MICROSECOND,
     },
 ];
 
@@ -202,6 +212,7 @@ impl Parser {
             Format::Systor => Self::Stateless(systor::row),
             Format::CloudPhysics => Self::Stateless(cloud_physics::row),
             Format::DiskSim => Self::Stateless(disksim::row),
+            Format::Srt => Self::Stateless(srt::row),
         }
     }
 

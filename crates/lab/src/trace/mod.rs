@@ -17,6 +17,7 @@ mod reader;
 mod request;
 mod row;
 mod rows;
+mod srt;
 mod systor;
 mod tencent;
 #[cfg(test)]

@@ -160,13 +160,16 @@ impl TraceReader {
     /// The error of a stream without requests.
     fn nothing(&self) -> LabError {
         let trace = self.rows.name.clone();
+        // The line read last is the end, after the last line.
+        let line = (self.rows.line_count - 1).max(1);
         match &self.options.volume {
             Some(volume) if !self.others.is_empty() => LabError::NoSuchVolume {
                 trace,
+                line,
                 volume: volume.clone(),
                 found: listed(&self.others),
             },
-            _ => LabError::EmptyTrace { trace },
+            _ => LabError::EmptyTrace { trace, line },
         }
     }
 

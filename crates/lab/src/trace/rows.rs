@@ -50,7 +50,10 @@ impl Rows {
         };
         let (head, error) = head_of(&mut source);
         if error.is_none() && head.len() < HEAD_BYTES && head.iter().all(u8::is_ascii_whitespace) {
-            return Err(LabError::EmptyTrace { trace: name });
+            return Err(LabError::EmptyTrace {
+                trace: name,
+                line: 1,
+            });
         }
         let sample = String::from_utf8_lossy(&head);
         let format = format.or_else(|| Format::of(&sample));

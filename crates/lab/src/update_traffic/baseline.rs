@@ -2,11 +2,11 @@
 //! by [`update::delta`], which sends its data delta to each parity node that it changes.
 
 use super::chunk_set::ChunkSet;
-use super::costs::{Costs, Place};
+use super::costs::{Costs, Planner};
 use super::counter::TrafficCounter;
 use super::layout::Stripes;
 use super::moved::Moved;
-use super::touched::ChunkUpdate;
+use super::touched::Batch;
 use crate::error::LabError;
 use gabion_planner::update;
 
@@ -18,19 +18,12 @@ pub(super) struct Baseline {
 }
 
 impl TrafficCounter for Baseline {
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+    fn write(&mut self, stripes: &Stripes, batch: &Batch<'_>) -> Result<(), LabError> {
         let slice_bytes = stripes.geometry().chunk_bytes();
-        for update in touched {
-            let place = Place {
-                stripe: update.stripe,
-                moved: None,
-            };
-            let set = ChunkSet::of(update.data);
-            let bytes = self
-                .costs
-                .crossing(stripes, place, set, &|stripe, topology, ranges| {
-                    update::delta(stripe, topology, ranges, slice_bytes)
-                })?;
+        for set in batch.set.chunks().map(ChunkSet::of) {
+            let planner: &Planner<'_> =
+                &|stripe, topology, ranges| update::delta(stripe, topology, ranges, slice_bytes);
+            let bytes = self.costs.crossing(stripes, batch.racks, set, planner)?;
             self.crossing_bytes += u128::from(bytes);
         }
         Ok(())

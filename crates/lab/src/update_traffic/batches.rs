@@ -1,11 +1,11 @@
 //! Schemes that update parity at once, with all chunks of a stripe that one write touches together:
 //! `RackCU` (section V-B), and CAU as it is counted there, its selective parity update alone.
 
-use super::costs::{Costs, Place};
+use super::costs::{Costs, Planner};
 use super::counter::TrafficCounter;
 use super::layout::Stripes;
 use super::moved::Moved;
-use super::touched::{ChunkUpdate, batches};
+use super::touched::Batch;
 use crate::error::LabError;
 use gabion_planner::update::UpdatePlanner;
 
@@ -28,20 +28,14 @@ impl Batches {
 }
 
 impl TrafficCounter for Batches {
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+    fn write(&mut self, stripes: &Stripes, batch: &Batch<'_>) -> Result<(), LabError> {
         let (planner, slice_bytes) = (self.planner, stripes.geometry().chunk_bytes());
-        for (stripe, set) in batches(touched) {
-            let place = Place {
-                stripe,
-                moved: None,
-            };
-            let bytes = self
-                .costs
-                .crossing(stripes, place, set, &|stripe, topology, ranges| {
-                    planner.plan(stripe, topology, ranges, slice_bytes)
-                })?;
-            self.crossing_bytes += u128::from(bytes);
-        }
+        let planner: &Planner<'_> =
+            &|stripe, topology, ranges| planner.plan(stripe, topology, ranges, slice_bytes);
+        let bytes = self
+            .costs
+            .crossing(stripes, batch.racks, batch.set, planner)?;
+        self.crossing_bytes += u128::from(bytes);
         Ok(())
     }
 

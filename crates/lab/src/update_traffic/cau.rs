@@ -5,17 +5,15 @@
 
 use super::bounds::Bounds;
 use super::chunk_set::ChunkSet;
-use super::costs::{Costs, Place, make_room, stripe_at};
+use super::costs::{Costs, Planner};
 use super::counter::{Options, TrafficCounter};
+use super::grouping::Groupings;
+use super::hashing::FastMap;
 use super::layout::Stripes;
 use super::moved::{Least, Moved};
-use super::touched::ChunkUpdate;
+use super::touched::Batch;
 use crate::error::LabError;
-use gabion_layout::{ChunkIndex, GroupingRule, NodeId, RackId};
-use gabion_plan::Cost;
-use gabion_planner::Stripe;
-use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, Selection, Swap};
-use std::collections::{BTreeMap, HashMap};
+use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, Selection};
 
 /// CAU, in the middle of an append phase.
 #[derive(Debug)]
@@ -24,19 +22,28 @@ pub(super) struct Cau {
     selection: Selection,
     policy: CommitPolicy,
     phase: AppendPhase,
-    /// By stripe: chunks with appended updates.
-    appended: BTreeMap<u64, ChunkSet>,
-    /// Stripes whose chunks grouping has moved, and where they are.
-    moved: HashMap<u64, Vec<NodeId>>,
+    /// Stripes with appended updates, in the order of their first ones, and by number their places in it.
+    appended: Vec<Appended>,
+    places: FastMap<u64, usize>,
+    /// The racks of the chunks of each of these stripes.
+    racks: Vec<u8>,
+    /// Stripes whose chunks grouping has moved: where in `moved_racks` the racks are that they are in.
+    moved: FastMap<u64, usize>,
+    moved_racks: Vec<u8>,
     bytes: Moved,
-    /// What grouping does with a stripe, by the racks of its chunks and the chunks that were committed,
-    /// which decide it.
-    groupings: HashMap<(Vec<Option<RackId>>, ChunkSet), Option<Regrouping>>,
+    groupings: Option<Groupings>,
     replica_costs: Costs,
     commit_costs: Costs,
     bounds: Bounds,
     /// What replicas move, and the least that commits must.
     least: Least,
+}
+
+/// A stripe with appended updates, and the chunks that have them.
+#[derive(Clone, Copy, Debug)]
+struct Appended {
+    stripe: u64,
+    set: ChunkSet,
 }
 
 impl Cau {
@@ -49,15 +56,18 @@ impl Cau {
                 ..CommitPolicy::default()
             },
             phase: AppendPhase::default(),
-            appended: BTreeMap::new(),
-            moved: HashMap::new(),
+            appended: Vec::new(),
+            places: FastMap::default(),
+            racks: Vec::new(),
+            moved: FastMap::default(),
+            moved_racks: Vec::new(),
             bytes: Moved {
                 replica: Some(0),
                 commit: Some(0),
                 grouping: Some(0),
                 ..Moved::default()
             },
-            groupings: HashMap::new(),
+            groupings: options.grouping.map(Groupings::new),
             replica_costs: Costs::default(),
             commit_costs: Costs::default(),
             bounds: Bounds::default(),
@@ -65,132 +75,87 @@ impl Cau {
         }
     }
 
-    fn append(&mut self, stripes: &Stripes, update: ChunkUpdate) -> Result<(), LabError> {
-        let (replicas, slice_bytes) = (self.options.replicas, stripes.geometry().chunk_bytes());
-        let place = Place {
-            stripe: update.stripe,
-            moved: self.moved.get(&update.stripe).map(Vec::as_slice),
-        };
-        let set = ChunkSet::of(update.data);
-        let costs = &mut self.replica_costs;
-        let bytes = costs.crossing(stripes, place, set, &|stripe, topology, ranges| {
-            cau::append(stripe, topology, ranges, replicas, slice_bytes)
-        })?;
-        // Replicas are a promise and not a way to update parity: no bound spares them.
-        Moved::add(&mut self.bytes.replica, bytes);
-        self.least.bytes += u128::from(bytes);
-        self.appended
-            .entry(update.stripe)
-            .or_default()
-            .insert(update.data);
-        Ok(())
-    }
-
-    /// Brings parity up to date and groups by `rule`.
-    fn commit(&mut self, stripes: &Stripes, rule: Option<GroupingRule>) -> Result<(), LabError> {
-        self.phase = AppendPhase::default();
-        for (stripe, set) in std::mem::take(&mut self.appended) {
-            let (selection, slice_bytes) = (self.selection, stripes.geometry().chunk_bytes());
-            let place = Place {
-                stripe,
-                moved: self.moved.get(&stripe).map(Vec::as_slice),
+    /// The place of a stripe among those with appended updates.
+    fn place(&mut self, batch: &Batch<'_>) -> usize {
+        *self.places.entry(batch.stripe).or_insert_with(|| {
+            self.appended.push(Appended {
+                stripe: batch.stripe,
+                set: ChunkSet::default(),
+            });
+            let racks = match self.moved.get(&batch.stripe) {
+                Some(&at) => &self.moved_racks[at..][..batch.racks.len()],
+                None => batch.racks,
             };
-            let costs = &mut self.commit_costs;
-            let bytes = costs.crossing(stripes, place, set, &|stripe, topology, ranges| {
-                cau::commit(stripe, topology, ranges, selection, slice_bytes)
-            })?;
+            self.racks.extend_from_slice(racks);
+            self.appended.len() - 1
+        })
+    }
+
+    /// Brings parity up to date, and groups unless this is the last commit.
+    fn commit(&mut self, stripes: &Stripes, is_last: bool) -> Result<(), LabError> {
+        self.phase = AppendPhase::default();
+        let (selection, slice_bytes) = (self.selection, stripes.geometry().chunk_bytes());
+        let planner: &Planner<'_> = &|stripe, topology, ranges| {
+            cau::commit(stripe, topology, ranges, selection, slice_bytes)
+        };
+        let racks_of_all = self.racks.chunks_mut(stripes.geometry().n());
+        for (&Appended { stripe, set }, racks) in self.appended.iter().zip(racks_of_all) {
+            let bytes = self.commit_costs.crossing(stripes, racks, set, planner)?;
             Moved::add(&mut self.bytes.commit, bytes);
-            self.least.add(self.bounds.least(stripes, place, set)?);
-            if let Some(rule) = rule {
-                self.group(stripes, stripe, set, rule)?;
+            self.least.add(self.bounds.least(stripes, racks, set));
+            let Some(groupings) = self.groupings.as_mut().filter(|_| !is_last) else {
+                continue;
+            };
+            if let Some(bytes) = groupings.group(stripes, racks, set)? {
+                Moved::add(&mut self.bytes.grouping, bytes);
+                let end = self.moved_racks.len();
+                let at = *self.moved.entry(stripe).or_insert(end);
+                if at == end {
+                    self.moved_racks.extend_from_slice(racks);
+                } else {
+                    self.moved_racks[at..][..racks.len()].copy_from_slice(racks);
+                }
             }
         }
+        self.appended.clear();
+        self.places.clear();
+        self.racks.clear();
         Ok(())
-    }
-
-    /// Moves chunks of a committed stripe if the rule says so.
-    fn group(
-        &mut self,
-        stripes: &Stripes,
-        stripe: u64,
-        set: ChunkSet,
-        rule: GroupingRule,
-    ) -> Result<(), LabError> {
-        let mut placement = match self.moved.get(&stripe) {
-            Some(placement) => placement.clone(),
-            None => stripes.placement(stripe)?,
-        };
-        let racks = placement
-            .iter()
-            .map(|&node| stripes.topology().rack_of(node));
-        let key = (racks.collect(), set);
-        if !self.groupings.contains_key(&key) {
-            let before = stripe_at(stripes, stripe, &placement);
-            let regrouping = Regrouping::of(stripes, &before, set, rule)?;
-            make_room(&mut self.groupings);
-            self.groupings.insert(key.clone(), regrouping);
-        }
-        if let Some(regrouping) = &self.groupings[&key] {
-            for swap in &regrouping.swaps {
-                placement.swap(swap.updated.at(), swap.other.at());
-            }
-            Moved::add(&mut self.bytes.grouping, regrouping.crossing_bytes);
-            self.moved.insert(stripe, placement);
-        }
-        Ok(())
-    }
-}
-
-/// How grouping moves a stripe's chunks, and what that costs.
-#[derive(Debug)]
-struct Regrouping {
-    swaps: Vec<Swap>,
-    crossing_bytes: u64,
-}
-
-impl Regrouping {
-    /// What the rule says of a stripe; none where nothing moves.
-    fn of(
-        stripes: &Stripes,
-        stripe: &Stripe<'_>,
-        set: ChunkSet,
-        rule: GroupingRule,
-    ) -> Result<Option<Self>, LabError> {
-        let updated: Vec<ChunkIndex> = set.chunks().collect();
-        let Some(grouping) = cau::group(stripe, stripes.topology(), &updated, rule) else {
-            return Ok(None);
-        };
-        let plan = cau::relocate(stripe, &grouping, stripes.geometry().chunk_bytes())?;
-        Ok(Some(Self {
-            swaps: grouping.swaps,
-            crossing_bytes: Cost::of(&plan, stripes.topology()).cross_rack_bytes,
-        }))
     }
 }
 
 impl TrafficCounter for Cau {
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
-        let chunk_bytes = stripes.geometry().chunk_bytes();
-        for update in touched {
-            let is_new = !self.appended.contains_key(&update.stripe);
-            if self
-                .policy
-                .before(&self.phase, is_new, chunk_bytes, 0)
-                .is_some()
-            {
-                self.commit(stripes, self.options.grouping)?;
-            }
-            // A commit has emptied the phase, and then this stripe is new to it.
-            let is_new = !self.appended.contains_key(&update.stripe);
-            self.append(stripes, *update)?;
-            self.phase.note(is_new, chunk_bytes, 0);
+    fn write(&mut self, stripes: &Stripes, batch: &Batch<'_>) -> Result<(), LabError> {
+        let slice_bytes = stripes.geometry().chunk_bytes();
+        let mut is_new = !self.places.contains_key(&batch.stripe);
+        let trigger = self.policy.before(&self.phase, is_new, slice_bytes, 0);
+        if trigger.is_some() {
+            self.commit(stripes, false)?;
+            // The commit has emptied the phase, so this stripe is new to it.
+            is_new = true;
         }
+        let at = self.place(batch);
+        let n = batch.racks.len();
+        let racks = &self.racks[at * n..][..n];
+        let replicas = self.options.replicas;
+        let planner: &Planner<'_> = &|stripe, topology, ranges| {
+            cau::append(stripe, topology, ranges, replicas, slice_bytes)
+        };
+        for set in batch.set.chunks().map(ChunkSet::of) {
+            let bytes = self.replica_costs.crossing(stripes, racks, set, planner)?;
+            // Replicas are a promise and not a way to update parity: no bound spares them.
+            Moved::add(&mut self.bytes.replica, bytes);
+            self.least.bytes += u128::from(bytes);
+            self.phase.note(is_new, slice_bytes, 0);
+            is_new = false;
+        }
+        self.appended[at].set.extend(batch.set);
         Ok(())
     }
 
     fn finish(mut self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError> {
         // No commit follows that an exchange could spare anything.
-        self.commit(stripes, None)?;
+        self.commit(stripes, true)?;
         Ok(Moved {
             bound: Some(self.least),
             ..self.bytes

@@ -23,10 +23,32 @@ impl ChunkSet {
         is_new
     }
 
+    /// Adds all chunks of another set.
+    pub fn extend(&mut self, other: Self) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+    }
+
+    /// Whether a chunk is in the set.
+    pub fn contains(self, chunk: ChunkIndex) -> bool {
+        self.0[usize::from(chunk.0 >> 6)] >> (chunk.0 & 63) & 1 == 1
+    }
+
+    /// How many chunks are in the set.
+    pub fn count(self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// The chunks, in order.
     pub fn chunks(self) -> impl Iterator<Item = ChunkIndex> {
-        let has = move |chunk: &u8| self.0[usize::from(chunk >> 6)] >> (chunk & 63) & 1 == 1;
-        (0..=u8::MAX).filter(has).map(ChunkIndex)
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let at = left.iter().position(|word| *word != 0)?;
+            let bit = left[at].trailing_zeros();
+            left[at] &= left[at] - 1;
+            Some(ChunkIndex(at as u8 * 64 + bit as u8))
+        })
     }
 }
 
@@ -41,6 +63,11 @@ mod tests {
         assert_eq!(inserted, [true, true, true, false, true]);
         let chunks: Vec<u8> = set.chunks().map(|chunk| chunk.0).collect();
         assert_eq!(chunks, [3, 64, 200, 254]);
+        assert_eq!(set.count(), 4);
+        assert!(set.contains(ChunkIndex(64)) && !set.contains(ChunkIndex(65)));
         assert_eq!(ChunkSet::of(ChunkIndex(64)).chunks().count(), 1);
+        let mut both = ChunkSet::of(ChunkIndex(5));
+        both.extend(set);
+        assert_eq!((both.count(), both.contains(ChunkIndex(254))), (5, true));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::layout::Stripes;
 use super::moved::Moved;
-use super::touched::ChunkUpdate;
+use super::touched::Batch;
 use crate::error::LabError;
 use gabion_layout::GroupingRule;
 
@@ -31,11 +31,11 @@ impl Default for Options {
 /// An update scheme that is being counted. It may remember what it likes between writes: logs that
 /// are yet to be committed, or which chunks were updated before.
 pub trait TrafficCounter {
-    /// Counts one write, which updates `touched` as whole chunks.
+    /// Counts what one write updates in one stripe.
     ///
     /// # Errors
     /// When the planner has no plan for it.
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError>;
+    fn write(&mut self, stripes: &Stripes, batch: &Batch<'_>) -> Result<(), LabError>;
 
     /// Counts what is still due at the trace's end, and gives the bytes that crossed racks.
     ///

@@ -7,6 +7,7 @@
 use super::costs::make_room;
 use super::layout::Stripes;
 use super::moved::Moved;
+use super::pool_stripes::PoolStripes;
 use super::scheme::{SchemeEntry, chosen};
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
@@ -31,6 +32,8 @@ const TICKS_PER_MS: u64 = 10_000;
 pub enum Volume {
     /// By a layout, without an end.
     Laid(Stripes),
+    /// As a pool places them, without an end.
+    Pool(PoolStripes),
     /// As a cluster stores a file.
     Stored(StoredFile),
 }
@@ -74,6 +77,7 @@ impl Volume {
     pub(crate) fn code(&self) -> &Code {
         match self {
             Self::Laid(stripes) => stripes.code(),
+            Self::Pool(stripes) => stripes.code(),
             Self::Stored(file) => &file.code,
         }
     }
@@ -81,6 +85,7 @@ impl Volume {
     pub(crate) fn topology(&self) -> &Topology {
         match self {
             Self::Laid(stripes) => stripes.topology(),
+            Self::Pool(stripes) => stripes.topology(),
             Self::Stored(file) => &file.topology,
         }
     }
@@ -89,13 +94,17 @@ impl Volume {
     fn class(&self, stripe: u64) -> u64 {
         match self {
             Self::Laid(stripes) => stripes.class(stripe),
-            Self::Stored(_) => stripe,
+            Self::Pool(_) | Self::Stored(_) => stripe,
         }
     }
 
     pub(crate) fn stripe(&self, number: u64) -> Result<(Geometry, Cow<'_, [NodeId]>), LabError> {
         match self {
             Self::Laid(stripes) => {
+                let placement = stripes.placement(number)?;
+                Ok((stripes.geometry(), placement.into()))
+            }
+            Self::Pool(stripes) => {
                 let placement = stripes.placement(number)?;
                 Ok((stripes.geometry(), placement.into()))
             }
@@ -124,15 +133,17 @@ impl Volume {
             let range = ByteRange::new(found.offset - start, found.length);
             Some(Piece { stripe, range })
         };
+        let endless = |geometry: Geometry| {
+            let bytes = geometry.stripe_bytes();
+            let last = range.end().saturating_sub(1) / bytes;
+            let numbers = range.offset / bytes..=last;
+            numbers
+                .filter_map(|number| piece(number, number * bytes, bytes))
+                .collect()
+        };
         match self {
-            Self::Laid(stripes) => {
-                let bytes = stripes.geometry().stripe_bytes();
-                let last = range.end().saturating_sub(1) / bytes;
-                let numbers = range.offset / bytes..=last;
-                numbers
-                    .filter_map(|number| piece(number, number * bytes, bytes))
-                    .collect()
-            }
+            Self::Laid(stripes) => endless(stripes.geometry()),
+            Self::Pool(stripes) => endless(stripes.geometry()),
             Self::Stored(file) => {
                 let first = file.starts.partition_point(|&start| start <= range.offset);
                 let borders = (0..).zip(file.starts.windows(2)).skip(first.max(1) - 1);
@@ -200,13 +211,14 @@ pub struct ByteReport {
     pub schemes: BTreeMap<&'static str, ByteTraffic>,
 }
 
-/// Counts the bytes that each of the schemes sends across racks for the trace's writes to a volume. `append` counts for
-/// schemes with append phases. At the end what waits is committed.
+/// Counts the bytes that each of the schemes sends across racks for the writes of a trace, which errors call `trace`, to
+/// a volume. `append` counts for schemes with append phases. At the end what waits is committed.
 ///
 /// # Errors
 /// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`], or [`LabError::ChunksOnly`] for a
 /// variant that no pool has; [`LabError::NoWrites`]; the planner's error when a scheme has no plan for the volume.
 pub fn count_bytes(
+    trace: &str,
     volume: &Volume,
     schemes: &[String],
     append: AppendSpec,
@@ -219,10 +231,11 @@ pub fn count_bytes(
         Ok((entry.name, PoolTraffic::new(volume, scheme, append)))
     };
     let mut open: Vec<_> = entries.iter().map(open).collect::<Result<_, LabError>>()?;
-    let (mut now_ms, mut writes, mut written_bytes) = (0, 0, 0);
+    let (mut now_ms, mut reads, mut writes, mut written_bytes) = (0, 0, 0, 0);
     for request in requests {
         let request = request?;
         if request.kind == RequestKind::Read {
+            reads += 1;
             continue;
         }
         if pace == Pace::Trace {
@@ -235,7 +248,10 @@ pub fn count_bytes(
         }
     }
     if writes == 0 {
-        return Err(LabError::NoWrites);
+        return Err(LabError::NoWrites {
+            trace: trace.to_owned(),
+            requests: reads,
+        });
     }
     let mut schemes = BTreeMap::new();
     for (name, traffic) in open {

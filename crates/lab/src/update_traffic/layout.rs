@@ -2,10 +2,11 @@
 //! of the cluster's own placement planners makes.
 
 use crate::error::LabError;
-use gabion_codec::Code;
+use gabion_codec::{Code, Family};
 use gabion_layout::{Geometry, NodeId, Topology};
 use gabion_planner::PlanError;
 use gabion_planner::placement::{Grouped, grouped, random, rotate};
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::fmt;
@@ -144,14 +145,56 @@ impl Stripes {
         self.topology.nodes_by_rack().len() as u32
     }
 
-    /// A number that two stripes share only if they have the same placement.
-    pub fn class(&self, stripe: u64) -> u64 {
+    /// After how many stripes placements come round; none where each stripe has one of its own.
+    pub(super) fn class_count(&self) -> Option<u64> {
         match self.layout {
             // Rotation comes round after as many stripes as there are nodes, `n` here.
-            Layout::Rotate => stripe % self.geometry.n() as u64,
-            Layout::Random { .. } => stripe,
-            Layout::Grouped(_) => 0,
+            Layout::Rotate => Some(self.geometry.n() as u64),
+            Layout::Random { .. } => None,
+            Layout::Grouped(_) => Some(1),
         }
+    }
+
+    /// A number that two stripes share only if they have the same placement.
+    pub fn class(&self, stripe: u64) -> u64 {
+        self.class_count()
+            .map_or(stripe, |classes| stripe % classes)
+    }
+
+    /// Whether a plan's cost depends on nothing but how many updated and parity chunks each rack has: every data chunk
+    /// of such a code is in every parity chunk.
+    pub(super) fn is_symmetric(&self) -> bool {
+        let family = self.code.family();
+        matches!(family, Family::ReedSolomon { .. } | Family::Cauchy { .. })
+    }
+
+    /// Writes the number of each chunk's rack into `racks`, as [`Stripes::placement`] places the stripe.
+    pub(super) fn racks(&self, stripe: u64, racks: &mut [u8]) -> Result<(), LabError> {
+        if let Layout::Random { seed } = self.layout {
+            // All nodes get a chunk, so shuffling their racks is shuffling the nodes.
+            for (node, rack) in racks.iter_mut().enumerate() {
+                *rack = (node / self.per_rack) as u8;
+            }
+            racks.shuffle(&mut generator(seed, stripe));
+            return Ok(());
+        }
+        for (rack, node) in racks.iter_mut().zip(self.placement(stripe)?) {
+            *rack = self.topology.rack_of(node).map_or(0, |rack| rack.0 as u8);
+        }
+        Ok(())
+    }
+
+    /// Nodes that are in these racks, each once. A stripe on them costs what one costs whose chunks are in the racks.
+    pub(super) fn nodes_in(&self, racks: &[u8]) -> Vec<NodeId> {
+        let mut left: Vec<_> = self.topology.nodes_by_rack().into_values().collect();
+        for nodes in &mut left {
+            nodes.reverse();
+        }
+        let node = |&rack: &u8| left[usize::from(rack)].pop();
+        let nodes = racks.iter().map(node);
+        nodes
+            .map(|node| node.expect("racks have as many nodes as a stripe has chunks there"))
+            .collect()
     }
 
     /// The nodes of a stripe's chunks.
@@ -163,16 +206,21 @@ impl Stripes {
         let placement = match self.layout {
             Layout::Rotate => rotate(&self.topology, stripe, n, self.per_rack)?,
             Layout::Random { seed } => {
-                let mut key = [0; 32];
-                key[..8].copy_from_slice(&seed.to_le_bytes());
-                key[8..16].copy_from_slice(&stripe.to_le_bytes());
-                let mut rng = ChaCha8Rng::from_seed(key);
+                let mut rng = generator(seed, stripe);
                 random(&self.topology, n, self.per_rack, &mut rng)?
             }
             Layout::Grouped(_) => self.first.clone(),
         };
         Ok(placement)
     }
+}
+
+/// The generator of one stripe's placement.
+pub(super) fn generator(seed: u64, stripe: u64) -> ChaCha8Rng {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    key[8..16].copy_from_slice(&stripe.to_le_bytes());
+    ChaCha8Rng::from_seed(key)
 }
 
 /// A topology of `n` nodes in racks of equal size, and that size.

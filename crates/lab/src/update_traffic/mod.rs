@@ -12,11 +12,16 @@ mod cau;
 mod chunk_set;
 mod costs;
 mod counter;
+mod grouping;
+mod hashing;
 mod in_bytes;
 mod layout;
 mod moved;
 mod one_stripe;
 mod parix;
+mod patterns;
+mod pool_stripes;
+mod rack_table;
 mod scheme;
 mod touched;
 
@@ -26,20 +31,21 @@ pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, cou
 pub use layout::{Layout, Stripes};
 pub use moved::{Least, Moved};
 pub use one_stripe::{StripeBound, bound};
+pub use pool_stripes::PoolStripes;
 pub use scheme::{SchemeEntry, registry, scheme, scheme_names};
-pub use touched::ChunkUpdate;
+pub use touched::Batch;
 
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
 use bounds::Bounds;
-use costs::Place;
 use gabion_codec::Code;
 use gabion_layout::Geometry;
 use moved::in_chunks;
+use rack_table::RackTable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use touched::{batches, chunks_touched};
+use touched::stripes_touched;
 
 /// Chunk sizes that are counted. A request touches a bounded number of chunks of the least size, and
 /// the cost of one update of the most stays far below 2^64 bytes.
@@ -137,30 +143,30 @@ pub fn count(
     let open = |entry: &SchemeEntry| entry.open(question.options);
     let mut schemes: Vec<Box<dyn TrafficCounter>> = entries.iter().map(open).collect();
     let (mut least, mut least_at_once) = (Bounds::default(), Least::default());
-    let (mut writes, mut chunk_updates) = (0, 0);
-    let mut touched = Vec::new();
+    let mut table = RackTable::new(&stripes)?;
+    let (mut reads, mut writes, mut chunk_updates) = (0, 0, 0);
     for request in requests {
         let request = request?;
         if request.kind == RequestKind::Read {
+            reads += 1;
             continue;
         }
         writes += 1;
-        touched.clear();
-        touched.extend(chunks_touched(&request, geometry));
-        chunk_updates += touched.len() as u64;
-        for scheme in &mut schemes {
-            scheme.write(&stripes, &touched)?;
-        }
-        for (stripe, set) in batches(&touched) {
-            let place = Place {
-                stripe,
-                moved: None,
-            };
-            least_at_once.add(least.least(&stripes, place, set)?);
+        for (stripe, set) in stripes_touched(&request, geometry) {
+            chunk_updates += set.count() as u64;
+            let racks = table.racks(&stripes, stripe)?;
+            let batch = Batch { stripe, set, racks };
+            for scheme in &mut schemes {
+                scheme.write(&stripes, &batch)?;
+            }
+            least_at_once.add(least.least(&stripes, racks, set));
         }
     }
     if writes == 0 {
-        return Err(LabError::NoWrites);
+        return Err(LabError::NoWrites {
+            trace: question.trace.clone(),
+            requests: reads,
+        });
     }
     let (mut traffic, mut bounds) = (BTreeMap::new(), BTreeMap::new());
     for (entry, scheme) in entries.iter().zip(schemes) {

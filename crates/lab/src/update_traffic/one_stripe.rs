@@ -1,11 +1,12 @@
 //! One update of one stripe: the least that it must send across racks, and what each scheme sends.
 
+use super::chunk_set::ChunkSet;
 use super::costs::stripe_at;
 use super::counter::Options;
 use super::layout::{Layout, Stripes};
 use super::moved::in_chunks;
 use super::scheme::scheme;
-use super::touched::ChunkUpdate;
+use super::touched::Batch;
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry};
@@ -70,14 +71,21 @@ pub fn bound(
     let placement = stripes.placement(stripe)?;
     let subject: Stripe<'_> = stripe_at(&stripes, stripe, &placement);
     let found = bound::least(&subject, stripes.topology(), &updated);
-    let touched: Vec<ChunkUpdate> = updated
-        .iter()
-        .map(|&data| ChunkUpdate { stripe, data })
-        .collect();
+    let mut set = ChunkSet::default();
+    for &data in &updated {
+        set.insert(data);
+    }
+    let mut racks = vec![0; geometry.n()];
+    stripes.racks(stripe, &mut racks)?;
+    let batch = Batch {
+        stripe,
+        set,
+        racks: &racks,
+    };
     let mut schemes = BTreeMap::new();
     for name in AT_ONCE {
         let mut counted = scheme(name)?.open(Options::default());
-        counted.write(&stripes, &touched)?;
+        counted.write(&stripes, &batch)?;
         let moved = counted.finish(&stripes)?;
         schemes.insert(name, in_chunks(moved.update, geometry));
     }

@@ -4,14 +4,14 @@
 //! the whole trace.
 
 use super::chunk_set::ChunkSet;
-use super::costs::{Costs, Place};
+use super::costs::{Costs, Planner};
 use super::counter::TrafficCounter;
+use super::hashing::FastMap;
 use super::layout::Stripes;
 use super::moved::Moved;
-use super::touched::ChunkUpdate;
+use super::touched::Batch;
 use crate::error::LabError;
 use gabion_planner::update::parix;
-use std::collections::HashMap;
 
 /// PARIX, with the chunks that it has seen.
 #[derive(Debug, Default)]
@@ -20,32 +20,25 @@ pub(super) struct Parix {
     first: Costs,
     later: Costs,
     /// By stripe: chunks of which parity nodes have originals.
-    known: HashMap<u64, ChunkSet>,
+    known: FastMap<u64, ChunkSet>,
 }
 
 impl TrafficCounter for Parix {
-    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+    fn write(&mut self, stripes: &Stripes, batch: &Batch<'_>) -> Result<(), LabError> {
         let slice_bytes = stripes.geometry().chunk_bytes();
-        for update in touched {
-            let place = Place {
-                stripe: update.stripe,
-                moved: None,
-            };
-            let is_first = self
-                .known
-                .entry(update.stripe)
-                .or_default()
-                .insert(update.data);
+        let known = self.known.entry(batch.stripe).or_default();
+        for chunk in batch.set.chunks() {
+            let is_first = known.insert(chunk);
             let costs = if is_first {
                 &mut self.first
             } else {
                 &mut self.later
             };
-            let set = ChunkSet::of(update.data);
-            let bytes = costs.crossing(stripes, place, set, &|stripe, _, ranges| {
+            let planner: &Planner<'_> = &|stripe, _, ranges| {
                 let known = if is_first { &[] } else { ranges };
                 parix::append(stripe, ranges, known, slice_bytes)
-            })?;
+            };
+            let bytes = costs.crossing(stripes, batch.racks, ChunkSet::of(chunk), planner)?;
             self.crossing_bytes += u128::from(bytes);
         }
         Ok(())

@@ -1,39 +1,35 @@
-//! The data chunks that a write touches.
+//! What one write does to one stripe, as counters see it.
 
 use super::chunk_set::ChunkSet;
 use crate::trace::Request;
 use gabion_layout::{ChunkIndex, Geometry};
 
-/// One data chunk that a write touches, and with it updates as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ChunkUpdate {
+/// The chunks of a stripe that one write touches; each of them is updated as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batch<'a> {
     /// Number of the stripe, counted from the volume's first byte.
     pub stripe: u64,
-    /// The data chunk.
-    pub data: ChunkIndex,
+    /// The data chunks; not empty.
+    pub set: ChunkSet,
+    /// The number of the rack of each chunk of the stripe, as the layout places it.
+    pub racks: &'a [u8],
 }
 
-/// One write's updates, stripe by stripe.
-pub(super) fn batches(touched: &[ChunkUpdate]) -> impl Iterator<Item = (u64, ChunkSet)> {
-    let stripes = touched.chunk_by(|a, b| a.stripe == b.stripe);
-    stripes.map(|updates| {
-        let mut set = ChunkSet::default();
-        for update in updates {
-            set.insert(update.data);
-        }
-        (updates[0].stripe, set)
-    })
-}
-
-/// The data chunks that a request touches, in order.
-pub(super) fn chunks_touched(
+/// The stripes that a request touches, in order, and their touched data chunks.
+pub(super) fn stripes_touched(
     request: &Request,
     geometry: Geometry,
-) -> impl Iterator<Item = ChunkUpdate> {
-    let (first, last) = (request.offset_bytes, request.end_bytes() - 1);
+) -> impl Iterator<Item = (u64, ChunkSet)> + use<> {
+    let first = request.offset_bytes / geometry.chunk_bytes();
+    let last = (request.end_bytes() - 1) / geometry.chunk_bytes();
     let k = geometry.k() as u64;
-    (first / geometry.chunk_bytes()..=last / geometry.chunk_bytes()).map(move |chunk| ChunkUpdate {
-        stripe: chunk / k,
-        data: ChunkIndex::new((chunk % k) as usize),
+    (first / k..=last / k).map(move |stripe| {
+        let from = first.saturating_sub(stripe * k);
+        let to = (last - stripe * k).min(k - 1);
+        let mut set = ChunkSet::default();
+        for data in from..=to {
+            set.insert(ChunkIndex::new(data as usize));
+        }
+        (stripe, set)
     })
 }

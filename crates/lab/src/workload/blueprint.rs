@@ -3,7 +3,8 @@
 //! The address space is a row of equal *slots*. A slot has room for one hot extent, which will be
 //! updated, and for cold sectors, which are accessed once. A gap after each keeps extents from
 //! merging, so that the rule by which a write marks whole extents marks exactly the hot ones. Slots
-//! lie in areas that are spread over the volume's span.
+//! lie in areas that are spread over the volume's span, the next one in the next area, so that the beginning of a
+//! workload is as spread as the whole.
 
 use super::target::Target;
 use crate::error::LabError;
@@ -37,8 +38,12 @@ pub(super) struct Blueprint {
     /// The share of updates among the writes that fit an extent, by sectors. Longer ones are never
     /// updates, so this is more than the target's share of all writes.
     pub(super) update_share: f64,
-    /// Slots of an area.
-    slots_per_area: u64,
+    /// Sectors of all writes that fit an extent.
+    fitting: f64,
+    /// The power of the sectors written by which those written for the first time grow.
+    growth: f64,
+    /// Areas.
+    area_count: u64,
     /// Sectors that an area's slots take.
     area_footprint: u64,
     /// Sectors that an area has for itself; its slots lie anywhere within.
@@ -94,8 +99,11 @@ impl Blueprint {
         let slots = extent_count
             .max((cold / cold_room as f64).ceil() as u64)
             .max(1);
-        let slots_per_area = slots.div_ceil(target.area_count);
+        // One slot more, for what rounding adds to the cold part.
+        let slots_per_area = (slots + 1).div_ceil(target.area_count);
         let spread = target.span_bytes / SECTOR_BYTES / target.area_count;
+        // Without updates nothing has to fit, and the quotient might be 0 / 0.
+        let share_of_fitting = update_share / fitting_share.max(f64::MIN_POSITIVE);
         Ok(Self {
             working_set: working_set as u64,
             hot,
@@ -103,9 +111,10 @@ impl Blueprint {
             extent,
             cold_room,
             read: (working_set - first_written).max(0.0) as u64,
-            // Without updates nothing has to fit, and the quotient might be 0 / 0.
-            update_share: update_share / fitting_share.max(f64::MIN_POSITIVE),
-            slots_per_area,
+            update_share: share_of_fitting,
+            fitting: written * fitting_share,
+            growth: growth(share_of_fitting, target.writes),
+            area_count: target.area_count,
             area_footprint: slots_per_area * slot,
             area_pitch: (spread - spread % GAP_SECTORS).max(slots_per_area * slot),
             seed,
@@ -120,16 +129,30 @@ impl Blueprint {
     /// The first sector of hot extent `at`, which is that of slot `at`.
     pub(super) fn hot_start(&self, at: u64) -> u64 {
         let slot = self.extent + self.cold_room + 2 * GAP_SECTORS;
-        let area = at / self.slots_per_area;
+        let area = at % self.area_count;
         let places = (self.area_pitch - self.area_footprint) / GAP_SECTORS + 1;
         let place = scatter(self.seed, area) % places * GAP_SECTORS;
-        area * self.area_pitch + place + at % self.slots_per_area * slot
+        area * self.area_pitch + place + at / self.area_count * slot
+    }
+
+    /// Of the first `fitting` sectors that fit an extent, those that are to be accessed for the first time. They grow
+    /// with a power of the sectors written, as the distinct words of a text do with its length (Heaps' law), from the
+    /// first write, which is no update, to the target's share at the end.
+    pub(super) fn first_due(&self, fitting: f64) -> f64 {
+        let whole = self.fitting.max(1.0);
+        (1.0 - self.update_share) * whole * (fitting / whole).powf(self.growth)
     }
 
     /// The first sector of the cold room of slot `at`.
     pub(super) fn cold_start(&self, at: u64) -> u64 {
         self.hot_start(at) + self.extent + GAP_SECTORS
     }
+}
+
+/// The power of Heaps' law: of `writes` writes the first one and, at the end, all but the share of updates are no updates.
+fn growth(update_share: f64, writes: u64) -> f64 {
+    let first_share = (1.0 - update_share).max(f64::MIN_POSITIVE);
+    (1.0 + first_share.ln() / (writes.max(2) as f64).ln()).max(0.0)
 }
 
 /// A number that looks random but follows from the seed and the area, so that areas need no memory:

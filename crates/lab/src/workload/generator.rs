@@ -2,7 +2,8 @@
 //!
 //! Each write is either a first access of fresh sectors or an update within a hot extent that is
 //! complete. Which of the two follows from what the stream is short of at that point, so it comes
-//! near its target whatever the seed; the seed decides sizes and places.
+//! near its target whatever the seed; the seed decides sizes and places. First accesses become rarer with time, as in
+//! real traces.
 
 use super::blueprint::{Blueprint, GAP_SECTORS, READ_SECTORS};
 use super::sizes::Deck;
@@ -129,7 +130,7 @@ impl Requests {
             return false;
         }
         self.fitting += sectors;
-        let due = self.blueprint.update_share * self.fitting as f64;
+        let due = self.fitting as f64 - self.blueprint.first_due(self.fitting as f64);
         let is_nearer = self.updated as f64 + sectors as f64 / 2.0 <= due;
         is_nearer && sectors <= self.largest_complete
     }
@@ -232,7 +233,7 @@ impl Requests {
         Request {
             at_ticks: self.at_ticks,
             kind,
-            offset_bytes: start * SECTOR_BYTES,
+            offset_bytes: (start + self.target.shift_sectors) * SECTOR_BYTES,
             length_bytes: sectors * SECTOR_BYTES,
         }
     }

@@ -5,6 +5,7 @@
 //! next to it. What the table does not have is assumed: updated files of one size, other files of
 //! about one size, each written or read once from its beginning to its end, and evenly spaced times.
 
+use super::class::Class;
 use super::files::Files;
 use super::sizes::NFS;
 use super::target::Target;
@@ -19,6 +20,7 @@ const ACCESSED: u64 = 2_039_724;
 pub const HARVARD: Volume = Volume {
     name: "harvard",
     role: "NFS server for email, research and development",
+    class: Class::Server,
     target: Target {
         writes: 172_702_071,
         working_set_gib: 174.73,
@@ -27,6 +29,7 @@ pub const HARVARD: Volume = Volume {
         sizes: NFS,
         area_count: 16,
         span_bytes: 256 << 30,
+        shift_sectors: 0,
         duration_ticks: DURATION_TICKS,
         files: Some(Files {
             accessed: ACCESSED,

@@ -7,16 +7,20 @@
 //! would not fill the working set.
 
 mod blueprint;
+mod class;
 mod files;
 mod generator;
 mod harvard;
+mod held_out;
 mod sizes;
 mod target;
 mod volumes;
 
+pub use class::{Class, HeldOut, Ratios};
 pub use files::{FileCounts, Files};
 pub use generator::Requests;
 pub use harvard::HARVARD;
+pub use held_out::held_out;
 pub use sizes::SizeShare;
 pub use target::Target;
 pub use volumes::{VOLUMES, Volume};

@@ -21,6 +21,8 @@ pub struct Target {
     pub area_count: u64,
     /// Bytes over which the areas are spread; more where they need more.
     pub span_bytes: u64,
+    /// Sectors by which all addresses lie behind multiples of 4 KiB, as on a partition that begins at sector 63.
+    pub shift_sectors: u64,
     /// Time that the requests are spread over, in units of 100 ns.
     pub duration_ticks: u64,
     /// Files that the requests are to; none for a bare volume.

@@ -1,8 +1,8 @@
 //! The adviser on a trace whose costs and waits can be told by hand.
 
-use gabion_lab::advise::{AdviceQuestion, Choice, Terms, Unit, advise, usual_codes};
+use gabion_lab::advise::{AdviceQuestion, Choice, Placement, Terms, Unit, advise, usual_codes};
 use gabion_lab::update_traffic::Pace;
-use gabion_lab::{LabError, Request, RequestKind};
+use gabion_lab::{LabError, Request, RequestKind, workload};
 use gabion_layout::AppendSpec;
 
 const HOUR_TICKS: u64 = 36_000_000_000;
@@ -26,6 +26,7 @@ fn question(survive: &str) -> AdviceQuestion {
     AdviceQuestion {
         trace: "four".to_owned(),
         racks: 3,
+        placement: Placement::Rotate,
         codes: vec!["rs(6,3)".parse().unwrap()],
         chunk_bytes: vec![4096],
         unit: Unit::Chunks,
@@ -150,6 +151,58 @@ fn a_trace_without_writes_is_refused() {
             ..question("1-rack")
         };
         let error = advise(&question, || Ok(std::iter::empty())).unwrap_err();
-        assert!(matches!(error, LabError::NoWrites), "{error}");
+        let expected = format!("{}: none of its 0 requests is a write", question.trace);
+        assert!(error.to_string().starts_with(&expected), "{error}");
     }
+}
+
+/// On as many nodes as a stripe has chunks, one a rack, each update of a chunk goes to `m` other racks wherever pools
+/// place it; on larger racks it depends on the placement.
+#[test]
+fn advice_for_pools_has_an_interval_as_wide_as_placements_differ() {
+    let on = |racks, nodes_per_rack, survive: &str| {
+        let seeds = 6;
+        let mut question = AdviceQuestion {
+            racks,
+            placement: Placement::Pools {
+                nodes_per_rack,
+                seeds,
+            },
+            unit: Unit::Bytes,
+            chunk_bytes: vec![64 << 10],
+            ..question(survive)
+        };
+        question.terms.schemes = ["fo", "rackcu"].map(str::to_owned).to_vec();
+        let requests = || workload::wdev_1(1).requests().map(Ok);
+        let choices = advise(&question, || Ok(requests())).unwrap();
+        let choice = |scheme| choices.iter().find(|c| c.scheme == scheme).unwrap().clone();
+        (choice("fo"), choice("rackcu"))
+    };
+    let (fixed, _) = on(9, 1, "1-rack");
+    let written: u64 = workload::wdev_1(1)
+        .requests()
+        .filter(|request| request.kind == RequestKind::Write)
+        .map(|request| request.length_bytes)
+        .sum();
+    assert_eq!(fixed.cross_rack_bytes, u128::from(3 * written));
+    assert_eq!(fixed.interval_bytes, Some([3 * written, 3 * written]));
+    let (random, grouped) = on(3, 4, "1-rack");
+    let mean = random.cross_rack_bytes as u64;
+    let [low, high] = random.interval_bytes.unwrap();
+    assert!(low < mean && mean < high, "{random:?}");
+    assert!(mean < 3 * written, "{random:?}");
+    // The scheme keeps parity in one rack, so that less crosses.
+    assert!(
+        grouped.cross_rack_bytes < random.cross_rack_bytes,
+        "{grouped:?}"
+    );
+    let refused = AdviceQuestion {
+        placement: Placement::Pools {
+            nodes_per_rack: 2,
+            seeds: 2,
+        },
+        ..question("1-rack")
+    };
+    let error = advise(&refused, || Ok(requests())).unwrap_err();
+    assert!(matches!(error, LabError::Plan(_)), "{error}");
 }

@@ -4,7 +4,7 @@ use gabion_lab::LabError;
 use gabion_lab::experiments::{
     CacheEffect, Cell, Clusters, EncodeBench, EncodeTime, EncodeTrial, Encodings, Overwrite,
     OverwriteSetting, PutTime, RepairBench, Report, SegmentPlaces, TestbedSetting, Throughput,
-    TransferSetting, Transfers, TrialTime, Verdict, experiment, registry,
+    TransferSetting, Transfers, TrialTime, experiment, registry,
 };
 use gabion_layout::NodeId;
 
@@ -52,6 +52,10 @@ fn figure_13a_says_what_the_open_choices_do() {
     let report = quick("EAR-F13a");
     let choices = &report.tables[1].rows;
     assert_eq!(choices.len(), 16);
+    let at_end = quick("EAR-F13d");
+    let rows = &at_end.tables[1].rows;
+    assert_eq!(rows.len(), 17, "the choices, and the paper");
+    assert!((number(&rows[16][1]) - 89.1).abs() < 1e-9);
     for row in choices {
         assert!(
             number(&row[1]) > 0.0,
@@ -65,7 +69,7 @@ fn figure_13a_says_what_the_open_choices_do() {
 #[test]
 fn figure_13f_says_what_the_readings_of_its_replicas_do() {
     let report = quick("EAR-F13f");
-    let rows = &report.tables[1].rows;
+    let rows = &report.tables[2].rows;
     let [fresh, vacated, pairs, two] = &rows[..] else {
         panic!("{rows:?}");
     };
@@ -81,7 +85,8 @@ fn figure_13f_says_what_the_readings_of_its_replicas_do() {
     );
     let writes = |row: &[Cell]| number(&row[3]);
     assert!(writes(two) < writes(fresh), "{rows:?}");
-    assert_eq!(report.findings.len(), 1 + 1 + rows.len());
+    let others = report.findings.iter().filter(|f| f.reading.is_some());
+    assert_eq!(others.count(), rows.len() - 1, "the first is judged");
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn layouts_keep_the_bound_and_send_no_data_across_racks() {
 
 #[test]
 fn stripes_within_their_rack_limit_live_longer() {
-    assert_eq!(quick("EAR-LIVES").findings[0].verdict, Some(Verdict::Near));
+    assert!(quick("EAR-LIVES").goals[0].is_met);
 }
 
 /// A cluster that takes as long as can be worked out by hand: conversions are made one after another, and

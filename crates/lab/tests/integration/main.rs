@@ -8,6 +8,7 @@ mod ear_experiments;
 mod experiments;
 mod flash_experiments;
 mod flow;
+mod held_out;
 mod quick;
 mod real_traces;
 mod reliability;

@@ -140,6 +140,7 @@ const PLAIN: Target = Target {
     sizes: mix!(4096),
     area_count: 4,
     span_bytes: 1 << 30,
+    shift_sectors: 0,
     duration_ticks: 1_000_000,
     files: None,
 };

@@ -6,7 +6,9 @@ use crate::commands::connect;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
-use gabion_lab::advise::{self, AdviceQuestion, Choice, Terms, advise_stored, usual_codes};
+use gabion_lab::advise::{
+    self, AdviceQuestion, Choice, Placement, Terms, advise_stored, usual_codes,
+};
 use gabion_lab::update_traffic::StoredFile;
 use gabion_layout::{Geometry, NodePlace, Topology};
 use std::num::NonZeroU64;
@@ -31,9 +33,22 @@ pub(super) async fn run(
 fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure> {
     let codes = options.code.iter().map(|code| code.parse::<Code>());
     let codes: Vec<Code> = codes.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let placement = match options.nodes_per_rack {
+        None => Placement::Rotate,
+        Some(_) if options.unit == Unit::Chunks => {
+            return Err(Failure::usage(
+                "pools are counted in bytes alone; omit --nodes-per-rack or --unit chunks",
+            ));
+        }
+        Some(nodes_per_rack) => Placement::Pools {
+            nodes_per_rack,
+            seeds: options.seeds,
+        },
+    };
     let question = AdviceQuestion {
         trace: options.trace.display().to_string(),
         racks,
+        placement,
         codes: if codes.is_empty() {
             usual_codes(racks)
         } else {
@@ -93,7 +108,8 @@ async fn of_stored(
     };
     let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let requests = requests.map(|request| Ok(request?.folded(size)));
-    advise_stored(&terms, file, requests).map_err(trace::failure)
+    let trace = options.trace.display().to_string();
+    advise_stored(&trace, &terms, file, requests).map_err(trace::failure)
 }
 
 fn print(choices: &[Choice]) {
@@ -102,6 +118,7 @@ fn print(choices: &[Choice]) {
         "code",
         "chunk",
         "GiB across racks",
+        "95 % of pools",
         "a byte written",
         "exposure, h",
         "longest wait, h",
@@ -109,11 +126,17 @@ fn print(choices: &[Choice]) {
         "stored a byte",
     ]);
     for choice in choices {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let interval = choice.interval_bytes.map(|[low, high]| {
+            let [low, high] = [low, high].map(gib);
+            format!("{low:.3} to {high:.3}")
+        });
         table.add_row([
             choice.scheme.to_owned(),
             choice.code.clone(),
             bytes(choice.chunk_bytes),
             format!("{:.3}", choice.cross_rack_bytes as f64 / f64::from(1 << 30)),
+            interval.unwrap_or_default(),
             format!("{:.2}", choice.amplification),
             format!("{:.1}", choice.exposure_hours),
             format!("{:.2}", choice.longest_wait_hours),

@@ -4,6 +4,7 @@ mod advise;
 mod bound;
 mod replay;
 mod run;
+mod summary;
 mod synth;
 mod testbed;
 mod trace;
@@ -26,6 +27,7 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::Replay(options) => replay::run(options, place, format).await,
         LabCommand::List => run::list(format),
         LabCommand::Run(options) => run::run(options, format).await,
+        LabCommand::Summary(options) => summary::run(&options, format),
         LabCommand::Testbed(options) => testbed::run(options).await,
         LabCommand::InTestbed { job } => measured(clusters::updates_inside(&job).await),
         LabCommand::Bench { file } => measured(clusters::repairs_inside(&file).await),

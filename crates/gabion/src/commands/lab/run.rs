@@ -7,7 +7,7 @@ use crate::output::{Format, Shown, align_numbers, print_json, table};
 use crate::output_file::OutputFile;
 use gabion_lab::clusters::LocalClusters;
 use gabion_lab::experiments::{
-    self, Cell, Experiment, Finding, Goal, Progress, Report, Scale, Session,
+    self, Cell, Experiment, Finding, Goal, Progress, Report, Scale, Session, Tally,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -40,6 +40,7 @@ pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failu
         return print_json(&json);
     }
     print(experiment, &report);
+    println!("\n{}", in_one_line(&report));
     for path in saved {
         println!("saved {}", path.display());
     }
@@ -53,12 +54,14 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
     fs::create_dir_all(out).context(format!("create {}", out.display()))?;
     let work = Work::create(out, experiment.id)?;
     let shown = Steps(Mutex::new(None));
+    let scale = match options.scale {
+        ScaleOption::Quick => Scale::Quick,
+        ScaleOption::Usual => Scale::Usual,
+        ScaleOption::Full => Scale::Full,
+    };
+    let run_count = options.runs.unwrap_or_else(|| experiment.run_count(scale));
     let session = |seed: u64| Session {
-        scale: match options.scale {
-            ScaleOption::Quick => Scale::Quick,
-            ScaleOption::Usual => Scale::Usual,
-            ScaleOption::Full => Scale::Full,
-        },
+        scale,
         seed,
         directory: &work.0,
         traces: options.traces.as_deref(),
@@ -66,10 +69,10 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
         progress: &shown,
     };
     let begun = Instant::now();
-    let seeds = (0..options.runs).map(|run| options.seed.wrapping_add(run));
+    let seeds = (0..run_count).map(|run| options.seed.wrapping_add(run));
     let runs = seeds.map(|seed| (experiment.run)(&session(seed)));
     let runs: Result<Vec<Report>, _> = runs.collect();
-    let report = Report::of_runs(runs.map_err(Failure::failed)?);
+    let report = Report::of_runs(runs.map_err(Failure::failed)?, experiment.is_one_enough);
     let seconds = begun.elapsed().as_secs_f64();
     drop(shown);
     let mut json = json!({
@@ -77,8 +80,10 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
         "title": experiment.title,
         "scale": format!("{:?}", options.scale).to_lowercase(),
         "seed": options.seed,
-        "runs": options.runs,
+        "runs": run_count,
         "seconds": seconds,
+        "verdict": report.verdict(),
+        "tally": report.tally(),
     });
     let report_json = serde_json::to_value(&report).context("write the result as JSON")?;
     if let (Some(all), Value::Object(fields)) = (json.as_object_mut(), report_json) {
@@ -168,23 +173,57 @@ fn print(experiment: &Experiment, report: &Report) {
             ]);
         }
         println!("\nBeside the paper\n{shown}");
+        for left_out in &report.left_out {
+            println!("  left out: {left_out}");
+        }
         for finding in &report.findings {
             if let Some(why) = &finding.why {
                 println!("  {}: {why}", finding.what);
             }
         }
     }
+    for reading in &report.readings {
+        println!(
+            "\nJudged by one reading of what the paper leaves open, {}: {}, since {}",
+            reading.open, reading.chosen, reading.why
+        );
+    }
     print_goals(&report.goals);
     print_list("Notes", &report.notes);
 }
 
-/// The verdict with the tolerance that it was found by; nothing for figures that are only shown.
+/// The verdict with what is near; nothing for figures that are only shown. Those of another reading of the paper are
+/// named so.
 fn verdict(finding: &Finding) -> String {
-    match (finding.verdict, &finding.tolerance) {
-        (None, _) => String::new(),
+    let verdict = match (finding.verdict, &finding.tolerance) {
+        (None, _) => return String::new(),
         (Some(verdict), None) => verdict.to_string(),
         (Some(verdict), Some(tolerance)) => format!("{verdict} ({tolerance})"),
+    };
+    match &finding.reading {
+        Some(reading) => format!("not judged, {reading}: {verdict}"),
+        None => verdict,
     }
+}
+
+/// The experiment's verdict, which is that of its worst finding, and what it was found by.
+fn in_one_line(report: &Report) -> String {
+    let Tally {
+        near,
+        direction_only,
+        opposite,
+        other_readings,
+    } = report.tally();
+    let Some(verdict) = report.verdict() else {
+        return "Verdict: none, since no paper prints figures of this".to_owned();
+    };
+    let others = match other_readings {
+        0 => String::new(),
+        count => format!("; {count} of other readings are not judged"),
+    };
+    format!(
+        "Verdict: {verdict} ({near} near, {direction_only} direction only, {opposite} opposite{others})"
+    )
 }
 
 fn print_goals(goals: &[Goal]) {

@@ -3,10 +3,10 @@
 use super::trace_stats::gib;
 use crate::arguments::SynthOptions;
 use crate::failure::Failure;
-use crate::output::{Format, Shown, align_numbers, print_json, table};
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use crate::output_file::OutputFile;
 use gabion_lab::stats::{Stats, StatsCount};
-use gabion_lab::workload::{self, FileCounts, Target, VOLUMES, Workload};
+use gabion_lab::workload::{self, Class, FileCounts, HeldOut, Ratios, Target, VOLUMES, Workload};
 use gabion_lab::{RequestKind, TraceWriter};
 use serde_json::json;
 use std::io::{self, BufWriter, Write as _};
@@ -44,7 +44,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     }
     let figures = figures(&target, &made);
     if format == Format::Json {
-        return print_as_json(options, &made, &figures);
+        return print_as_json(options, &made, &figures, volume.class);
     }
     println!(
         "{}: {} writes and {} reads after {} ({}), seed {}",
@@ -56,6 +56,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
         options.seed
     );
     print(&figures);
+    print_class(volume.class);
     Ok(())
 }
 
@@ -208,7 +209,39 @@ fn print(figures: &[Figure]) {
     println!("{table}");
 }
 
-fn print_as_json(options: &SynthOptions, made: &Made, figures: &[Figure]) -> Result<(), Failure> {
+/// Prints where sizes and places come from, and how far stand-ins of the class were from real volumes.
+fn print_class(class: Class) {
+    println!("{}", class.text());
+    let Some(errors) = class.held_out() else {
+        return;
+    };
+    println!(
+        "figures of stand-ins over those of real volumes that were held out ({}):",
+        errors.volumes.join(", ")
+    );
+    let mut table = table(&["figure", "chunks", "least", "most"]);
+    let mut add = |figure: &str, chunk_bytes: u64, ratios: Ratios| {
+        let [least, most] = [ratios.least, ratios.most].map(|ratio| format!("{ratio:.2}"));
+        table.add_row([figure.to_owned(), bytes(chunk_bytes), least, most]);
+    };
+    for (chunk_bytes, ratios) in HeldOut::CHUNKS_BYTES.into_iter().zip(errors.chunk_updates) {
+        add("chunk updates", chunk_bytes, ratios);
+    }
+    for (chunk_bytes, ratios) in HeldOut::CHUNKS_BYTES.into_iter().zip(errors.baseline) {
+        add("transfers of the baseline", chunk_bytes, ratios);
+    }
+    let [.., largest] = HeldOut::CHUNKS_BYTES;
+    add("stripes in 1,000 writes", largest, errors.stripes);
+    align_numbers(&mut table);
+    println!("{table}");
+}
+
+fn print_as_json(
+    options: &SynthOptions,
+    made: &Made,
+    figures: &[Figure],
+    class: Class,
+) -> Result<(), Failure> {
     let of = |value: fn(&Figure) -> f64| {
         let number = |figure: &Figure| match figure.kind {
             Kind::Count => json!(value(figure) as u64),
@@ -225,6 +258,8 @@ fn print_as_json(options: &SynthOptions, made: &Made, figures: &[Figure]) -> Res
         "reads": made.reads,
         "updates": made.updates,
         "mean_update_bytes": made.update_bytes as f64 / made.updates.max(1) as f64,
+        "class": class.text(),
+        "held_out": class.held_out(),
         "target": of(|figure| figure.target),
         "made": of(|figure| figure.made),
     }))

@@ -65,6 +65,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
     let phase = &options.append_phase;
     let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let report = count_bytes(
+        &options.trace.display().to_string(),
         &Volume::Laid(stripes),
         &options.scheme,
         phase.spec()?,

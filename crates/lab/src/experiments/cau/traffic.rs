@@ -1,13 +1,14 @@
-//! CAU-F8, CAU-F9 and CAU-F10: cross-rack update traffic of CAU against the baseline and PARIX, of
-//! its commits' variants, and what data grouping spares (CAU section 5.1).
+//! CAU-F8 and CAU-F9: cross-rack update traffic of CAU against the baseline and PARIX, and of its commits' variants
+//! (CAU section 5.1).
 
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
 use crate::experiments::cross_rack::{
-    COUNTING, Counts, Setting, Subject, mean_finding, saving_pct, scaled, spread_volumes,
+    COUNTING, Counts, Setting, Subject, by_volume, halves, mean_finding, saving_pct, scaled,
+    spread_volumes,
 };
 use crate::plot::Plot;
-use crate::update_traffic::{Options, SchemeTraffic};
+use crate::update_traffic::Options;
 use gabion_layout::GroupingRule;
 
 pub(crate) const F8: Experiment = Experiment::new(
@@ -22,19 +23,17 @@ pub(crate) const F9: Experiment = Experiment::new(
     run_f9,
 );
 
-pub(crate) const F10: Experiment = Experiment::new("CAU-F10", "what data grouping spares", run_f10);
-
 /// Volumes of the paper's figures.
-const VOLUME_COUNT: usize = 20;
+pub(super) const VOLUME_COUNT: usize = 20;
 
-const DEFAULTS: Options = Options {
+pub(super) const DEFAULTS: Options = Options {
     stripes_max: 100,
     replicas: 1,
     grouping: Some(GroupingRule::Authors),
 };
 
 /// The paper's second configuration, named RS(16,12) there.
-const WIDE: Setting = Setting {
+pub(super) const WIDE: Setting = Setting {
     code: "rs(12,4)",
     racks: Some(4),
     layout: "random",
@@ -57,7 +56,7 @@ fn total(counts: &Counts, scheme: &str) -> u64 {
     counts[scheme].cross_rack_chunks
 }
 
-fn begin(setting: &str, session: &Session<'_>, subjects: &[Subject]) -> Report {
+pub(super) fn begin(setting: &str, subjects: &[Subject]) -> Report {
     Report {
         setting: vec![
             setting.to_owned(),
@@ -65,74 +64,152 @@ fn begin(setting: &str, session: &Session<'_>, subjects: &[Subject]) -> Report {
              one interim replica"
                 .to_owned(),
         ],
-        scaled: scaled(session, subjects, PLACED),
+        scaled: scaled(subjects, PLACED),
         ..Report::default()
     }
 }
 
-fn names(subjects: &[Subject]) -> Vec<String> {
+pub(super) fn names(subjects: &[Subject]) -> Vec<String> {
     let names = subjects
         .iter()
         .map(|subject| subject.volume.name.to_owned());
     names.collect()
 }
 
+/// A configuration of figure 8, and its savings over the baseline and PARIX.
+struct Configuration {
+    setting: Setting,
+    name: &'static str,
+    baseline_pct: f64,
+    parix_pct: f64,
+    /// Savings over PARIX with high locality and with low, where the paper prints them.
+    by_locality: Option<[f64; 2]>,
+}
+
+const CONFIGURATIONS: [Configuration; 2] = [
+    Configuration {
+        setting: NARROW,
+        name: "RS(6,3), 3 racks",
+        baseline_pct: 48.4,
+        parix_pct: 51.4,
+        by_locality: None,
+    },
+    Configuration {
+        setting: WIDE,
+        name: "RS(12,4), 4 racks",
+        baseline_pct: 60.9,
+        parix_pct: 63.4,
+        by_locality: Some([66.9, 56.3]),
+    },
+];
+
 fn run_f8(session: &Session<'_>) -> Result<Report, LabError> {
     let subjects = spread_volumes(session, VOLUME_COUNT)?;
-    let mut report = begin("u_s = 100, with data grouping", session, &subjects);
-    for (setting, name, baseline_pct, parix_pct) in [
-        (NARROW, "RS(6,3), 3 racks", 48.4, 51.4),
-        (WIDE, "RS(12,4), 4 racks", 60.9, 63.4),
-    ] {
-        let counts = session.sweep(COUNTING, &subjects, |subject| {
-            subject.count(session, &setting)
-        })?;
-        let columns = [
-            "volume", "baseline", "PARIX", "CAU", "replica", "commit", "grouping",
-        ];
-        let mut table = Table::new(format!("Chunks across racks, {name}"), &columns);
-        for (subject, counts) in subjects.iter().zip(&counts) {
-            let cau = counts["cau"];
-            table.row([
-                subject.volume.name.into(),
-                total(counts, "baseline").into(),
-                total(counts, "parix").into(),
-                cau.cross_rack_chunks.into(),
-                cau.replica.unwrap_or(0).into(),
-                cau.commit.unwrap_or(0).into(),
-                cau.grouping.unwrap_or(0).into(),
-            ]);
-        }
-        report.tables.push(table);
-        for (other, paper_pct) in [("baseline", baseline_pct), ("parix", parix_pct)] {
-            let saved = |counts: &Counts| saving_pct(total(counts, "cau"), total(counts, other));
-            let savings: Vec<f64> = counts.iter().map(saved).collect();
-            let what = format!("CAU sends less than {other}, {name}, mean");
-            report
-                .findings
-                .push(mean_finding(what, &savings, paper_pct));
-        }
-        let share = |scheme: &str| {
-            let of_parix = |counts: &Counts| {
-                total(counts, scheme) as f64 / total(counts, "parix").max(1) as f64
-            };
-            (scheme.to_owned(), counts.iter().map(of_parix).collect())
-        };
-        report.plots.push(Plot::bars(
-            format!("CAU-F8-{}", setting.racks.unwrap_or(0)),
-            format!("Cross-rack update traffic, {name}"),
-            ["volume", "of PARIX"],
-            names(&subjects),
-            ["baseline", "parix", "cau"].map(share).to_vec(),
-        ));
+    let mut report = begin("u_s = 100, with data grouping", &subjects);
+    report.setting.push(
+        "the half of the volumes that touches fewer stripes in 1,000 writes has high locality"
+            .to_owned(),
+    );
+    for configuration in &CONFIGURATIONS {
+        run_configuration(session, &mut report, configuration, &subjects)?;
     }
     Ok(report)
 }
 
+fn run_configuration(
+    session: &Session<'_>,
+    report: &mut Report,
+    configuration: &Configuration,
+    subjects: &[Subject],
+) -> Result<(), LabError> {
+    let Configuration { setting, name, .. } = configuration;
+    let counts = session.sweep(COUNTING, subjects, |subject| {
+        subject.count(session, setting)
+    })?;
+    report.tables.push(traffic_table(name, subjects, &counts));
+    for (other, paper_pct) in [
+        ("baseline", configuration.baseline_pct),
+        ("parix", configuration.parix_pct),
+    ] {
+        let savings = savings(&counts, other);
+        let what = format!("CAU sends less than {other}, {name}, mean");
+        report
+            .findings
+            .push(mean_finding(what, &savings, paper_pct));
+    }
+    if let Some(papers) = configuration.by_locality {
+        let stripe_bytes = 12 * setting.chunk_bytes;
+        let touched = |subject: &Subject| Ok(subject.profile(session, stripe_bytes)?.1);
+        let touched: Result<Vec<f64>, LabError> = subjects.iter().map(touched).collect();
+        let halves = halves(&savings(&counts, "parix"), &touched?);
+        for ((locality, savings), paper_pct) in ["high", "low"].iter().zip(halves).zip(papers) {
+            let what = format!("CAU sends less than parix, {name}, {locality} locality");
+            let finding = mean_finding(what, &savings, paper_pct);
+            report.findings.push(
+                finding
+                    .because("which volumes have much locality is an assumption of the stand-ins"),
+            );
+        }
+    }
+    report
+        .plots
+        .push(traffic_plot(configuration, subjects, &counts));
+    Ok(())
+}
+
+/// By how many per cent CAU sends less than another scheme, volume by volume.
+fn savings(counts: &[Counts], other: &str) -> Vec<f64> {
+    let saved = |counts: &Counts| saving_pct(total(counts, "cau"), total(counts, other));
+    counts.iter().map(saved).collect()
+}
+
+fn traffic_table(name: &str, subjects: &[Subject], counts: &[Counts]) -> Table {
+    let columns = [
+        "volume", "baseline", "PARIX", "CAU", "replica", "commit", "grouping",
+    ];
+    let mut table = Table::new(format!("Chunks across racks, {name}"), &columns);
+    for (subject, counts) in subjects.iter().zip(counts) {
+        let cau = counts["cau"];
+        table.row([
+            subject.volume.name.into(),
+            total(counts, "baseline").into(),
+            total(counts, "parix").into(),
+            cau.cross_rack_chunks.into(),
+            cau.replica.unwrap_or(0).into(),
+            cau.commit.unwrap_or(0).into(),
+            cau.grouping.unwrap_or(0).into(),
+        ]);
+    }
+    table
+}
+
+fn traffic_plot(configuration: &Configuration, subjects: &[Subject], counts: &[Counts]) -> Plot {
+    let share = |scheme: &str| {
+        let of_parix =
+            |counts: &Counts| total(counts, scheme) as f64 / total(counts, "parix").max(1) as f64;
+        let shares: Vec<f64> = counts.iter().map(of_parix).collect();
+        (scheme.to_owned(), shares)
+    };
+    let series = ["baseline", "parix", "cau"].map(share);
+    let means: Vec<f64> = series.iter().map(|(_, shares)| mean(shares)).collect();
+    let plot = Plot::bars(
+        format!("CAU-F8-{}", configuration.setting.racks.unwrap_or(0)),
+        format!("Cross-rack update traffic, {}", configuration.name),
+        ["volume", "of PARIX"],
+        names(subjects),
+        series.to_vec(),
+    );
+    let mut plot = by_volume(plot, subjects);
+    plot.add_group("mean", &means);
+    plot.mark_bar("mean", "cau", 1.0 - configuration.parix_pct / 100.0);
+    plot
+}
+
 fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
+    const DATA_DELTA_PCT: f64 = 20.7;
     const SCHEMES: [&str; 3] = ["cau-data-delta", "cau-parity-delta", "cau"];
     let subjects = spread_volumes(session, VOLUME_COUNT)?;
-    let mut report = begin("RS(12,4) on 4 racks, u_s = 100", session, &subjects);
+    let mut report = begin("RS(12,4) on 4 racks, u_s = 100", &subjects);
     let setting = Setting {
         schemes: &SCHEMES,
         ..WIDE
@@ -148,7 +225,10 @@ fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
         table.row(std::iter::once(subject.volume.name.into()).chain(cells));
     }
     report.tables.push(table);
-    for (other, paper_pct) in [("cau-data-delta", 20.7), ("cau-parity-delta", 20.0)] {
+    for (other, paper_pct) in [
+        ("cau-data-delta", DATA_DELTA_PCT),
+        ("cau-parity-delta", 20.0),
+    ] {
         let saved = |counts: &Counts| saving_pct(commit(counts, "cau"), commit(counts, other));
         let savings: Vec<f64> = counts.iter().map(saved).collect();
         let what = format!("selective commits send less than {other}, mean");
@@ -169,183 +249,21 @@ fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
         let share = |counts: &Counts| {
             commit(counts, scheme) as f64 / commit(counts, "cau-data-delta").max(1) as f64
         };
-        (scheme.to_owned(), counts.iter().map(share).collect())
+        let shares: Vec<f64> = counts.iter().map(share).collect();
+        (scheme.to_owned(), shares)
     };
-    report.plots.push(Plot::bars(
+    let series = SCHEMES.map(bars);
+    let means: Vec<f64> = series.iter().map(|(_, shares)| mean(shares)).collect();
+    let plot = Plot::bars(
         "CAU-F9",
         "Commits of RS(12,4) on 4 racks",
         ["volume", "of data-delta commits"],
         names(&subjects),
-        SCHEMES.map(bars).to_vec(),
-    ));
-    Ok(report)
-}
-
-/// Per cent that grouping by a rule spares on a volume.
-fn grouping_saving(
-    session: &Session<'_>,
-    subject: &Subject,
-    stripes_max: u64,
-    rule: GroupingRule,
-) -> Result<f64, LabError> {
-    let with = |grouping| {
-        let traffic = cau_traffic(session, subject, stripes_max, grouping)?;
-        Ok::<u64, LabError>(traffic.cross_rack_chunks)
-    };
-    Ok(saving_pct(with(Some(rule))?, with(None)?))
-}
-
-/// The traffic of CAU on a volume.
-fn cau_traffic(
-    session: &Session<'_>,
-    subject: &Subject,
-    stripes_max: u64,
-    grouping: Option<GroupingRule>,
-) -> Result<SchemeTraffic, LabError> {
-    let setting = Setting {
-        schemes: &["cau"],
-        options: Options {
-            stripes_max,
-            grouping,
-            ..DEFAULTS
-        },
-        ..WIDE
-    };
-    let counts = subject.count(session, &setting)?;
-    Ok(counts["cau"])
-}
-
-/// What commits are of the traffic without grouping, in per cent: the most that grouping could spare, since
-/// replicas are sent in any case.
-fn add_commit_shares(
-    session: &Session<'_>,
-    report: &mut Report,
-    subjects: &[Subject],
-    stripes: [u64; 3],
-) -> Result<(), LabError> {
-    let shares = session.sweep(COUNTING, subjects, |subject| {
-        let share = |stripes_max| {
-            let traffic = cau_traffic(session, subject, stripes_max, None)?;
-            let commit = traffic.commit.unwrap_or(0) as f64;
-            Ok(100.0 * commit / traffic.cross_rack_chunks.max(1) as f64)
-        };
-        let shares: Result<Vec<f64>, LabError> = stripes.into_iter().map(share).collect();
-        shares
-    })?;
-    let title = "Commits in per cent of the traffic without grouping: the most that it could spare";
-    let mut table = Table::new(title, &["volume", "u_s = 2", "u_s = 20", "u_s = 100"]);
-    for (subject, shares) in subjects.iter().zip(&shares) {
-        let cells = shares.iter().map(|&share| share.into());
-        table.row(std::iter::once(subject.volume.name.into()).chain(cells));
-    }
-    report.tables.push(table);
-    report.notes.push(
-        "grouping can spare commits alone. A workload that is scaled down is on so few stripes that at u_s = 100 \
-         there is often one commit, at the end, and then nothing is left to spare"
-            .to_owned(),
+        series.to_vec(),
     );
-    Ok(())
-}
-
-/// What grouping spares on whole traces, and on the workloads that would stand in for them.
-fn add_stand_ins(
-    session: &Session<'_>,
-    report: &mut Report,
-    subjects: &[Subject],
-    stripes: [u64; 3],
-) -> Result<(), LabError> {
-    let title = "Per cent spared on traces and on their stand-ins, rule authors";
-    let columns = ["volume", "what", "u_s = 2", "u_s = 20", "u_s = 100"];
-    let mut table = Table::new(title, &columns);
-    let mut pays = [0, 0];
-    for subject in subjects {
-        let Some(made) = subject.stand_in(session)? else {
-            continue;
-        };
-        for (at, (what, subject)) in [("trace", subject), ("stand-in", &made)]
-            .into_iter()
-            .enumerate()
-        {
-            let saving = |us| grouping_saving(session, subject, us, GroupingRule::Authors);
-            let savings: Vec<f64> = stripes.into_iter().map(saving).collect::<Result<_, _>>()?;
-            pays[at] += savings.iter().filter(|saving| **saving > 0.0).count();
-            let first = [subject.volume.name.into(), what.into()];
-            table.row(first.into_iter().chain(savings.into_iter().map(Into::into)));
-        }
-    }
-    let all = stripes.len() * table.rows.len() / 2;
-    if all > 0 {
-        report.notes.push(format!(
-            "of the volumes with a whole trace grouping pays in {} of {all} cases on the trace, and in {} on the \
-             stand-in; the other volumes have stand-ins alone, whose sizes and places are assumptions",
-            pays[0], pays[1]
-        ));
-        report.tables.push(table);
-    }
-    Ok(())
-}
-
-fn run_f10(session: &Session<'_>) -> Result<Report, LabError> {
-    const STRIPES: [(u64, f64); 3] = [(2, 27.4), (20, 17.6), (100, 16.3)];
-    let subjects = spread_volumes(session, VOLUME_COUNT)?;
-    let mut report = begin(
-        "RS(12,4) on 4 racks, u_s = 2, 20 and 100",
-        session,
-        &subjects,
-    );
-    let stripes = STRIPES.map(|(us, _)| us);
-    add_commit_shares(session, &mut report, &subjects, stripes)?;
-    add_stand_ins(session, &mut report, &subjects, stripes)?;
-    for rule in [GroupingRule::Authors, GroupingRule::Algorithm1] {
-        let savings = session.sweep(COUNTING, &subjects, |subject| {
-            let saving = |(stripes, _)| grouping_saving(session, subject, stripes, rule);
-            let savings: Result<Vec<f64>, LabError> = STRIPES.into_iter().map(saving).collect();
-            savings
-        })?;
-        let columns = ["volume", "u_s = 2", "u_s = 20", "u_s = 100"];
-        let mut table = Table::new(format!("Per cent spared, rule {rule}"), &columns);
-        for (subject, savings) in subjects.iter().zip(&savings) {
-            let cells = savings.iter().map(|&saving| saving.into());
-            table.row(std::iter::once(subject.volume.name.into()).chain(cells));
-        }
-        report.tables.push(table);
-        let all = || savings.iter().flatten().copied();
-        let positive = all().filter(|saving| *saving > 0.0).count();
-        let positive_pct = 100.0 * positive as f64 / all().count().max(1) as f64;
-        let what = format!("volumes and u_s for which grouping pays, rule {rule}");
-        let paper = Paper::saving(85.0).without_effect(50.0);
-        report.findings.push(Finding::beside(
-            what,
-            positive_pct,
-            " %",
-            paper.printed("85 %, 51 of 60"),
-        ));
-        for (at, (stripes, paper_pct)) in STRIPES.into_iter().enumerate() {
-            let best = savings.iter().map(|row| row[at]).fold(f64::MIN, f64::max);
-            let what = format!("most that grouping spares at u_s = {stripes}, rule {rule}");
-            report
-                .findings
-                .push(Finding::beside(what, best, " %", Paper::saving(paper_pct)));
-        }
-        let worst = all().fold(f64::MAX, f64::min);
-        let what = format!("worst case of grouping, rule {rule}");
-        report
-            .findings
-            .push(Finding::beside(what, worst, " %", Paper::saving(-5.8)));
-        let bars = STRIPES.iter().enumerate().map(|(at, (stripes, _))| {
-            let left = savings
-                .iter()
-                .map(|row| (100.0 - row[at]).max(0.0))
-                .collect();
-            (format!("u_s = {stripes}"), left)
-        });
-        report.plots.push(Plot::bars(
-            format!("CAU-F10-{rule}"),
-            format!("Traffic with data grouping, rule {rule}"),
-            ["volume", "per cent of the traffic without"],
-            names(&subjects),
-            bars.collect(),
-        ));
-    }
+    let mut plot = by_volume(plot, &subjects);
+    plot.add_group("mean", &means);
+    plot.mark_bar("mean", "cau", 1.0 - DATA_DELTA_PCT / 100.0);
+    report.plots.push(plot);
     Ok(report)
 }

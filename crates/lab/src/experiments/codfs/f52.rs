@@ -2,18 +2,19 @@
 //! of the `CodFS` thesis (sections 5.2.1 to 5.2.4).
 
 use super::cache_run;
-use super::update_run::{self, Bench, Phase};
+use super::update_run::{self, Bench, Phase, Rates, UNSYNCED};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, Tolerance};
+use crate::experiment::tolerance::{LOG_READ, NEGLIGIBLE, SAVING};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F52",
-    parts: "abcd",
-    title: "writes, reads and recovery by update scheme (Figures 5.2a to 5.2d)",
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F52",
+    "writes, reads and recovery by update scheme (Figures 5.2a to 5.2d)",
     run,
-};
+)
+.with_parts("abcd");
 
 /// All phases under one scheme.
 struct Measured {
@@ -39,10 +40,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 .to_owned(),
         ],
         scaled: update_run::scaled(session),
-        tables: vec![rates(&all), costs(&all)],
+        tables: vec![rates(&all), costs(&all), causes(&all)],
         notes: update_run::notes(),
         ..Report::default()
     };
+    update_run::choose_disk(&mut report);
     for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
@@ -102,12 +104,8 @@ fn measure(session: &Session<'_>, scheme: UpdateScheme) -> Result<Measured, LabE
 
 impl Measured {
     /// Updates a second, with the cost of their background work included.
-    fn random_per_s(&self) -> [f64; 2] {
-        let seconds = [
-            self.random.real_s + self.settle.real_s,
-            self.random.model_s + self.settle.model_s,
-        ];
-        seconds.map(|seconds| self.random.operations as f64 / seconds.max(1e-9))
+    fn random_per_s(&self) -> Rates {
+        self.random.per_s(&self.settle)
     }
 }
 
@@ -116,7 +114,8 @@ fn of(all: &[Measured], scheme: UpdateScheme) -> &Measured {
     found.expect("every scheme was measured")
 }
 
-fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
+/// Our figures in the order of [`papers`].
+fn figures(all: &[Measured], at: usize) -> [f64; 7] {
     use UpdateScheme::{Fl, Fo, Pl, Plr};
     let get = |scheme| of(all, scheme);
     let spread = |rates: &[f64]| {
@@ -131,7 +130,7 @@ fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
     let fewer = 100.0 * (1.0 - random(Fo) / slowest);
     let read = |scheme| get(scheme).read.mb_per_s()[at];
     let recover = |scheme| get(scheme).recover.mb_per_s()[at];
-    let ours = [
+    [
         spread(&put),
         fewer,
         spread(&logging),
@@ -139,16 +138,29 @@ fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
         recover(Fo) / recover(Fl),
         recover(Plr) / recover(Pl),
         100.0 * (1.0 - recover(Plr) / recover(Fo)),
-    ];
+    ]
+}
+
+/// The figures of the model, as judged and with nothing synced, beside the thesis's.
+fn causes(all: &[Measured]) -> Table {
+    let [model, unsynced] = [1, UNSYNCED].map(|at| figures(all, at));
+    let pairs = std::iter::zip(model, unsynced);
+    let rows = papers().into_iter().zip(pairs);
+    update_run::causes(rows.map(|((what, _, paper), (model, unsynced))| {
+        (what.to_owned(), [model, unsynced], paper.words().to_owned())
+    }))
+}
+
+fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
     let all = papers()
         .into_iter()
-        .zip(ours)
+        .zip(figures(all, at))
         .map(|((what, unit, paper), ours)| {
             Finding::beside(format!("{what}, {place}"), ours, unit, paper)
         });
     let explained = all.map(|finding| {
         let why = reason(&finding.what, place);
-        finding.because(why)
+        update_run::read_by(finding, place).because(why)
     });
     explained.collect()
 }
@@ -159,7 +171,7 @@ fn papers() -> [(&'static str, &'static str, Paper); 7] {
         (
             "a: sequential write, spread of schemes",
             " %",
-            Paper::saving(0.0).printed("negligible"),
+            Paper::at_most(0.0, &NEGLIGIBLE).printed("negligible"),
         ),
         (
             "b: random write, FO below the slowest other",
@@ -169,14 +181,12 @@ fn papers() -> [(&'static str, &'static str, Paper); 7] {
         (
             "b: random write, spread of the other three",
             " %",
-            Paper::savings(0.0, 4.1).printed("under 4.1 %"),
+            Paper::at_most(4.1, &SAVING).printed("under 4.1 %"),
         ),
         (
             "c: sequential read, FL over FO",
             "x",
-            Paper::ratio(0.5)
-                .printed("about 0.5")
-                .within(Tolerance::Points(0.1)),
+            Paper::ratio(0.5).printed("about 0.5").within(&LOG_READ),
         ),
         (
             "d: recovery, FO over FL",
@@ -191,7 +201,7 @@ fn papers() -> [(&'static str, &'static str, Paper); 7] {
         (
             "d: recovery, PLR below FO",
             " %",
-            Paper::savings(0.0, 9.2).printed("under 9.2 %"),
+            Paper::at_most(9.2, &SAVING).printed("under 9.2 %"),
         ),
     ]
 }
@@ -278,7 +288,7 @@ fn plot(
     part: &str,
     title: &str,
     y_label: &str,
-    rates: fn(&Measured) -> [f64; 2],
+    rates: fn(&Measured) -> Rates,
 ) -> Plot {
     let rows = all.iter().map(|m| (m.scheme.to_string(), rates(m)));
     let name = format!("COD-F52{part}");

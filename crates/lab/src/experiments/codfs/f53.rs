@@ -2,18 +2,19 @@
 //! 5.2.5): parity logging with reserved space spends two chunks a segment on it, which the other
 //! schemes may spend on data or on parity.
 
-use super::update_run::{self, Bench, MIB, Phase};
+use super::update_run::{self, Bench, MIB, Phase, Rates};
 use crate::error::LabError;
+use crate::experiment::tolerance::SIGNIFICANT;
 use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F53",
-    parts: "ab",
-    title: "update schemes under the same storage overhead (Figure 5.3)",
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F53",
+    "update schemes under the same storage overhead (Figure 5.3)",
     run,
-};
+)
+.with_parts("ab");
 
 /// The seven settings, by the thesis's (n, k).
 const SETTINGS: [(UpdateScheme, &str, &str); 7] = [
@@ -31,7 +32,7 @@ struct Measured {
     scheme: UpdateScheme,
     shape: &'static str,
     /// Updates a second, background work included, on this machine and on the model.
-    random: [f64; 2],
+    random: Rates,
     recover: Phase,
 }
 
@@ -51,14 +52,10 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         bench.put()?;
         let random = bench.update_at_random()?;
         let settle = bench.settle()?;
-        let seconds = [
-            random.real_s + settle.real_s,
-            random.model_s + settle.model_s,
-        ];
         all.push(Measured {
             scheme,
             shape,
-            random: seconds.map(|seconds| random.operations as f64 / seconds.max(1e-9)),
+            random: random.per_s(&settle),
             recover: bench.recover()?,
         });
     }
@@ -77,6 +74,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         notes: update_run::notes(),
         ..Report::default()
     };
+    update_run::choose_disk(&mut report);
     for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
@@ -108,20 +106,18 @@ fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
             " %",
             Paper::saving(20.0).printed("20 % at least"),
         ),
-        Finding::claim(
+        Finding::beside(
             format!("random write, (8,4) over (8,6) on average, {place}"),
-            format!("{mean:.2}"),
-            "significantly below 1",
-            mean < 0.9,
-        )
-        .with_value(mean),
-        Finding::claim(
+            mean,
+            "x",
+            Paper::below(1.0, &SIGNIFICANT).printed("significantly below 1"),
+        ),
+        Finding::beside(
             format!("recovery, PLR (6,4) over PL (8,6), {place}"),
-            format!("{gain:.2}x"),
-            "significantly above 1",
-            gain > 1.1,
-        )
-        .with_value(gain),
+            gain,
+            "x",
+            Paper::above(1.0, &SIGNIFICANT).printed("significantly above 1"),
+        ),
     ];
     let why = if place == "disk" {
         update_run::DISK_DIFFERS
@@ -129,7 +125,7 @@ fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
         "updates are durable here, so appending to a reserve costs a seek of its own, while records in one \
          log share syncs; and the model has no network, which more parity loads as well"
     };
-    all.map(|finding| finding.because(why))
+    all.map(|finding| update_run::read_by(finding, place).because(why))
 }
 
 fn table(all: &[Measured]) -> Table {
@@ -142,7 +138,7 @@ fn table(all: &[Measured]) -> Table {
     ];
     let mut table = Table::new("Seven settings", &columns);
     for m in all {
-        let [disk, model] = m.recover.mb_per_s();
+        let [disk, model, _] = m.recover.mb_per_s();
         let cells = [m.random[0], m.random[1], disk, model];
         table.row([m.name().into()].into_iter().chain(cells.map(Into::into)));
     }
@@ -154,7 +150,7 @@ fn plot(
     part: &str,
     title: &str,
     y_label: &str,
-    rates: fn(&Measured) -> [f64; 2],
+    rates: fn(&Measured) -> Rates,
 ) -> Plot {
     let rows = all.iter().map(|m| (m.name(), rates(m)));
     let name = format!("COD-F53{part}");

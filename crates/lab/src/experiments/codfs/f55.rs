@@ -2,7 +2,7 @@
 //! `CodFS` thesis.
 
 use super::replay_run::{self, Replayed, Shown};
-use super::update_run;
+use super::update_run::{self, Rates};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Paper, Report, Session};
 use gabion_layout::UpdateScheme;
@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 const SHOWN: Shown = Shown {
     id: EXPERIMENT.id,
     titles: ["Recovery in MB/s", "Recovery of two nodes"],
-    unit: "MB/s",
+    y_label: "recovery, over FL's",
     rate: rates,
     over: UpdateScheme::Fl,
 };
@@ -24,6 +24,7 @@ const SHOWN: Shown = Shown {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let all = replay_run::run(session, true)?;
     let mut report = replay_run::begun(session, &all);
+    update_run::choose_disk(&mut report);
     report.setting.push(
         "then two nodes fail, and what they held is rebuilt on others, with cold caches".to_owned(),
     );
@@ -44,19 +45,25 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             "x",
             Paper::ratio(10.0).printed("up to 10x"),
         );
-        report.findings.push(finding.because(why));
+        report
+            .findings
+            .push(update_run::read_by(finding, place).because(why));
         let finding = Finding::beside(
             format!("PLR over FL at least, {place}"),
             100.0 * (least - 1.0),
             " %",
             Paper::saving(11.7).printed("+11.7 %, on src2_2"),
         );
-        report.findings.push(finding.because(why));
-        report.plots.push(SHOWN.plot(&all, place, at));
+        report
+            .findings
+            .push(update_run::read_by(finding, place).because(why));
+        let mut plot = SHOWN.plot(&all, place, at);
+        plot.mark_bar("src2_2", "plr", 1.117);
+        report.plots.push(plot);
     }
     Ok(report)
 }
 
-fn rates(one: &Replayed) -> [f64; 2] {
-    one.recover.map_or([0.0; 2], |phase| phase.mb_per_s())
+fn rates(one: &Replayed) -> Rates {
+    one.recover.map_or([0.0; 3], |phase| phase.mb_per_s())
 }

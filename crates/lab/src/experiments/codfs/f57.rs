@@ -3,7 +3,8 @@
 
 use super::reserve_run::{self, Outcome, Period};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::tolerance::STALLED;
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -43,9 +44,14 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 .chain(cells.map(Into::into)),
         );
         let what = format!("{}: merges per 1,000 writes", outcome.name);
-        let ours = format!("{merges:.2}");
-        let finding = Finding::claim(what, ours, "below 10, on average", merges < MERGES_MAX);
-        report.findings.push(finding);
+        let paper = Paper::at_most(MERGES_MAX, &STALLED).printed("below 10, on average");
+        let finding = Finding::beside(what, merges, "", paper);
+        // The thesis has five strategies.
+        report.findings.push(if outcome.is_ours {
+            finding.reading("a strategy that the thesis does not have")
+        } else {
+            finding
+        });
     }
     let merges = |name: &str| {
         outcomes

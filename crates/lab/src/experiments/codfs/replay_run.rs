@@ -1,10 +1,10 @@
 //! What COD-F54 and COD-F55 share: the first writes of ten MSR Cambridge volumes replayed as fast as
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
-use super::update_run::{Bench, MIB, Phase, Update};
+use super::update_run::{Bench, MIB, Phase, Rates, Update};
 use super::{cache_run, update_run};
 use crate::error::LabError;
-use crate::experiment::{Report, Scale, Session, Table};
+use crate::experiment::{Report, Scale, Session, Table, mean};
 use crate::plot::Plot;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
@@ -16,6 +16,8 @@ use std::num::NonZeroU64;
 pub(super) const VOLUMES: [&str; 10] = [
     "src2_2", "mds_0", "rsrch_0", "usr_0", "web_0", "ts_0", "stg_0", "hm_0", "prn_1", "proj_0",
 ];
+/// The group of bars that are means of all volumes.
+pub(super) const MEAN: &str = "mean";
 /// Data chunks of a stripe.
 const DATA_CHUNKS: u64 = 4;
 /// Most stripes of a replay; addresses of wider traces are folded.
@@ -30,6 +32,8 @@ pub(super) struct Source {
     pub(super) is_trace: bool,
     updates: Vec<Update>,
     stripe_count: u64,
+    /// Stripes that its addresses would take if they were not folded.
+    touched_count: u64,
 }
 
 /// The result of one volume under one scheme.
@@ -42,12 +46,8 @@ pub(super) struct Replayed {
 
 impl Replayed {
     /// Writes a second, background work included, on this machine and on the model.
-    pub(super) fn per_s(&self) -> [f64; 2] {
-        let seconds = [
-            self.update.real_s + self.settle.real_s,
-            self.update.model_s + self.settle.model_s,
-        ];
-        seconds.map(|seconds| self.update.operations as f64 / seconds.max(1e-9))
+    pub(super) fn per_s(&self) -> Rates {
+        self.update.per_s(&self.settle)
     }
 }
 
@@ -58,10 +58,10 @@ pub(super) struct Shown {
     pub(super) id: &'static str,
     /// The subject of the table and the plot.
     pub(super) titles: [&'static str; 2],
-    /// The rate's unit.
-    pub(super) unit: &'static str,
+    /// What the plot shows: the rate over that of the other scheme.
+    pub(super) y_label: &'static str,
     /// On this machine and on the model.
-    pub(super) rate: fn(&Replayed) -> [f64; 2],
+    pub(super) rate: fn(&Replayed) -> Rates,
     /// The scheme that PLR is held against.
     pub(super) over: UpdateScheme,
 }
@@ -98,25 +98,31 @@ impl Shown {
     }
 
     pub(super) fn plot(&self, all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Plot {
-        let series = |(number, scheme): (usize, UpdateScheme)| {
-            let values = all
-                .iter()
-                .map(|(_, replayed)| (self.rate)(&replayed[number])[at]);
-            (scheme.to_string(), values.collect())
+        let rate = |replayed: &[Replayed], scheme| {
+            let found = replayed.iter().find(|one: &&Replayed| one.scheme == scheme);
+            found.map_or(0.0, |one| (self.rate)(one)[at])
         };
-        Plot::bars(
+        let shares = |scheme| -> Vec<f64> {
+            let volumes = all.iter().map(|(_, replayed)| replayed.as_slice());
+            volumes
+                .map(|replayed| rate(replayed, scheme) / rate(replayed, self.over))
+                .collect()
+        };
+        let series = UpdateScheme::BY_DELTA.map(|scheme| (scheme.to_string(), shares(scheme)));
+        let means: Vec<f64> = series.iter().map(|(_, shares)| mean(shares)).collect();
+        let made = all.iter().filter(|(source, _)| !source.is_trace);
+        let mut plot = Plot::bars(
             format!("{}-{place}", self.id),
             format!("{}, {place}", self.titles[1]),
-            ["volume", self.unit],
+            ["volume", self.y_label],
             all.iter()
                 .map(|(source, _)| source.volume.to_owned())
                 .collect(),
-            UpdateScheme::BY_DELTA
-                .into_iter()
-                .enumerate()
-                .map(series)
-                .collect(),
+            series.to_vec(),
         )
+        .with_stand_ins(made.map(|(source, _)| source.volume));
+        plot.add_group(MEAN, &means);
+        plot
     }
 }
 
@@ -195,13 +201,14 @@ fn source(
         };
         let first = trace.filter(is_write).take(writes as usize);
         let requests: Vec<Request> = first.collect::<Result<_, _>>()?;
-        let (updates, stripe_count) = on_stripes(&joined(&requests), stripe_bytes);
+        let (updates, touched_count) = on_stripes(&joined(&requests), stripe_bytes);
         return Ok(Source {
             volume: name,
             name: format!("first {} writes of {file}", requests.len()),
             is_trace: true,
             updates,
-            stripe_count,
+            stripe_count: touched_count.min(STRIPES_MAX),
+            touched_count,
         });
     }
     let volume = workload::volume(name).expect("the thesis's volumes are in its table");
@@ -212,13 +219,14 @@ fn source(
         .requests()
         .filter(|request| request.kind == RequestKind::Write)
         .collect();
-    let (updates, stripe_count) = on_stripes(&joined(&requests), stripe_bytes);
+    let (updates, touched_count) = on_stripes(&joined(&requests), stripe_bytes);
     Ok(Source {
         volume: name,
         name: format!("workload, 1 in {one_in}"),
         is_trace: false,
         updates,
-        stripe_count,
+        stripe_count: touched_count.min(STRIPES_MAX),
+        touched_count,
     })
 }
 
@@ -237,7 +245,7 @@ fn joined(requests: &[Request]) -> Vec<Request> {
 }
 
 /// Requests cut at the borders of stripes, on stripes that lie side by side: those that no request
-/// touches are left out. Gives how many stripes there are.
+/// touches are left out. Gives how many stripes are touched; their numbers are folded onto [`STRIPES_MAX`].
 fn on_stripes(requests: &[Request], stripe_bytes: u64) -> (Vec<Update>, u64) {
     let stripes = |request: &Request| {
         request.offset_bytes / stripe_bytes..=(request.end_bytes() - 1) / stripe_bytes
@@ -257,7 +265,7 @@ fn on_stripes(requests: &[Request], stripe_bytes: u64) -> (Vec<Update>, u64) {
             updates.push((numbers[&stripe], first % stripe_bytes, end - first));
         }
     }
-    (updates, (numbers.len() as u64).min(STRIPES_MAX))
+    (updates, numbers.len() as u64)
 }
 
 /// What both experiments run.
@@ -281,11 +289,32 @@ fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String>
     )];
     scaled.push(format!(
         "{traces} of {} volumes have their own trace or a piece of it here; for the others calibrated \
-         workloads with seed {} stand in",
-        all.len(),
-        session.seed
+         workloads stand in",
+        all.len()
     ));
     scaled
+}
+
+/// What the scale leaves out of the volumes.
+fn left_out(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String> {
+    let mut left_out = Vec::new();
+    let folded = all
+        .iter()
+        .filter(|(source, _)| source.touched_count > STRIPES_MAX);
+    let most = all.iter().map(|(source, _)| source.touched_count).max();
+    if folded.clone().count() > 0 {
+        left_out.push(format!(
+            "addresses of {} of {} volumes are folded onto {STRIPES_MAX} stripes, of up to {} that their writes touch",
+            folded.count(),
+            all.len(),
+            most.unwrap_or(0)
+        ));
+    }
+    let (volume_count, ..) = size(session.scale);
+    if volume_count < VOLUMES.len() {
+        left_out.push(format!("{volume_count} volume of the {}", VOLUMES.len()));
+    }
+    left_out
 }
 
 /// A report without figures.
@@ -293,6 +322,7 @@ pub(super) fn begun(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> R
     Report {
         setting: setting(),
         scaled: scaled(session, all),
+        left_out: left_out(session, all),
         notes: update_run::notes(),
         ..Report::default()
     }

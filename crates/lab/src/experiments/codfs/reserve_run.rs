@@ -33,6 +33,8 @@ pub(super) struct Strategy {
     policy: Option<Policy>,
     /// Whether a new reserve counts as used until a review, or is measured first.
     begins_used: bool,
+    /// Whether the thesis does not have it.
+    is_ours: bool,
 }
 
 impl Strategy {
@@ -64,12 +66,14 @@ pub(super) fn strategies() -> Vec<Strategy> {
         first_bytes: mib * MIB,
         policy: None,
         begins_used: false,
+        is_ours: false,
     };
     let managed = |name, policy, begins_used| Strategy {
         name,
         first_bytes: FIRST_BYTES,
         policy: Some(policy),
         begins_used,
+        is_ours: begins_used || policy.growth.is_some(),
     };
     let spec = ReserveSpec::default();
     let thesis = Policy::thesis(&spec, CHUNK_BYTES);
@@ -109,6 +113,8 @@ pub(super) struct Period {
 /// A strategy's whole run.
 pub(super) struct Outcome {
     pub(super) name: &'static str,
+    /// Whether the thesis does not have the strategy.
+    pub(super) is_ours: bool,
     pub(super) periods: Vec<Period>,
     /// The share of segments without a reserve at the end.
     pub(super) empty_share: f64,
@@ -201,6 +207,7 @@ impl Run {
         let empty_count = self.segments.iter().filter(is_empty).count();
         Outcome {
             name: self.strategy.name,
+            is_ours: self.strategy.is_ours,
             periods: self.periods,
             empty_share: empty_count as f64 / self.segments.len().max(1) as f64,
         }
@@ -318,9 +325,8 @@ pub(super) fn setting() -> Vec<String> {
 pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
     vec![
         format!(
-            "the Harvard traces are not here: a calibrated workload with seed {} stands in, one in {} of \
-             its requests on as much less data",
-            session.seed,
+            "the Harvard traces are not here: a calibrated workload stands in, one in {} of its requests on \
+             as much less data",
             one_in(session.scale)
         ),
         "its requests are spread evenly over the 41 days, without nights and bursts".to_owned(),

@@ -129,10 +129,9 @@ fn scaled(session: &Session<'_>, rows: &[Row]) -> Vec<String> {
     let made = rows.iter().filter(|row| row.one_in.is_some()).count();
     if made > 0 {
         scaled.push(format!(
-            "{made} of {} volumes have no whole trace here; a calibrated workload with seed {} stands \
-             in for each, one in so many of its writes on as much less data",
-            rows.len(),
-            session.seed
+            "{made} of {} volumes have no whole trace here; a calibrated workload stands in for each, with a part \
+             of its writes on as much less data, as the table says",
+            rows.len()
         ));
     }
     if session.scale == Scale::Quick {
@@ -180,29 +179,35 @@ fn table(rows: &[Row]) -> Table {
 }
 
 fn plot(rows: &[Row]) -> Plot {
-    let points = |value: fn(&Row) -> f64| {
-        let points = rows
-            .iter()
-            .enumerate()
-            .map(|(at, row)| (at as f64 + 1.0, value(row)));
-        points.collect()
-    };
-    let line = |name: &str, value| (name.to_owned(), points(value));
-    Plot::lines(
+    const UPDATES: &str = "update writes";
+    const UPDATED: &str = "updated working set";
+    let values = |value: fn(&Row) -> f64| rows.iter().map(value).collect();
+    let name = |row: &Row| row.volume.name.to_owned();
+    let mut plot = Plot::bars(
         "COD-T32",
         "Updates in the MSR Cambridge volumes",
         ["volume, by number of writes", "per cent"],
+        rows.iter().map(name).collect(),
         vec![
-            line("update writes", |row| row.stats.update_writes_pct()),
-            line("update writes, thesis", |row| {
-                row.volume.target.update_writes_pct
-            }),
-            line("updated working set", |row| {
-                row.stats.updated_working_set_pct()
-            }),
-            line("updated working set, thesis", |row| {
-                row.volume.target.updated_working_set_pct
-            }),
+            (
+                UPDATES.to_owned(),
+                values(|row| row.stats.update_writes_pct()),
+            ),
+            (
+                UPDATED.to_owned(),
+                values(|row| row.stats.updated_working_set_pct()),
+            ),
         ],
     )
+    .with_stand_ins(
+        rows.iter()
+            .filter(|row| row.one_in.is_some())
+            .map(|row| row.volume.name),
+    );
+    for row in rows {
+        let target = &row.volume.target;
+        plot.mark_bar(name(row), UPDATES, target.update_writes_pct);
+        plot.mark_bar(name(row), UPDATED, target.updated_working_set_pct);
+    }
+    plot
 }

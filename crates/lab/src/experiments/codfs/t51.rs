@@ -3,7 +3,8 @@
 
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, RATIO, Report, Session, Table};
+use crate::experiment::tolerance::FRAGMENTS;
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
@@ -20,6 +21,7 @@ const THESIS: [(UpdateScheme, [f64; 2]); 4] = [
     (UpdateScheme::Pl, [0.0, 117.66]),
     (UpdateScheme::Plr, [0.0, 0.0]),
 ];
+
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let (segments, chunk_bytes) = session
         .scale
@@ -61,7 +63,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             ("data", data, thesis_data),
             ("parity", parity, thesis_parity),
         ] {
-            let paper = Paper::exactly(thesis).within(RATIO);
+            let paper = Paper::exactly(thesis).within(&FRAGMENTS);
             let finding = Finding::beside(format!("{scheme}: {of}"), ours, "", paper);
             report.findings.push(finding);
         }
@@ -85,11 +87,16 @@ fn plot(all: &[(UpdateScheme, [f64; 2])]) -> Plot {
         let values = all.iter().map(|(_, found)| found[at]);
         (name.to_owned(), values.collect())
     };
-    Plot::bars(
+    let mut plot = Plot::bars(
         "COD-T51",
         "Fragments of a chunk after random writes",
         ["update scheme", "fragments per chunk"],
         all.iter().map(|(scheme, _)| scheme.to_string()).collect(),
         vec![series("data chunks", 0), series("parity chunks", 1)],
-    )
+    );
+    for (scheme, [data, parity]) in THESIS {
+        plot.mark_bar(scheme.to_string(), "data chunks", data);
+        plot.mark_bar(scheme.to_string(), "parity chunks", parity);
+    }
+    plot
 }

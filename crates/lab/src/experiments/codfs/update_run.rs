@@ -8,9 +8,9 @@
 
 use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;
-use crate::experiment::{Scale, Session};
+use crate::experiment::{Finding, Report, Scale, Session, Table};
 use crate::plot::Plot;
-use crate::storage::{IoCount, Shape, Storage, replay};
+use crate::storage::{IoCount, Shape, Storage, replay, replay_unsynced};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};
 use gabion_store::{Options, StoreCounts};
 use rand::SeedableRng;
@@ -38,20 +38,30 @@ pub(super) struct Phase {
     pub(super) bytes: u64,
     /// Operations of clients.
     pub(super) operations: u64,
-    /// Time on this machine, in seconds.
-    pub(super) real_s: f64,
-    /// Time of the busiest modelled disk, in seconds.
-    pub(super) model_s: f64,
+    /// Time on this machine, of the busiest modelled disk, and of that if nothing is synced, in seconds.
+    pub(super) seconds: Rates,
     /// What all stores asked of their disks.
     pub(super) io: IoCount,
 }
 
 impl Phase {
-    /// Megabytes a second on this machine and on the model.
-    pub(super) fn mb_per_s(&self) -> [f64; 2] {
-        [self.real_s, self.model_s].map(|seconds| self.bytes as f64 / 1e6 / seconds.max(1e-9))
+    /// Megabytes a second.
+    pub(super) fn mb_per_s(&self) -> Rates {
+        self.seconds
+            .map(|seconds| self.bytes as f64 / 1e6 / seconds.max(1e-9))
+    }
+
+    /// Operations a second, with the time of their background work included.
+    pub(super) fn per_s(&self, settle: &Self) -> Rates {
+        let seconds = [0, 1, 2].map(|at: usize| self.seconds[at] + settle.seconds[at]);
+        seconds.map(|seconds| self.operations as f64 / seconds.max(1e-9))
     }
 }
+
+/// A value on this machine, on the model, and on the model if nothing is synced.
+pub(super) type Rates = [f64; 3];
+/// The position of the last of them.
+pub(super) const UNSYNCED: usize = 2;
 
 /// An update: stripe, offset in it, and length.
 pub(super) type Update = (u64, u64, u64);
@@ -61,6 +71,8 @@ pub(super) struct Bench<'a> {
     session: &'a Session<'a>,
     pub(super) storage: Storage,
     models: Vec<DiskModel>,
+    /// The same drives under stores that never sync.
+    unsynced: Vec<DiskModel>,
     stripe_count: u64,
     scheme: UpdateScheme,
 }
@@ -98,7 +110,8 @@ impl<'a> Bench<'a> {
         let model = DiskModel::new(drive(stored_bytes / u64::from(NODE_COUNT)));
         Ok(Self {
             session,
-            models: vec![model; NODE_COUNT as usize],
+            models: vec![model.clone(); NODE_COUNT as usize],
+            unsynced: vec![model; NODE_COUNT as usize],
             storage,
             stripe_count,
             scheme,
@@ -202,7 +215,8 @@ impl<'a> Bench<'a> {
 
     fn drop_caches(&mut self) -> Result<(), LabError> {
         self.storage.drop_caches()?;
-        self.models.iter_mut().for_each(DiskModel::drop_caches);
+        let models = self.models.iter_mut().chain(&mut self.unsynced);
+        models.for_each(DiskModel::drop_caches);
         Ok(())
     }
 
@@ -244,15 +258,22 @@ impl<'a> Bench<'a> {
         let mut phase = Phase {
             bytes,
             operations: count,
-            real_s,
             ..Phase::default()
         };
-        let mut busiest_ns = 0;
-        for (model, operations) in self.models.iter_mut().zip(storage.take_recordings()) {
+        let mut busiest_ns = [0; 2];
+        let drives = self.models.iter_mut().zip(&mut self.unsynced);
+        for ((model, unsynced), operations) in drives.zip(storage.take_recordings()) {
             phase.io.add(&operations);
-            busiest_ns = busiest_ns.max(replay(model, &operations));
+            let times_ns = [
+                replay(model, &operations),
+                replay_unsynced(unsynced, &operations),
+            ];
+            for (busiest_ns, time_ns) in busiest_ns.iter_mut().zip(times_ns) {
+                *busiest_ns = time_ns.max(*busiest_ns);
+            }
         }
-        phase.model_s = busiest_ns as f64 / 1e9;
+        let [model_s, unsynced_s] = busiest_ns.map(|ns| ns as f64 / 1e9);
+        phase.seconds = [real_s, model_s, unsynced_s];
         Ok(phase)
     }
 }
@@ -290,12 +311,46 @@ pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
 /// The place of a measurement, and its position in a pair of rates.
 pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
 
+/// The reading of figures that were measured on this machine's disk.
+const ON_THIS_DISK: &str = "this machine's disk in place of the thesis's";
+
+/// Says which disk the experiment is judged by.
+pub(super) fn choose_disk(report: &mut Report) {
+    report.choose(
+        "the disk",
+        "the model of the thesis's drive",
+        "the thesis measured on drives that seek, and what it finds is what seeking costs; this machine's disk does not \
+         seek",
+    );
+}
+
+/// A finding of a place: those of this machine's disk are shown and not judged.
+pub(super) fn read_by(finding: Finding, place: &str) -> Finding {
+    if place == "disk" {
+        finding.reading(ON_THIS_DISK)
+    } else {
+        finding
+    }
+}
+
+/// Figures of the model as it is judged and with nothing synced, beside the thesis's.
+pub(super) fn causes(rows: impl IntoIterator<Item = (String, [f64; 2], String)>) -> Table {
+    let columns = ["figure", "every update synced", "nothing synced", "thesis"];
+    let title =
+        "Causes: the same operations on the model when updates wait in memory, as the thesis's do";
+    let mut table = Table::new(title, &columns);
+    for (what, [synced, unsynced], thesis) in rows {
+        table.row([what.into(), synced.into(), unsynced.into(), thesis.into()]);
+    }
+    table
+}
+
 /// Bars of each row's rates on this machine and on the model, side by side.
 pub(super) fn bars(
     name: &str,
     title: &str,
     [x_label, y_label]: [&str; 2],
-    rows: Vec<(String, [f64; 2])>,
+    rows: Vec<(String, Rates)>,
 ) -> Plot {
     let series = PLACES.map(|(place, at)| {
         let values = rows.iter().map(|(_, rates)| rates[at]);

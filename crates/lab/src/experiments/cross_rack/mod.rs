@@ -5,9 +5,11 @@ pub(super) mod testbed;
 
 use crate::error::LabError;
 use crate::experiment::{Finding, Paper, Session, mean};
+use crate::plot::Plot;
+use crate::profile::Profile;
 use crate::trace::Request;
 use crate::update_traffic::{self, Options, Question, SchemeTraffic};
-use crate::workload::{VOLUMES, Volume, Workload, volume};
+use crate::workload::{Target, VOLUMES, Volume, Workload, volume};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -21,6 +23,8 @@ pub(super) struct Subject {
     pub(super) volume: &'static Volume,
     /// One of how many of the volume's writes are made; none for a trace.
     one_in: Option<u64>,
+    /// The statistics of the workload that stands in.
+    target: Target,
 }
 
 impl Subject {
@@ -31,7 +35,39 @@ impl Subject {
             Some(_) => None,
             None => Some(one_in(session, volume)?),
         };
-        Ok(Self { volume, one_in })
+        Ok(Self {
+            volume,
+            one_in,
+            target: volume.target,
+        })
+    }
+
+    /// The same volume with a stand-in whose writes all gather in one area; a trace stays as it is.
+    pub(super) fn gathered(&self) -> Self {
+        Self {
+            target: Target {
+                area_count: 1,
+                ..self.target
+            },
+            ..*self
+        }
+    }
+
+    /// Whether a calibrated workload stands in for the volume.
+    pub(super) fn is_stand_in(&self) -> bool {
+        self.one_in.is_some()
+    }
+
+    /// The mean size of the volume's updates, in bytes, and the stripes of this many bytes that 1,000 of them touch.
+    pub(super) fn profile(
+        &self,
+        session: &Session<'_>,
+        stripe_bytes: u64,
+    ) -> Result<(f64, f64), LabError> {
+        let stripe_bytes = NonZeroU64::new(stripe_bytes).unwrap_or(NonZeroU64::MIN);
+        let profile = Profile::of(self.requests(session)?, stripe_bytes)?;
+        let mean_bytes = profile.update_sizes.mean_bytes();
+        Ok((mean_bytes, profile.locality.stripes_per_window))
     }
 
     /// The volume's calibrated workload, if it has a whole trace: what the lab would take without it.
@@ -39,8 +75,10 @@ impl Subject {
         if self.one_in.is_some() {
             return Ok(None);
         }
-        let (volume, one_in) = (self.volume, Some(one_in(session, self.volume)?));
-        Ok(Some(Self { volume, one_in }))
+        Ok(Some(Self {
+            one_in: Some(one_in(session, self.volume)?),
+            ..*self
+        }))
     }
 
     fn requests(&self, session: &Session<'_>) -> Result<Requests, LabError> {
@@ -48,7 +86,7 @@ impl Subject {
             return Ok(Box::new(trace));
         }
         let part = NonZeroU64::new(self.one_in.unwrap_or(1)).unwrap_or(NonZeroU64::MIN);
-        let workload = Workload::new(self.volume.target.part(part), session.seed)?;
+        let workload = Workload::new(self.target.part(part), session.seed)?;
         Ok(Box::new(workload.requests().map(Ok)))
     }
 
@@ -135,15 +173,14 @@ pub(super) fn spread_volumes(
 }
 
 /// Differences from the papers.
-pub(super) fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<String> {
+pub(super) fn scaled(subjects: &[Subject], papers: &str) -> Vec<String> {
     let made = subjects.iter().filter(|subject| subject.one_in.is_some());
     vec![
         format!(
-            "{} of {} volumes have no whole trace here; a calibrated workload with seed {} stands in \
-             for each, whose sizes of writes and places are assumptions",
+            "{} of {} volumes have no whole trace here; a calibrated workload stands in for each, whose sizes of \
+             writes and places are assumptions",
             made.clone().count(),
-            subjects.len(),
-            session.seed
+            subjects.len()
         ),
         format!(
             "of the workloads at most one in {} writes is made, on as much less data",
@@ -158,7 +195,32 @@ pub(super) fn saving_pct(ours: u64, other: u64) -> f64 {
     100.0 * (1.0 - ours as f64 / other.max(1) as f64)
 }
 
+/// A plot of volumes, with those marked that have stand-ins.
+pub(super) fn by_volume(plot: Plot, subjects: &[Subject]) -> Plot {
+    let made = subjects.iter().filter(|subject| subject.is_stand_in());
+    plot.with_stand_ins(made.map(|subject| subject.volume.name))
+}
+
+/// The lower and the upper half of some values, by a measure of each.
+pub(super) fn halves(values: &[f64], measures: &[f64]) -> [Vec<f64>; 2] {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| measures[a].total_cmp(&measures[b]));
+    let (low, high) = order.split_at(values.len() / 2);
+    [low, high].map(|half| half.iter().map(|&at| values[at]).collect())
+}
+
 /// The mean of savings, beside the paper's.
 pub(super) fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
     Finding::beside(what, mean(savings), " %", Paper::saving(paper_pct))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_go_by_the_measure() {
+        let [low, high] = halves(&[1.0, 2.0, 3.0, 4.0], &[9.0, 1.0, 8.0, 2.0]);
+        assert_eq!((low, high), (vec![2.0, 4.0], vec![3.0, 1.0]));
+    }
 }

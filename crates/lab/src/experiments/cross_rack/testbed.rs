@@ -110,20 +110,37 @@ pub(crate) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
     Finding::beside(what, mean(gains), "x", Paper::ratio(paper))
 }
 
-/// Bars of all gains over the first contender, round by round.
-pub(crate) fn plot(id: &str, title: &str, rounds: &[Round], measured: &[Vec<Throughput>]) -> Plot {
+/// The group of bars that are means of all rounds.
+pub(crate) const MEAN: &str = "mean";
+
+/// Bars of all gains over the first contender, round by round, and their means.
+pub(crate) fn plot(
+    session: &Session<'_>,
+    (id, title): (&str, &str),
+    rounds: &[Round],
+    measured: &[Vec<Throughput>],
+) -> Result<Plot, LabError> {
     let contenders = rounds.first().map_or(&[][..], |round| &round.contenders);
     let bars = |(at, contender): (usize, &Contender)| {
         let name = contender.name.clone();
         (name, gains(measured, at, 0))
     };
-    Plot::bars(
+    let series: Vec<(String, Vec<f64>)> = contenders.iter().enumerate().skip(1).map(bars).collect();
+    let means: Vec<f64> = series.iter().map(|(_, gains)| mean(gains)).collect();
+    let mut plot = Plot::bars(
         id,
         title,
         ["cluster", "update throughput, of the baseline's"],
         rounds.iter().map(|round| round.name.clone()).collect(),
-        contenders.iter().enumerate().skip(1).map(bars).collect(),
-    )
+        series,
+    );
+    plot.add_group(MEAN, &means);
+    for round in rounds {
+        if Subject::new(session, round.volume)?.is_stand_in() {
+            plot = plot.with_stand_ins([round.name.as_str()]);
+        }
+    }
+    Ok(plot)
 }
 
 /// What stands in for the volumes of which there is no trace.
@@ -134,10 +151,7 @@ pub(crate) fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String,
         words.push(if is_trace {
             format!("the trace of {name}")
         } else {
-            format!(
-                "a calibrated workload in place of {name}, with seed {}",
-                session.seed
-            )
+            format!("a calibrated workload in place of {name}")
         });
     }
     Ok(words.join("; "))

@@ -47,8 +47,19 @@ enum Gain {
     Write,
 }
 
-/// A gain that the paper gives: at one value of the axis, or over all of them.
-type Printed = (Gain, Option<f64>, f64);
+/// Where a gain that the paper gives is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// At a value of the axis.
+    At(f64),
+    /// Over all values, on average.
+    All,
+    /// How much less it is at the last value than at the first.
+    Fall(f64, f64),
+}
+
+/// A gain that the paper gives: the least and the most of it.
+type Printed = (Gain, Place, [f64; 2]);
 
 /// One part of the figure.
 struct Part {
@@ -59,12 +70,13 @@ struct Part {
 }
 
 use Gain::{Encode, Write};
+use Place::{All, At, Fall};
 
 const A: Part = Part {
     axis: "k",
     values: &[6.0, 8.0, 10.0, 12.0],
     set: |sides, k| sides.ear.data_count = k as usize,
-    printed: &[(Encode, Some(12.0), 78.7), (Write, Some(12.0), 36.8)],
+    printed: &[(Encode, At(12.0), [78.7; 2]), (Write, At(12.0), [36.8; 2])],
 };
 
 const B: Part = Part {
@@ -72,9 +84,10 @@ const B: Part = Part {
     values: &[2.0, 4.0, 6.0, 8.0],
     set: |sides, m| sides.ear.parity_count = m as usize,
     printed: &[
-        (Encode, None, 70.0),
-        (Write, Some(2.0), 33.9),
-        (Write, Some(8.0), 14.1),
+        (Encode, All, [70.0; 2]),
+        (Write, At(2.0), [33.9; 2]),
+        (Write, At(8.0), [14.1; 2]),
+        (Write, Fall(2.0, 8.0), [19.8; 2]),
     ],
 };
 
@@ -86,14 +99,14 @@ const C: Part = Part {
         sides.ear.rates.node_bytes_per_s *= gbit_per_s;
         sides.ear.rates.rack_bytes_per_s *= gbit_per_s;
     },
-    printed: &[(Encode, Some(0.2), 165.2), (Write, None, 20.0)],
+    printed: &[(Encode, At(0.2), [165.2; 2]), (Write, All, [20.0; 2])],
 };
 
 const D: Part = Part {
     axis: "writes a second",
     values: &[1.0, 2.0, 3.0, 4.0],
     set: |sides, rate| sides.ear.writes_per_s = rate,
-    printed: &[(Encode, Some(4.0), 89.1), (Write, None, 26.5)],
+    printed: &[(Encode, At(4.0), [89.1; 2]), (Write, All, [25.0, 28.0])],
 };
 
 const E: Part = Part {
@@ -109,10 +122,10 @@ const E: Part = Part {
         }
     },
     printed: &[
-        (Encode, Some(4.0), 70.1),
-        (Encode, Some(1.0), 82.1),
-        (Write, Some(4.0), 26.3),
-        (Write, Some(1.0), 48.3),
+        (Encode, At(4.0), [70.1; 2]),
+        (Encode, At(1.0), [82.1; 2]),
+        (Write, At(4.0), [26.3; 2]),
+        (Write, At(1.0), [48.3; 2]),
     ],
 };
 
@@ -121,9 +134,10 @@ const F: Part = Part {
     values: &[2.0, 4.0, 6.0, 8.0],
     set: |sides, replicas| sides.ear.replica_count = replicas as usize,
     printed: &[
-        (Encode, None, 70.0),
-        (Write, Some(2.0), 34.7),
-        (Write, Some(8.0), 20.5),
+        (Encode, All, [70.0; 2]),
+        (Write, At(2.0), [34.7; 2]),
+        (Write, At(8.0), [20.5; 2]),
+        (Write, Fall(2.0, 8.0), [14.2; 2]),
     ],
 };
 
@@ -153,24 +167,47 @@ fn run(session: &Session<'_>, id: &'static str, part: &Part) -> Result<Report, L
         ],
         scaled: scaled(session),
         findings: findings(part, values, &gains),
-        goals: Vec::new(),
         tables: vec![table(part, values, &gains)],
         notes: notes(&gains),
         plots: plots(id, part, values, &gains),
+        ..Report::default()
     };
     if id == F13A.id {
-        report.tables.push(open_choices(session, stripes)?);
-    } else if id == F13F.id {
+        let table = open_choices(session, ("k = 10", &Sides::new(stripes)), None)?;
+        report.tables.push(table);
+    } else if id == F13D.id || id == F13F.id {
+        report.tables.push(choices_at_end(session, part, stripes)?);
+    }
+    if id == F13F.id {
+        report.choose(
+            "where replicas beyond the third go",
+            "to a fresh rack each",
+            "the paper says that random replication downloads less the more replicas there are, which is so only \
+             where they go to more racks",
+        );
         let (table, findings) = replica_readings(session, stripes)?;
         report.tables.push(table);
         report.findings.extend(findings);
-        report.notes.push(
-            "the paper says that random replication downloads less the more replicas there are, which is so \
-             only where they go to more racks"
-                .to_owned(),
-        );
     }
     Ok(report)
+}
+
+/// The open choices at the axis's last value, beside the paper's gains there.
+fn choices_at_end(session: &Session<'_>, part: &Part, stripes: u32) -> Result<Table, LabError> {
+    let last = part.values.last().copied().unwrap_or_default();
+    let mut sides = Sides::new(stripes);
+    (part.set)(&mut sides, last);
+    let printed = |wanted: Gain| {
+        let of_gain = part.printed.iter().filter(|(gain, ..)| *gain == wanted);
+        let is_there = |place: &Place| matches!(place, All) || *place == At(last);
+        let mut found = of_gain.filter(|(_, place, _)| is_there(place));
+        found
+            .next_back()
+            .map(|(.., [least, most])| f64::midpoint(*least, *most))
+    };
+    let paper = [Encode, Write].map(|gain| printed(gain).unwrap_or_default());
+    let name = format!("{last} {}", part.axis);
+    open_choices(session, (&name, &sides), Some(paper))
 }
 
 fn scaled(session: &Session<'_>) -> Vec<String> {
@@ -197,21 +234,33 @@ fn findings(part: &Part, values: &[f64], gains: &[Gains]) -> Vec<Finding> {
             &gains.write_pct
         })
     };
-    let finding = |&(gain, value, paper_pct): &Printed| {
-        let (ours, place) = if let Some(value) = value {
-            let is_there = |known: &f64| (known - value).abs() < 1e-9;
-            let at = values.iter().position(is_there)?;
-            (of(gain, &gains[at]), format!("at {value} {}", part.axis))
-        } else {
-            let all: Vec<f64> = gains.iter().map(|gains| of(gain, gains)).collect();
-            (mean(&all), "on average".to_owned())
-        };
+    let at = |gain: Gain, value: f64| {
+        let is_there = |known: &f64| (known - value).abs() < 1e-9;
+        let at = values.iter().position(is_there)?;
+        Some(of(gain, &gains[at]))
+    };
+    let finding = |&(gain, place, [least, most]): &Printed| {
         let name = if gain == Encode { "encoding" } else { "writes" };
-        let what = format!("{name}, {place}");
-        let finding = Finding::beside(what, ours, " %", Paper::saving(paper_pct));
+        let (ours, place) = match place {
+            At(value) => (at(gain, value)?, format!("at {value} {}", part.axis)),
+            All => {
+                let all: Vec<f64> = gains.iter().map(|gains| of(gain, gains)).collect();
+                (mean(&all), "on average".to_owned())
+            }
+            Fall(first, last) => (
+                at(gain, first)? - at(gain, last)?,
+                format!("points less at {last} {} than at {first}", part.axis),
+            ),
+        };
+        let paper = if least < most {
+            Paper::savings(least, most)
+        } else {
+            Paper::saving(most)
+        };
+        let finding = Finding::beside(format!("{name}, {place}"), ours, " %", paper);
         Some(finding.because(
             "which of the choices that the paper leaves open its simulator made decides this figure; see the \
-             second table of EAR-F13a",
+             table of open choices, here or in EAR-F13a",
         ))
     };
     part.printed.iter().filter_map(finding).collect()
@@ -264,8 +313,8 @@ fn notes(gains: &[Gains]) -> Vec<String> {
 }
 
 fn plots(id: &str, part: &Part, values: &[f64], gains: &[Gains]) -> Vec<Plot> {
-    let plot = |name: &str, title: &str, pct: &dyn Fn(&Gains) -> &Vec<f64>| {
-        Plot::new(
+    let plot = |name: &str, title: &str, gain: Gain, pct: &dyn Fn(&Gains) -> &Vec<f64>| {
+        let mut plot = Plot::new(
             format!("{id}-{name}"),
             format!("{title} of EAR over random replication"),
             [part.axis, "throughput, random replication = 1"],
@@ -279,10 +328,26 @@ fn plots(id: &str, part: &Part, values: &[f64], gains: &[Gains]) -> Vec<Plot> {
                     })
                     .collect(),
             },
-        )
+        );
+        for &(_, place, [least, most]) in part.printed.iter().filter(|(of, ..)| *of == gain) {
+            let marked = values.iter().filter(|&&value| match place {
+                At(at) => (at - value).abs() < 1e-9,
+                All => true,
+                Fall(..) => false,
+            });
+            for value in marked {
+                let printed = 1.0 + f64::midpoint(least, most) / 100.0;
+                plot.mark_box(value.to_string(), printed);
+            }
+        }
+        plot
     };
     vec![
-        plot("encode", "Encode throughput", &|gains| &gains.encode_pct),
-        plot("write", "Write throughput", &|gains| &gains.write_pct),
+        plot("encode", "Encode throughput", Encode, &|gains| {
+            &gains.encode_pct
+        }),
+        plot("write", "Write throughput", Write, &|gains| {
+            &gains.write_pct
+        }),
     ]
 }

@@ -4,7 +4,7 @@
 
 use super::setting::{NODES_PER_RACK, RACKS, racks, rules};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
+use crate::experiment::{Experiment, Goal, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
@@ -46,8 +46,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             format!("{stripe_count} stripes for each figure"),
         ],
         scaled: vec!["the paper has no figure of these; it states the bound on draws".to_owned()],
-        findings: draws_findings(&draws),
-        goals: Vec::new(),
+        goals: draws_goals(&draws),
         tables: vec![draws_table(&draws)],
         notes: vec![
             "a relocation moves one chunk across racks; the fewest are needed if the replicas to keep are \
@@ -55,6 +54,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 .to_owned(),
         ],
         plots: vec![draws_plot(&draws)],
+        ..Report::default()
     };
     let columns = [
         "racks",
@@ -72,9 +72,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         session.progress.step();
     }
     report.tables.push(broken);
-    let (table, finding) = crossing(session.scale.pick(50, 1000, 10_000), &mut rng)?;
+    let (table, goal) = crossing(session.scale.pick(50, 1000, 10_000), &mut rng)?;
     report.tables.push(table);
-    report.findings.push(finding);
+    report.goals.push(goal);
     session.progress.step();
     Ok(report)
 }
@@ -119,16 +119,16 @@ fn draws_table(draws: &[Vec<f64>]) -> Table {
     table
 }
 
-fn draws_findings(draws: &[Vec<f64>]) -> Vec<Finding> {
-    let finding = |(means, per_rack): (&Vec<f64>, usize)| {
+/// Few samples exceed a bound that is met exactly by a little.
+fn draws_goals(draws: &[Vec<f64>]) -> Vec<Goal> {
+    const OF_BOUND_MAX: f64 = 1.1;
+    let goal = |(means, per_rack): (&Vec<f64>, usize)| {
         let over = |block: usize| means[block] / bound(block, per_rack);
         let most = (0..10).map(over).fold(0.0, f64::max);
         let what = format!("mean draws over the bound at most, c = {per_rack}");
-        // Few samples exceed a bound that is met exactly by a little.
-        let ours = format!("{most:.2}");
-        Finding::claim(what, ours, "1, within 10 %", most < 1.1)
+        Goal::at_most(what, most, "x", OF_BOUND_MAX)
     };
-    draws.iter().zip(PER_RACK).map(finding).collect()
+    draws.iter().zip(PER_RACK).map(goal).collect()
 }
 
 fn draws_plot(draws: &[Vec<f64>]) -> Plot {
@@ -185,7 +185,7 @@ fn broken_limits(
 }
 
 /// Chunks across racks and within, a stripe, by placement and encoding.
-fn crossing(stripe_count: usize, rng: &mut ChaCha8Rng) -> Result<(Table, Finding), PlanError> {
+fn crossing(stripe_count: usize, rng: &mut ChaCha8Rng) -> Result<(Table, Goal), PlanError> {
     let columns = [
         "placement",
         "encoding",
@@ -240,8 +240,7 @@ fn crossing(stripe_count: usize, rng: &mut ChaCha8Rng) -> Result<(Table, Finding
         table.row(names.into_iter().chain(figures.map(Into::into)));
     }
     let what = "data chunks across racks for an encoding under EAR";
-    let finding = Finding::beside(what, most_data, "", Paper::exactly(0.0));
-    Ok((table, finding))
+    Ok((table, Goal::at_most(what, most_data, "", 0.0)))
 }
 
 /// Chunks of one byte, so that a plan's bytes are chunks.

@@ -18,7 +18,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "EAR-B1",
     "the model of links against encodings on a testbed",
     run,
-);
+)
+.on_testbed();
 
 /// How far the model may be from the testbed, in per cent.
 const NEAR_PCT: f64 = 10.0;
@@ -232,11 +233,11 @@ fn report(session: &Session<'_>, sets: &[Set], rows: &[Row]) -> Report {
                 .to_owned(),
         ],
         scaled: scaled(session),
-        findings: Vec::new(),
         goals: rows.iter().flat_map(goals).collect(),
         tables: vec![table(rows)],
         notes: notes(encodings, rows),
         plots: vec![plot(rows)],
+        ..Report::default()
     }
 }
 
@@ -346,7 +347,7 @@ fn plot(rows: &[Row]) -> Plot {
 fn scaled(session: &Session<'_>) -> Vec<String> {
     let mut scaled = vec![
         "the part of the paper that we have begins behind this experiment: racks, sizes and rates are ours, \
-         and the goal is the issue's"
+         and so is the goal"
             .to_owned(),
         "links of 40 Mbit/s, so that they bind and not two processors; nodes store in memory"
             .to_owned(),

@@ -13,7 +13,8 @@ pub(crate) const A2: Experiment = Experiment::new(
     "ECP-A2",
     "search for weighted paths: time and exactness (section 4.3)",
     run,
-);
+)
+.once();
 
 /// One code's searches.
 struct Searched {

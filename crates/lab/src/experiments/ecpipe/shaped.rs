@@ -11,14 +11,16 @@ pub(crate) const F8G: Experiment = Experiment::new(
     "ECP-8g",
     "cyclic and basic pipelining over a slow edge (Figure 8g)",
     slow_edge,
-);
+)
+.on_testbed();
 pub(crate) const F8H: Experiment = Experiment::new(
     "ECP-8h",
     "rack-aware pipelining over slow uplinks (Figure 8h)",
     racks,
-);
+)
+.on_testbed();
 pub(crate) const F9: Experiment =
-    Experiment::new("ECP-9", "weighted paths over regions (Figure 9)", regions);
+    Experiment::new("ECP-9", "weighted paths over regions (Figure 9)", regions).on_testbed();
 
 const CYCLIC: &str = "cyclic RP";
 const RACK_AWARE: &str = "rack-aware RP";

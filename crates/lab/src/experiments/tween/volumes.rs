@@ -4,7 +4,7 @@
 use super::array::{self, Outcome, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Goal, Paper, Report, Session, Table, Tolerance};
+use crate::experiment::{Experiment, Goal, Report, Session, Table};
 use crate::plot::Plot;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -109,12 +109,12 @@ fn judge(report: &mut Report, all: &[(&Load, Vec<Outcome>)]) {
         .map(|outcome| outcome.partial_stripe_writes + outcome.partial_block_writes())
         .sum();
     let what = "TWEEN: partial-stripe and partial-block writes";
-    let finding = Finding::beside(what, partial as f64, "", Paper::exactly(0.0));
-    report.findings.push(finding);
+    report
+        .goals
+        .push(Goal::at_most(what, partial as f64, "", 0.0));
     let ssd = logs().map(Outcome::ssd_amplification).fold(0.0, f64::max);
     let what = "TWEEN: write amplification within SSDs, at most";
-    let paper = Paper::exactly(1.0).within(Tolerance::Points(1e-9));
-    report.findings.push(Finding::beside(what, ssd, "", paper));
+    report.goals.push(Goal::at_most(what, ssd, "", 1.0));
     for (load, outcomes) in all.iter().filter(|(load, _)| load.is_hot()) {
         let [rival, _, _, tween, _] = outcomes.as_slice() else {
             continue;

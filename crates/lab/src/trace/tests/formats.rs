@@ -20,8 +20,8 @@ pub(super) fn read_as(bytes: &[u8], format: &str) -> Vec<Result<Request, LabErro
 }
 
 /// Two rows of each format, the same requests: at 2 s a write of 4 KiB at 1 MiB, at 3 s a read of
-/// 8 KiB at 512; and a bad third row with what is said of it.
-const SAMPLES: [(&str, &str, &str, &str); 9] = [
+/// 8 KiB at 512, or at 0 where offsets are in KiB; and a bad third row with what is said of it.
+const SAMPLES: [(&str, &str, &str, &str); 10] = [
     (
         "msr",
         "20000000,h,0,Write,1048576,4096,9\n30000000,h,0,Read,512,8192,9\n",
@@ -84,6 +84,15 @@ const SAMPLES: [(&str, &str, &str, &str); 9] = [
         "4000.0 0 1 16",
         "4 fields",
     ),
+    (
+        "srt",
+        "# created  start   stop  bytes disk_offset(k) device#   lv#  thrid pid\n \
+         2.000000     12   8012   4096 W       1024 1f000400 40000003 0   77\n\
+         # created  start   stop  bytes disk_offset(k) device#   lv#  thrid pid\n \
+         3.000000     12   8012   8192 R          0 1f000400 null null   77\n",
+        "4.000000 12 8012 512 W 0 disk 0 0 77",
+        "device 'disk'",
+    ),
 ];
 
 #[test]
@@ -94,11 +103,12 @@ fn each_format_is_found_and_gives_the_same_requests() {
         offset_bytes,
         length_bytes,
     };
-    let expected = [
-        at(2, RequestKind::Write, 1 << 20, 4096),
-        at(3, RequestKind::Read, 512, 8192),
-    ];
     for (name, rows, ..) in SAMPLES {
+        let read_at = if name == "srt" { 0 } else { 512 };
+        let expected = [
+            at(2, RequestKind::Write, 1 << 20, 4096),
+            at(3, RequestKind::Read, read_at, 8192),
+        ];
         let reader = TraceReader::new(name.to_owned(), Cursor::new(rows)).unwrap();
         assert_eq!(reader.format().to_string(), name);
         let found: Vec<Request> = reader.map(Result::unwrap).collect();
@@ -126,6 +136,33 @@ fn bad_rows_of_each_format_name_the_line_and_the_fault() {
             "{name}: {error}"
         );
         assert!(error.contains(fault), "{name}: {error}");
+    }
+}
+
+#[test]
+fn bad_rows_of_srt_are_refused() {
+    let row = |fields: &str| format!("0.5 1 2 512 W 0 a {fields}\n");
+    for (bad, fault) in [
+        ("4.0 1 2 512 W 0 a 0 0", "9 fields"),
+        ("-4.0 1 2 512 W 0 a 0 0 7", "timestamp '-4.0'"),
+        ("4.0 1.5 2 512 W 0 a 0 0 7", "start '1.5'"),
+        ("4.0 1 x 512 W 0 a 0 0 7", "stop 'x'"),
+        ("4.0 1 2 0 W 0 a 0 0 7", "size is 0"),
+        ("4.0 1 2 -1 W 0 a 0 0 7", "bytes '-1'"),
+        ("4.0 1 2 512 X 0 a 0 0 7", "type 'X'"),
+        (
+            "4.0 1 2 512 W 18014398509481984 a 0 0 7",
+            "offset '18014398509481984'",
+        ),
+    ] {
+        let rows = format!("{}{bad}\n", row("0 0 7").repeat(3));
+        let error = read(rows.as_bytes())
+            .pop()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("t.csv, line 4: "), "{error}");
+        assert!(error.contains(fault), "{bad}: {error}");
     }
 }
 
@@ -181,7 +218,10 @@ fn volumes_of_one_file_stay_apart() {
         .collect();
     assert_eq!(ticks, [10, 30]);
     let error = of_volume("9").pop().unwrap().unwrap_err().to_string();
-    assert_eq!(error, "the trace t has no volume '9'; it has 1, 2, 3");
+    assert_eq!(
+        error,
+        "t, line 4: the trace ends without a request of volume '9'; it has 1, 2, 3"
+    );
     let hosts = "1,web,0,Read,0,512,9\n2,web,1,Read,0,512,9\n";
     let error = read(hosts.as_bytes())
         .pop()

@@ -58,11 +58,15 @@ fn plain_and_compressed_rows_read_alike() {
 fn a_trace_without_requests_is_an_error() {
     for bytes in [&b""[..], b"\n \n", &gzip("")] {
         let error = TraceReader::new("t.csv".to_owned(), Cursor::new(bytes.to_vec())).unwrap_err();
-        assert_eq!(error.to_string(), "the trace t.csv has no requests");
+        let expected = "t.csv, line 1: the trace has no requests";
+        assert_eq!(error.to_string(), expected);
     }
     let only_header = b"Timestamp,Response,IOType,LUN,Offset,Size\n";
     let error = read_as(only_header, "systor17").pop().unwrap().unwrap_err();
-    assert!(matches!(error, LabError::EmptyTrace { .. }), "{error}");
+    assert!(
+        matches!(error, LabError::EmptyTrace { line: 1, .. }),
+        "{error}"
+    );
 }
 
 #[test]

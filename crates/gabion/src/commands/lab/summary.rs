@@ -1,0 +1,130 @@
+//! `gabion lab summary`: the verdicts of all experiments whose results were saved, as a table for `docs/lab.md`.
+
+use crate::arguments::SummaryOptions;
+use crate::failure::{Context, Failure};
+use crate::output::{Format, print_json};
+use gabion_lab::experiments::{Experiment, registry};
+use serde::Serialize;
+use serde_json::Value;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Runs of which the table has a column each.
+const RUN_COLUMNS: usize = 3;
+
+/// One experiment's row.
+#[derive(Serialize)]
+struct Row {
+    experiment: &'static str,
+    /// Near, direction only and opposite of each run; none if it was not run.
+    runs: Vec<String>,
+    verdict: String,
+    seconds: Option<u64>,
+    cause: String,
+}
+
+/// Prints the table.
+pub(super) fn run(options: &SummaryOptions, format: Format) -> Result<(), Failure> {
+    let rows: Result<Vec<Row>, Failure> = registry()
+        .iter()
+        .map(|experiment| row(experiment, &options.from))
+        .collect();
+    let rows = rows?;
+    if format == Format::Json {
+        return print_json(&rows);
+    }
+    println!("| experiment | seed 1 | seed 2 | seed 3 | verdict | seconds | cause |");
+    println!("|---|---|---|---|---|---|---|");
+    for row in rows {
+        let run = |at: usize| row.runs.get(at).map_or("", String::as_str);
+        let seconds = row.seconds.map_or(String::new(), |s| s.to_string());
+        println!(
+            "| `{}` | {} | {} | {} | {} | {seconds} | {} |",
+            row.experiment,
+            run(0),
+            run(1),
+            run(2),
+            row.verdict,
+            row.cause
+        );
+    }
+    Ok(())
+}
+
+fn row(experiment: &Experiment, directory: &Path) -> Result<Row, Failure> {
+    let path = directory.join(format!("{}.json", experiment.id));
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(not_run(experiment)),
+        Err(error) => return Err(error).context(format!("read {}", path.display())),
+    };
+    let result: Value =
+        serde_json::from_str(&text).context(format!("read {} as JSON", path.display()))?;
+    let runs: Vec<String> = list(&result, "by_run").iter().map(tally).collect();
+    let runs = match runs.as_slice() {
+        [one] if experiment.is_one_enough => {
+            vec![one.clone(), "the same".to_owned(), "the same".to_owned()]
+        }
+        _ => runs.into_iter().take(RUN_COLUMNS).collect(),
+    };
+    Ok(Row {
+        experiment: experiment.id,
+        runs,
+        verdict: verdict(&result),
+        seconds: result["seconds"].as_f64().map(|s| s.ceil() as u64),
+        cause: cause(&result),
+    })
+}
+
+fn not_run(experiment: &Experiment) -> Row {
+    let why = if experiment.needs_testbed {
+        "not run here: needs root and a testbed"
+    } else {
+        "not run here"
+    };
+    Row {
+        experiment: experiment.id,
+        runs: Vec::new(),
+        verdict: why.to_owned(),
+        seconds: None,
+        cause: String::new(),
+    }
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn tally(run: &Value) -> String {
+    let count = |field: &str| run[field].as_u64().unwrap_or(0);
+    format!(
+        "{}/{}/{}",
+        count("near"),
+        count("direction_only"),
+        count("opposite")
+    )
+}
+
+/// The verdict of the runs' means, or how many goals are met where no paper prints figures.
+fn verdict(result: &Value) -> String {
+    if let Some(verdict) = result["verdict"].as_str() {
+        return verdict.replace('-', " ");
+    }
+    let goals = list(result, "goals");
+    let met = goals.iter().filter(|goal| goal["is_met"] == true).count();
+    format!("none; goals met: {met} of {}", goals.len())
+}
+
+/// The reasons of all judged findings that are not near, each once.
+fn cause(result: &Value) -> String {
+    let mut causes: Vec<&str> = Vec::new();
+    for finding in list(result, "findings") {
+        if let (Some(why), true) = (finding["why"].as_str(), finding["reading"].is_null())
+            && !causes.contains(&why)
+        {
+            causes.push(why);
+        }
+    }
+    causes.join("; ")
+}
