@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use gabion_client::Progress;
+use gabion_testbed::Unit;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt;
@@ -167,6 +168,15 @@ impl Shown {
     /// Counts items.
     pub(crate) fn count(what: &str, total: u64) -> Self {
         Self::with_template(what, total, "{msg} {bar:40} {pos}/{len} {elapsed}")
+    }
+
+    /// Shows a step of a testbed.
+    pub(crate) fn of(what: &str, unit: Unit) -> Box<dyn Progress> {
+        Box::new(match unit {
+            Unit::Bytes => Self::bytes(what),
+            Unit::Items => Self::count(what, 0),
+            Unit::Unknown => Self::spinner(what),
+        })
     }
 
     /// Turns until it is dropped.

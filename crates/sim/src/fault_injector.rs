@@ -15,7 +15,8 @@ use crate::ports::COORDINATOR;
 use crate::workload::{Files, start_worker};
 use crate::world::lock;
 use futures::FutureExt;
-use gabion_layout::{NodeId, UpdateScheme};
+use gabion_layout::NodeId;
+use gabion_planner::update::descriptor;
 use gabion_protocol::message::{ClusterStatus, Liveness};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -416,7 +417,7 @@ impl FaultInjector {
         let world = &self.cluster.world;
         let shape = &self.cluster.shape;
         // Undetected damage and a node that missed an append are two losses of the append's two copies.
-        if shape.update == UpdateScheme::Cau && shape.append.is_some() && shape.survived_count < 2 {
+        if descriptor(shape.update).appends_by_rack() && shape.survived_count < 2 {
             return false;
         }
         let Some(store) = self.cluster.sound_store(slot) else {

@@ -160,6 +160,35 @@ pub enum TestbedError {
     /// The user ended an experiment.
     #[error("interrupted; its processes were stopped")]
     Stopped,
+    /// A demo or a replay found what a correct cluster cannot have, or the demo was interrupted.
+    #[error("{0}")]
+    Wrong(String),
+    /// The replayed file exists with another size.
+    #[error(
+        "{name} exists and has {has} bytes; fold the trace into it by omitting --size, or choose another --name"
+    )]
+    OtherSize {
+        /// Name of the file.
+        name: String,
+        /// Its bytes.
+        has: u64,
+    },
+    /// The replayed file exists in another pool.
+    #[error("{name} exists in pool {has}, not {wants}; choose another --name")]
+    OtherPool {
+        /// Name of the file.
+        name: String,
+        /// Its pool.
+        has: String,
+        /// The given pool.
+        wants: String,
+    },
+    /// Neither the trace nor the options give the size of the file to replay on.
+    #[error("{0} has no requests to replay, and does not give the size of its volume")]
+    NoRequests(String),
+    /// A request is due after the end of time.
+    #[error("the trace lasts too long for this clock; raise --speed")]
+    TooLong,
     /// A replayed file has other bytes than were written.
     #[error("byte {at} of {name} differs from its last write")]
     Differs {
@@ -194,6 +223,10 @@ impl TestbedError {
             | Self::Regions { .. }
             | Self::Nested
             | Self::NotInside
+            | Self::OtherSize { .. }
+            | Self::OtherPool { .. }
+            | Self::NoRequests(_)
+            | Self::TooLong
             | Self::Rate(_) => true,
             Self::Client(error) => error.kind() == ErrorKind::Usage,
             Self::Several(errors) => errors.iter().all(Self::is_usage),

@@ -3,7 +3,8 @@
 //! - [`cluster`]: a coordinator and nodes in a directory: made, started, killed and stopped.
 //! - [`namespaces`]: racks of network namespaces whose links the kernel limits (the local clusters of CAU
 //!   section 5.3 and `RackCU` section V-B), for as long as a command runs.
-//! - [`replay`]: requests on a stored file, several at a time, whose results are compared.
+//! - [`replay`]: requests on a stored file, several at a time and at their times, whose results are compared.
+//! - [`demo`]: a tour of a whole cluster, measured and compared.
 //! - [`processor_time`]: what processes take, by the kernel's count.
 //!
 //! Processes are those of the running program itself, which must be `gabion`: this crate starts its
@@ -11,12 +12,15 @@
 //! people.
 
 pub mod cluster;
+pub mod demo;
 mod error;
 pub mod namespaces;
 pub mod processor_time;
+mod progress;
 pub mod replay;
 mod size;
 
 pub use cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, READY, Started};
 pub use error::TestbedError;
+pub use progress::{Bars, Unit};
 pub use size::bytes;

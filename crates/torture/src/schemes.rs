@@ -3,6 +3,7 @@
 use crate::cells::CELL_BYTES;
 use crate::dice::Dice;
 use gabion_layout::UpdateScheme;
+use gabion_planner::update::{Descriptor, SCHEMES};
 
 const KIB: u64 = 1024;
 
@@ -21,41 +22,41 @@ pub(crate) struct Pool {
     pub(crate) scheme: &'static str,
 }
 
-/// The schemes to draw from.
 /// The scheme of pools whose blocks are replicated first.
 const REPLICATED: &str = "replicate";
 
 /// Draws the pool of a number.
 pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
-    let mut schemes = UpdateScheme::NAMES.map(|(name, _)| name).to_vec();
-    schemes.push(REPLICATED);
-    let scheme = dice.pick(&schemes);
+    // The last turn is that of pools whose blocks are replicated first.
+    let mut turns: Vec<Option<&Descriptor>> = SCHEMES.iter().map(Some).collect();
+    turns.push(None);
+    let known = dice.pick(&turns);
+    let scheme = known.map_or(REPLICATED, |known| known.scheme.name());
     let chunk_bytes = dice.pick(&[16 * KIB, 64 * KIB]);
     let mut options = vec![
         "--code=rs(4,2)".to_owned(),
         format!("--chunk={}KiB", chunk_bytes / KIB),
     ];
-    let further: &[&str] = match scheme {
+    let further: &[&str] = match known {
         // Commits are frequent, and chunks move after some.
-        "cau" => &["--update=cau", "--grouping=authors", "--commit-bytes=64KiB"],
-        "parix" => &["--update=parix", "--commit-bytes=256KiB"],
-        REPLICATED => &["--update=plr", "--write=replicate:3", "--encode-after=20s"],
-        _ => &[],
+        Some(known) if known.appends_by_rack() => &["--grouping=authors", "--commit-bytes=64KiB"],
+        Some(known) if known.appends() => &["--commit-bytes=256KiB"],
+        Some(_) => &[],
+        None => &["--write=replicate:3", "--encode-after=20s"],
     };
     options.extend(further.iter().map(|&option| option.to_owned()));
-    if further.is_empty() {
-        options.push(format!("--update={scheme}"));
-    }
-    let data_chunks = if scheme == REPLICATED { 1 } else { 4 };
+    let update = known.map_or(UpdateScheme::default(), |known| known.scheme);
+    options.push(format!("--update={update}"));
+    let is_replicated = known.is_none();
+    let data_chunks = if is_replicated { 1 } else { 4 };
     let stripe_cells = data_chunks * chunk_bytes / CELL_BYTES;
     // The last segment of replicated blocks has smaller ones, of whole pages.
-    let is_replicated = scheme == REPLICATED;
     let page_cells = 4 * KIB / CELL_BYTES;
     Pool {
         name: format!("pool-{number}"),
         options,
         // Appended bytes have as many copies as the failures that they survive.
-        survives: if matches!(scheme, "cau" | "parix") {
+        survives: if known.is_some_and(Descriptor::appends) {
             1
         } else {
             2

@@ -1,19 +1,9 @@
 //! `gabion lab advise` in bytes against what the nodes of a cluster meter when the trace is replayed.
 
 use crate::support::{TestCluster, path_text, trace};
+use gabion_layout::UpdateScheme;
 use serde_json::Value;
 use std::fs;
-
-const SCHEMES: [&str; 8] = [
-    "fo",
-    "fl",
-    "pl",
-    "plr",
-    "parix",
-    "cau",
-    "rackcu",
-    "cau-selective",
-];
 
 /// Bytes that crossed racks in a replay, and those that the lab says for the file that it made.
 fn metered_and_advised(
@@ -85,7 +75,7 @@ fn what_the_lab_advises_is_what_nodes_meter_to_the_byte() {
     if let Some(wdev_1) = trace("msr/wdev_1.csv") {
         traces.push(beginning(&cluster, &wdev_1, 120, "wdev_1.csv"));
     }
-    for scheme in SCHEMES {
+    for (scheme, _) in UpdateScheme::NAMES {
         for chunk in ["64KiB", "1MiB", "4MiB"] {
             let pool = format!("{scheme}-{}", chunk.to_lowercase());
             let (update, chunk) = (format!("--update={scheme}"), format!("--chunk={chunk}"));

@@ -104,7 +104,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         ),
         (
             vec!["pool", "create", "p", "--update", "raid5"],
-            "fo, fl, pl, plr, parix, cau, rackcu or cau-selective",
+            "use fo, fl, pl, plr, parix",
         ),
         (
             vec!["pool", "create", "p", "--reserve-period", "12"],
@@ -130,7 +130,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         ),
         (
             vec!["repair", "--scheme", "magic", "--dir", nowhere],
-            "conventional, pipeline, ppr or cyclic",
+            "conventional, pipeline, ppr",
         ),
         (
             vec!["lab", "update-traffic", "--trace", "x", "--code", "rs(6)"],

@@ -2,19 +2,20 @@
 //! without the parity that follows; and reserved space follows the workload.
 
 use crate::support::{TestCluster, path_text, pattern, wait_for};
+use gabion_planner::update::SCHEMES;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 const KIB: usize = 1024;
-const SCHEMES: [&str; 5] = ["fo", "fl", "pl", "plr", "rackcu"];
-/// Schemes with space reserved behind parity chunks.
-const RESERVING: [&str; 2] = ["plr", "rackcu"];
 
 #[test]
 fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
     let cluster = TestCluster::start(3, 2);
     let mut expected = pattern(400 * KIB, 1);
-    for scheme in SCHEMES {
+    let at_once = SCHEMES.iter().filter(|known| !known.appends());
+    let schemes: Vec<&str> = at_once.clone().map(|known| known.scheme.name()).collect();
+    for known in at_once {
+        let scheme = known.scheme.name();
         let update = format!("--update={scheme}");
         let pools = cluster.json(&[
             "pool",
@@ -26,7 +27,7 @@ fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
         ]);
         assert_eq!(pools[0]["update"], scheme);
         let has_reserve = !pools[0]["reserve_bytes"].is_null();
-        assert_eq!(has_reserve, RESERVING.contains(&scheme));
+        assert_eq!(has_reserve, known.reserves_space());
         let file = cluster.path("base");
         std::fs::write(&file, &expected).expect("write a temporary file");
         let pool = format!("--pool={scheme}");
@@ -35,13 +36,13 @@ fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
     for round in 0..8 {
         let (offset, length) = ((round * 31_337) % (370 * KIB), 20_000);
         let new = pattern(length, 100 + round as u64);
-        for scheme in SCHEMES {
+        for scheme in &schemes {
             cluster.write(scheme, offset, &new);
         }
         expected[offset..offset + length].copy_from_slice(&new);
     }
     let check = |when: &str| {
-        for scheme in SCHEMES {
+        for scheme in &schemes {
             assert!(cluster.get(scheme) == expected, "{scheme}, {when}");
         }
     };

@@ -368,11 +368,11 @@ impl Storage {
 
     /// Raises the mark at the participants, and does what each scheme does after an update.
     fn settle(&self, stripe: u64, sequence: Sequence, outcome: &Outcome) -> Result<(), LabError> {
-        for (&(node, _, _), pieces) in &outcome.appended {
+        for (&(node, index, _), pieces) in &outcome.appended {
             let node = node.0 as usize;
             let store = &self.stores[node];
             store.commit(StripeId(stripe), sequence)?;
-            if self.shape.scheme == UpdateScheme::Fo {
+            if self.shape.keeping(index) == Keeping::AtOnce {
                 store.apply(StripeId(stripe))?;
                 continue;
             }

@@ -239,10 +239,12 @@ fn questions_without_an_answer_are_refused() {
     let mut wrong = question("none", "rs(6,3)", Some(3), "rotate", 4096);
     wrong.schemes = vec!["tortoise".to_owned()];
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr, parix, cau, \
-         rackcu, cau-selective, cau-data-delta, cau-parity-delta"
+    let first =
+        "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr, parix";
+    let last = ", cau-data-delta, cau-parity-delta";
+    assert!(
+        message.starts_with(first) && message.ends_with(last),
+        "{message}"
     );
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();

@@ -10,6 +10,31 @@ use std::fmt::Debug;
 
 /// How an update scheme plans: one file beside this one, which has its [`Descriptor`] too. All schemes follow the same
 /// protocol; a scheme determines how deltas reach parity nodes and where records go.
+///
+/// Data logging keeps new bytes in a log and parity in place. It is the example of CONTRIBUTING.md, "Add a scheme":
+///
+/// ```
+/// use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, Keeping, NodeId, StripeId, Topology};
+/// use gabion_plan::Keepings;
+/// use gabion_planner::{Stripe, update::UpdatePlanner};
+///
+/// #[derive(Clone, Copy, Debug)]
+/// struct DataLogging;
+///
+/// impl UpdatePlanner for DataLogging {
+///     fn keepings(&self, _: u64) -> Keepings {
+///         Keepings { data: Keeping::Log, parity: Keeping::InPlace }
+///     }
+/// }
+///
+/// let code = "rs(4,2)".parse().unwrap();
+/// let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
+/// let geometry = Geometry::new(4, 2, 1, 4096).unwrap();
+/// let stripe = Stripe { id: StripeId(1), geometry, code: &code, placement: &placement, lost: &[] };
+/// let ranges = [ChunkRange { chunk: ChunkIndex(0), range: ByteRange::new(0, 512) }];
+/// let plan = DataLogging.plan(&stripe, &Topology::uniform(3, 2), &ranges, 512).unwrap();
+/// gabion_plan::check(&plan, &code).unwrap();
+/// ```
 pub trait UpdatePlanner: Debug + Sync {
     /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
     /// reserved behind a new parity chunk.

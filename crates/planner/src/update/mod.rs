@@ -8,6 +8,7 @@ pub mod cau;
 mod degraded;
 mod delta;
 mod descriptor;
+mod dl;
 mod fl;
 mod flow;
 mod fo;

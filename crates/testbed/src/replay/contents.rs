@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 /// The number of the write that created the file; those of the trace follow from 1.
-pub const INITIAL: u64 = 0;
+pub(super) const INITIAL: u64 = 0;
 
 /// Bytes that the final comparison reads at a time.
 const COMPARE_BYTES: u64 = 8 << 20;
@@ -24,7 +24,7 @@ pub(super) struct Piece {
 
 /// The last write at each byte. For a file that existed before, only bytes written since are known.
 #[derive(Clone, Debug, Default)]
-pub struct Contents {
+pub(super) struct Contents {
     /// End and write by start.
     /// Invariant: pieces are not empty and do not overlap.
     pieces: BTreeMap<u64, (u64, u64)>,
@@ -32,10 +32,7 @@ pub struct Contents {
 
 impl Contents {
     /// Takes the range as written by `write`.
-    ///
-    /// # Panics
-    /// If the range is empty.
-    pub fn overwrite(&mut self, range: ByteRange, write: u64) {
+    pub(super) fn overwrite(&mut self, range: ByteRange, write: u64) {
         assert!(range.length > 0, "requests have at least one byte");
         let (start, end) = (range.offset, range.end());
         self.cut(start);
@@ -59,10 +56,7 @@ impl Contents {
 
     /// Reads all known parts of the file, and compares them; `progress` hears how many of its bytes are
     /// done. Returns the compared bytes.
-    ///
-    /// # Errors
-    /// [`TestbedError::Differs`] at the first byte that differs, or [`TestbedError::Client`].
-    pub async fn verify(
+    pub(super) async fn verify(
         &self,
         file: &File,
         progress: impl Fn(u64, u64),
@@ -141,15 +135,14 @@ pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Op
 }
 
 /// The bytes of the write that creates the file, in order.
-pub struct Initial {
+pub(super) struct Initial {
     at: u64,
     end: u64,
 }
 
 impl Initial {
     /// The bytes of a file of this size.
-    #[must_use]
-    pub const fn new(size_bytes: u64) -> Self {
+    pub(super) const fn new(size_bytes: u64) -> Self {
         Self {
             at: 0,
             end: size_bytes,

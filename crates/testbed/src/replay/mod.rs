@@ -3,15 +3,16 @@
 
 mod contents;
 mod latencies;
+mod run;
 mod traffic;
 
-pub use contents::{Contents, INITIAL, Initial};
 pub use latencies::Latencies;
-pub use traffic::{Flow, Moved, Traffic};
+pub use run::{Outcome, Pace, Replay, Request, Setting};
+pub use traffic::{Flow, Moved, cross_rack};
 
 use crate::error::TestbedError;
 use bytes::Bytes;
-use contents::{Piece, bytes_of, first_difference};
+use contents::{Contents, Piece, bytes_of, first_difference};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};
@@ -57,7 +58,7 @@ impl UnderWay {
 
 /// The replayed file.
 #[derive(Clone)]
-pub enum Target {
+enum Target {
     /// Each write is durable when it completes. It is made stripe by stripe, as a disk would.
     Direct {
         /// The file.
@@ -112,7 +113,7 @@ impl Target {
 type Ended = (u64, Result<Vec<u8>, ClientError>);
 
 /// Requests in flight on a file.
-pub struct Engine {
+struct Engine {
     file: Target,
     depth: usize,
     verify: bool,
@@ -128,8 +129,7 @@ pub struct Engine {
 impl Engine {
     /// No request yet; at most `depth` at once. `verify` compares every read with the contents, as far as
     /// they are known.
-    #[must_use]
-    pub fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
+    fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
         Self {
             file,
             depth,
@@ -146,14 +146,7 @@ impl Engine {
     /// Starts a request, after the end of those that must come before it. Its latency counts from
     /// when it was `due`, or else from its start. Conflicting requests cannot overtake each other,
     /// since nothing starts before an earlier request has.
-    ///
-    /// # Errors
-    /// [`TestbedError::Client`] if a request fails, [`TestbedError::Differs`] if a compared read has other
-    /// bytes than expected.
-    ///
-    /// # Panics
-    /// If a range is empty.
-    pub async fn start(
+    async fn start(
         &mut self,
         kind: Access,
         range: ByteRange,
@@ -194,10 +187,7 @@ impl Engine {
 
     /// Waits until no request is in flight and every write is durable. Returns the measurements of
     /// writes and reads, and the expected contents of the file.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub async fn finish(mut self) -> Result<(Measured, Measured, Contents), TestbedError> {
+    async fn finish(mut self) -> Result<(Measured, Measured, Contents), TestbedError> {
         while !self.under_way.is_empty() {
             self.end_one().await?;
         }

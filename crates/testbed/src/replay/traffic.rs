@@ -31,23 +31,19 @@ pub struct Moved {
 }
 
 /// Planned and moved bytes so far.
-pub struct Traffic {
+pub(super) struct Traffic {
     meters: ClusterMeters,
 }
 
 impl Traffic {
     /// All bytes until now.
-    ///
-    /// # Errors
-    /// [`TestbedError::Client`] if the cluster does not answer.
-    pub async fn now(client: &Client) -> Result<Self, TestbedError> {
+    pub(super) async fn now(client: &Client) -> Result<Self, TestbedError> {
         let meters = client.meters().await?;
         Ok(Self { meters })
     }
 
     /// Planned and moved bytes since, for each flow where one of the two is not zero.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Vec<Flow> {
+    pub(super) fn since(&self, before: &Self) -> Vec<Flow> {
         let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
         for (&place, &bytes) in &self.meters.planned.bytes {
             flows.entry(place).or_default().planned_bytes = bytes;
@@ -76,26 +72,25 @@ impl Traffic {
     }
 
     /// Nodes that did not report their traffic now or before, so that metered bytes are too low.
-    #[must_use]
-    pub fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
+    pub(super) fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
         let unreachable = |traffic: &Self| traffic.meters.unreachable.clone();
         let all = unreachable(before).into_iter().chain(unreachable(self));
         let distinct: BTreeSet<u32> = all.map(|node| node.0).collect();
         distinct.into_iter().collect()
     }
+}
 
-    /// Sums over different racks, by purpose.
-    #[must_use]
-    pub fn cross_rack(flows: &[Flow]) -> BTreeMap<&'static str, Moved> {
-        let mut sums: BTreeMap<_, Moved> = BTreeMap::new();
-        let crosses = |flow: &&Flow| {
-            flow.from_rack.is_some() && flow.to_rack.is_some() && flow.from_rack != flow.to_rack
-        };
-        for flow in flows.iter().filter(crosses) {
-            let sum = sums.entry(flow.purpose).or_default();
-            sum.planned_bytes += flow.moved.planned_bytes;
-            sum.metered_bytes += flow.moved.metered_bytes;
-        }
-        sums
+/// Sums over different racks, by purpose.
+#[must_use]
+pub fn cross_rack(flows: &[Flow]) -> BTreeMap<&'static str, Moved> {
+    let mut sums: BTreeMap<_, Moved> = BTreeMap::new();
+    let crosses = |flow: &&Flow| {
+        flow.from_rack.is_some() && flow.to_rack.is_some() && flow.from_rack != flow.to_rack
+    };
+    for flow in flows.iter().filter(crosses) {
+        let sum = sums.entry(flow.purpose).or_default();
+        sum.planned_bytes += flow.moved.planned_bytes;
+        sum.metered_bytes += flow.moved.metered_bytes;
     }
+    sums
 }

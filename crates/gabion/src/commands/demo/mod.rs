@@ -1,61 +1,54 @@
 //! `gabion demo`: a whole cluster of real processes with real data, faults, repair, and
 //! measurements. It needs only a temporary directory and leaves nothing behind.
 
-mod data;
-mod forms;
 mod report;
-mod steps;
 
 use crate::arguments::DemoOptions;
 use crate::failure::{Context, Failure};
-use crate::output::Format;
-use gabion_testbed::{Behaviour, ClusterOptions, LocalCluster, Merging};
-use report::Report;
+use crate::output::{Format, Shown};
+use gabion_lab::{Request, RequestKind, TraceReader, workload};
+use gabion_layout::ByteRange;
+use gabion_testbed::demo::{self, Script};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use steps::Demo;
-
-/// Emulated links: slow enough that they, and not this machine's cores, limit repairs.
-const NODE_BYTES_PER_S: u64 = 50_000_000;
-const RACK_BYTES_PER_S: u64 = 100_000_000;
 
 pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Failure> {
+    let script = script(&options)?;
     let scratch = Scratch::new()?;
-    let up = ClusterOptions {
-        racks: 3,
-        nodes_per_rack: 4,
-        node_bytes_per_s: NODE_BYTES_PER_S,
-        rack_bytes_per_s: RACK_BYTES_PER_S,
-        // Repair begins when the demo starts it, and one chunk at a time for timing.
-        behaviour: Behaviour {
-            lease_ms: 1500,
-            grace_s: 3600,
-            repair_parallel: 1,
-        },
-        merging: Merging::default(),
-        engine: options.engine.into(),
-        given: Vec::new(),
-    };
-    let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;
-    let interrupted = tokio::signal::ctrl_c();
-    let done = tokio::select! {
-        report = demonstrate(&mut cluster, &options) => report,
-        _ = interrupted => Err(Failure::failed("interrupted; everything was cleaned up")),
-    };
-    let stopped = cluster.stop().await;
-    let report = done?;
-    stopped?;
-    report.print(format)
+    let report = demo::run(&scratch.0, &script, Shown::of).await?;
+    report::print(&report, format)
 }
 
-async fn demonstrate(cluster: &mut LocalCluster, options: &DemoOptions) -> Result<Report, Failure> {
-    let mut demo = Demo::start(cluster, options.size).await?;
-    demo.store().await?;
-    demo.update(options.trace.as_deref()).await?;
-    demo.time_direct_send().await?;
-    demo.change_forms().await?;
-    demo.lose_and_repair("pipeline").await?;
-    demo.lose_and_repair("conventional").await?;
-    demo.finish().await
+/// The demo's sizes, and the writes of a trace or of the workload calibrated to one.
+fn script(options: &DemoOptions) -> Result<Script, Failure> {
+    let (size, seed) = (options.size, demo::SEED);
+    let (source, requests) = match &options.trace {
+        None => {
+            let requests = workload::wdev_1(seed).requests_within(size);
+            let source = "workload calibrated to MSR wdev_1".to_owned();
+            (source, requests.map_err(Failure::usage)?.collect())
+        }
+        Some(path) => (path.display().to_string(), fold(path, size)?),
+    };
+    let writes = requests.into_iter();
+    let writes = writes.filter(|request| request.kind == RequestKind::Write);
+    Ok(Script {
+        engine: options.engine.into(),
+        file_bytes: size,
+        source,
+        writes: writes
+            .map(|write| ByteRange::new(write.offset_bytes, write.length_bytes))
+            .collect(),
+    })
+}
+
+/// The requests of a trace, moved into a file of `size` bytes.
+fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
+    let size = NonZeroU64::new(size)
+        .ok_or_else(|| Failure::usage("an empty file takes no writes; give --size some bytes"))?;
+    let requests = TraceReader::open(path).map_err(Failure::failed)?;
+    let folded = requests.map(|request| request.map(|request| request.folded(size)));
+    folded.collect::<Result<_, _>>().map_err(Failure::failed)
 }
 
 /// A directory that is deleted when the demo ends in any way.

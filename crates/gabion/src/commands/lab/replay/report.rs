@@ -1,40 +1,42 @@
 //! The measurements of a replay.
 
+use crate::arguments::ReplayOptions;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_client::CacheCounts;
-use gabion_testbed::replay::{Flow, Measured, Moved};
+use gabion_testbed::replay::{Flow, Measured, Moved, Outcome, cross_rack};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) trace: String,
-    pub(super) file: String,
-    pub(super) file_bytes: u64,
-    pub(super) pool: String,
-    pub(super) code: String,
-    pub(super) depth: u32,
-    pub(super) seconds: f64,
+    trace: String,
+    file: String,
+    file_bytes: u64,
+    pool: String,
+    code: String,
+    depth: u32,
+    seconds: f64,
     /// How long the commit of what waited at the end took, if the pool has append phases.
-    pub(super) commit_seconds: Option<f64>,
-    pub(super) writes: Kind,
-    pub(super) reads: Kind,
+    commit_seconds: Option<f64>,
+    writes: Kind,
+    reads: Kind,
     /// The cache's counters, if there was one.
-    pub(super) cache: Option<CacheReport>,
+    cache: Option<CacheReport>,
     /// By purpose, where bytes moved.
-    pub(super) cross_rack: BTreeMap<&'static str, Moved>,
+    cross_rack: BTreeMap<&'static str, Moved>,
     /// By sender's and receiver's rack and purpose, in that order.
-    pub(super) traffic: Vec<Flow>,
+    traffic: Vec<Flow>,
     /// Nodes that did not report their traffic, so that metered bytes are too low.
-    pub(super) unmetered_nodes: Vec<u32>,
+    unmetered_nodes: Vec<u32>,
     /// Bytes of the file compared at the end, if requested.
-    pub(super) verified_bytes: Option<u64>,
+    verified_bytes: Option<u64>,
 }
 
 /// One kind of request.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Kind {
+struct Kind {
     count: u64,
     bytes: u64,
     per_s: f64,
@@ -44,7 +46,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn new(measured: &Measured, seconds: f64) -> Self {
+    fn new(measured: &Measured, seconds: f64) -> Self {
         let latencies = &measured.latencies;
         // A replay of nothing takes no time, and its rates are 0.
         let rate = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
@@ -61,7 +63,7 @@ impl Kind {
 
 /// Counters of a client's segment cache. A request in several segments counts for each.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct CacheReport {
+struct CacheReport {
     size_bytes: u64,
     read_ahead_bytes: u64,
     /// Writes into the cache, and past it.
@@ -87,7 +89,7 @@ pub(super) struct CacheReport {
 }
 
 impl CacheReport {
-    pub(super) const fn new(size_bytes: u64, read_ahead_bytes: u64, counts: &CacheCounts) -> Self {
+    const fn new(size_bytes: u64, read_ahead_bytes: u64, counts: &CacheCounts) -> Self {
         Self {
             size_bytes,
             read_ahead_bytes,
@@ -131,6 +133,34 @@ impl CacheReport {
 }
 
 impl Report {
+    /// The report of a replay; `cached` are the counters of its cache, if there was one.
+    pub(super) fn new(
+        options: &ReplayOptions,
+        size: NonZeroU64,
+        outcome: Outcome,
+        cached: Option<CacheCounts>,
+    ) -> Self {
+        let seconds = outcome.seconds;
+        let cache_bytes = options.cache.map_or(0, NonZeroU64::get);
+        Self {
+            trace: options.trace.display().to_string(),
+            file: options.name.clone(),
+            file_bytes: size.get(),
+            pool: outcome.pool,
+            code: outcome.code,
+            depth: options.depth,
+            seconds,
+            commit_seconds: outcome.commit_seconds,
+            writes: Kind::new(&outcome.writes, seconds),
+            reads: Kind::new(&outcome.reads, seconds),
+            cache: cached.map(|counts| CacheReport::new(cache_bytes, options.read_ahead, &counts)),
+            cross_rack: cross_rack(&outcome.flows),
+            traffic: outcome.flows,
+            unmetered_nodes: outcome.unmetered_nodes,
+            verified_bytes: outcome.verified_bytes,
+        }
+    }
+
     pub(super) fn print(&self, format: Format) -> Result<(), Failure> {
         if format == Format::Json {
             return print_json(self);

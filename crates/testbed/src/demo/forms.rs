@@ -2,9 +2,9 @@
 
 use super::report::Form;
 use super::steps::{CHUNK_BYTES, Demo};
-use crate::failure::Failure;
-use crate::output::Shown;
-use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, UpdateScheme};
+use crate::error::TestbedError;
+use crate::progress::Unit;
+use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, Survive, UpdateScheme};
 use gabion_protocol::message::{FormOrder, LifecycleRequest, PoolRequest, Purpose};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -23,12 +23,10 @@ const SEED: u64 = 6;
 impl Demo<'_> {
     /// Stores a file as replicas, has it encoded and replicated again during writes and reads, and
     /// compares every byte after each change.
-    pub(super) async fn change_forms(&mut self) -> Result<(), Failure> {
-        let code: gabion_codec::Code = self.report.code.parse().map_err(Failure::failed)?;
-        let size = SEGMENT_COUNT * code.k() as u64 * CHUNK_BYTES;
+    pub(super) async fn change_forms(&mut self) -> Result<(), TestbedError> {
         let request = PoolRequest {
             name: POOL.to_owned(),
-            survive: "1-rack".parse().map_err(Failure::failed)?,
+            survive: Survive::Racks(1),
             code: Some(self.report.code.clone()),
             chunk_bytes: CHUNK_BYTES,
             update: UpdateScheme::default(),
@@ -41,13 +39,14 @@ impl Demo<'_> {
             }),
         };
         self.client.create_pool(request).await?;
+        let size = SEGMENT_COUNT * self.stripe_bytes;
         let mut random = ChaCha8Rng::seed_from_u64(SEED);
         let mut expected = vec![0; size as usize];
         random.fill_bytes(&mut expected);
-        let progress = Shown::bytes("storing three replicas of each block");
+        let progress = (self.bars)("storing three replicas of each block", Unit::Bytes);
         let put = self
             .client
-            .put(FILE, Some(POOL), &*expected, size, &progress);
+            .put(FILE, Some(POOL), &*expected, size, &*progress);
         put.await?;
         drop(progress);
         for is_encoded in [true, false] {
@@ -64,9 +63,9 @@ impl Demo<'_> {
         is_encoded: bool,
         expected: &mut [u8],
         random: &mut ChaCha8Rng,
-    ) -> Result<Form, Failure> {
+    ) -> Result<Form, TestbedError> {
         let name = if is_encoded { "encode" } else { "promote" };
-        let waiting = Shown::spinner(&format!("{name}: writing on"));
+        let waiting = (self.bars)(&format!("{name}: writing on"), Unit::Unknown);
         let before = self.client.status().await?.lifecycle;
         let metered_before = self.metered(Purpose::Encode).await?;
         let order = FormOrder {
@@ -93,9 +92,8 @@ impl Demo<'_> {
         drop(waiting);
         let read = file.read(ByteRange::new(0, expected.len() as u64)).await?;
         if read != expected {
-            return Err(Failure::failed(format!(
-                "after {name}, {FILE} is not what was written"
-            )));
+            let wrong = format!("after {name}, {FILE} is not what was written");
+            return Err(TestbedError::Wrong(wrong));
         }
         let after = self.client.status().await?.lifecycle;
         let planned = |count: fn(&gabion_protocol::message::LifecycleStatus) -> u64| {

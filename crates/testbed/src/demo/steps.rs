@@ -2,22 +2,20 @@
 
 use super::data::{Expected, Verifier};
 use super::report::{Degraded, Repair, Report, Updates};
-use crate::failure::Failure;
-use crate::output::{Shown, bytes};
+use super::{SEED, Script};
+use crate::cluster::LocalCluster;
+use crate::error::TestbedError;
+use crate::progress::{Bars, Unit};
+use crate::size::bytes;
 use gabion_client::{Client, ClientOptions};
-use gabion_lab::{Request, RequestKind, TraceReader, workload};
-use gabion_layout::{ByteRange, NodeId, RackId, UpdateScheme};
+use gabion_layout::{ByteRange, NodeId, RackId, Survive, UpdateScheme};
 use gabion_protocol::message::{Liveness, NodeStatus, PoolRequest, Purpose};
-use gabion_testbed::LocalCluster;
 use std::cmp::Reverse;
-use std::num::NonZeroU64;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const POOL: &str = "vm";
 const FILE: &str = "disk";
 pub(super) const CHUNK_BYTES: u64 = 4 << 20;
-const SEED: u64 = 1;
 /// Number of writes while a node is lost, and the size of each.
 const DEGRADED_WRITES: u64 = 200;
 const DEGRADED_WRITE_BYTES: u64 = 4096;
@@ -30,21 +28,35 @@ pub(super) struct Demo<'a> {
     pub(super) client: Client,
     expected: Expected,
     pub(super) report: Report,
+    pub(super) bars: Bars,
+    /// Data bytes of a stripe of the pool.
+    pub(super) stripe_bytes: u64,
 }
 
 impl<'a> Demo<'a> {
     /// Starts the cluster and creates the pool.
-    pub(super) async fn start(cluster: &'a mut LocalCluster, size: u64) -> Result<Self, Failure> {
+    pub(super) async fn start(
+        cluster: &'a mut LocalCluster,
+        size: u64,
+        bars: Bars,
+    ) -> Result<Self, TestbedError> {
         let begun = Instant::now();
         let count = u64::from(cluster.node_count()) + 1;
-        let progress = Shown::count("starting 1 coordinator and 12 nodes in 3 racks", count);
-        cluster.start(|| progress.step()).await?;
+        let progress = bars(
+            "starting 1 coordinator and 12 nodes in 3 racks",
+            Unit::Items,
+        );
+        let mut started = 0;
+        let start = cluster.start(|| {
+            started += 1;
+            progress.advanced(started, count);
+        });
+        start.await?;
         drop(progress);
         let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-        let survive = "1-rack".parse().map_err(Failure::failed)?;
         let request = PoolRequest {
             name: POOL.to_owned(),
-            survive,
+            survive: Survive::Racks(1),
             code: None,
             chunk_bytes: CHUNK_BYTES,
             update: UpdateScheme::default(),
@@ -53,6 +65,8 @@ impl<'a> Demo<'a> {
             lifecycle: None,
         };
         let pool = client.create_pool(request).await?;
+        let geometry = pool.spec.geometry();
+        let geometry = geometry.map_err(|error| TestbedError::Wrong(error.to_string()))?;
         let report = Report {
             code: pool.spec.code,
             chunk_bytes: CHUNK_BYTES,
@@ -67,43 +81,30 @@ impl<'a> Demo<'a> {
             client,
             expected: Expected::new(size, SEED),
             report,
+            bars,
+            stripe_bytes: geometry.stripe_bytes(),
         })
     }
 
     /// Stores the file.
-    pub(super) async fn store(&mut self) -> Result<(), Failure> {
+    pub(super) async fn store(&mut self) -> Result<(), TestbedError> {
         let size = self.expected.bytes.len() as u64;
         let begun = Instant::now();
         let source = self.expected.bytes.as_slice();
-        let progress = Shown::bytes("storing");
+        let progress = (self.bars)("storing", Unit::Bytes);
         self.client
-            .put(FILE, Some(POOL), source, size, &progress)
+            .put(FILE, Some(POOL), source, size, &*progress)
             .await?;
         drop(progress);
         self.report.put_s = begun.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Replays the writes of a trace, or of the workload calibrated to one.
-    pub(super) async fn update(&mut self, trace: Option<&Path>) -> Result<(), Failure> {
-        let size = self.expected.bytes.len() as u64;
-        let requests = match trace {
-            None => workload::wdev_1(SEED)
-                .requests_within(size)
-                .map_err(Failure::usage)?
-                .collect::<Vec<Request>>(),
-            Some(path) => fold(path, size)?,
-        };
-        let writes: Vec<ByteRange> = requests
-            .into_iter()
-            .filter(|r| r.kind == RequestKind::Write)
-            .map(|r| ByteRange::new(r.offset_bytes, r.length_bytes))
-            .collect();
-        let source = trace.map_or_else(
-            || "workload calibrated to MSR wdev_1".to_owned(),
-            |path| path.display().to_string(),
-        );
-        self.report.updates = self.overwrite(source, &writes, "updating in place").await?;
+    /// Makes the writes of the script.
+    pub(super) async fn update(&mut self, script: &Script) -> Result<(), TestbedError> {
+        let source = script.source.clone();
+        let updates = self.overwrite(source, &script.writes, "updating in place");
+        self.report.updates = updates.await?;
         Ok(())
     }
 
@@ -113,19 +114,19 @@ impl<'a> Demo<'a> {
         source: String,
         writes: &[ByteRange],
         what: &str,
-    ) -> Result<Updates, Failure> {
-        let progress = Shown::count(what, writes.len() as u64);
+    ) -> Result<Updates, TestbedError> {
+        let progress = (self.bars)(what, Unit::Items);
         let file = self.client.open(FILE).await?;
         let metered_before = self.metered(Purpose::Update).await?;
         let planned_before = self.planned(Purpose::Update).await?;
         let begun = Instant::now();
         let mut latencies_ms = Vec::with_capacity(writes.len());
-        for write in writes {
+        for (done, write) in (1..).zip(writes) {
             let new = self.expected.overwrite(write.offset, write.length);
             let sent = Instant::now();
             file.write(write.offset, new.into()).await?;
             latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
-            progress.step();
+            progress.advanced(done, writes.len() as u64);
         }
         drop(progress);
         let seconds = begun.elapsed().as_secs_f64();
@@ -150,7 +151,7 @@ impl<'a> Demo<'a> {
     }
 
     /// Times one chunk from one node over one link, as the baseline of repairs.
-    pub(super) async fn time_direct_send(&mut self) -> Result<(), Failure> {
+    pub(super) async fn time_direct_send(&mut self) -> Result<(), TestbedError> {
         let mut times = Vec::new();
         let file = self.client.open(FILE).await?;
         for _ in 0..3 {
@@ -165,11 +166,11 @@ impl<'a> Demo<'a> {
 
     /// Kills the node that holds most of the file, continues writing, reads everything degraded,
     /// and repairs by the given scheme.
-    pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), Failure> {
+    pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), TestbedError> {
         let node = self.fullest_node().await?;
         self.cluster.kill_node(node).await?;
         let what = format!("killed node {node}; waiting until it is declared failed");
-        let waiting = Shown::spinner(&what);
+        let waiting = (self.bars)(&what, Unit::Unknown);
         self.wait_until_failed(NodeId(node)).await?;
         drop(waiting);
         let failures_left = self.fewest_failures_left().await?;
@@ -204,15 +205,13 @@ impl<'a> Demo<'a> {
     }
 
     /// Reads everything once more, now from repaired chunks.
-    pub(super) async fn finish(mut self) -> Result<Report, Failure> {
+    pub(super) async fn finish(mut self) -> Result<Report, TestbedError> {
         self.report.final_read_s = self.read_back("reading everything back").await?;
         self.report.failures_left = self.fewest_failures_left().await?;
         let scrub = self.client.scrub().await?;
         if !scrub.damage.is_empty() {
-            return Err(Failure::failed(format!(
-                "scrub found damage: {:?}",
-                scrub.damage
-            )));
+            let damage = format!("scrub found damage: {:?}", scrub.damage);
+            return Err(TestbedError::Wrong(damage));
         }
         self.report.scrubbed_bytes = scrub.bytes;
         Ok(self.report)
@@ -220,7 +219,7 @@ impl<'a> Demo<'a> {
 
     /// The node with most chunks of the file, among racks where all nodes are up: a rack that has
     /// lost two nodes could not take back its share of a stripe. Of equals, the first.
-    async fn fullest_node(&self) -> Result<u32, Failure> {
+    async fn fullest_node(&self) -> Result<u32, TestbedError> {
         let layout = self.client.stat(FILE).await?.layout;
         let is_down = |n: &NodeStatus| n.liveness != Liveness::Up;
         let hurt: Vec<RackId> = layout
@@ -242,20 +241,21 @@ impl<'a> Demo<'a> {
             .max_by_key(|&node| (count(node), Reverse(node)));
         fullest
             .map(|node| node.0)
-            .ok_or_else(|| Failure::failed("every rack has lost a node"))
+            .ok_or_else(|| TestbedError::Wrong("every rack has lost a node".to_owned()))
     }
 
-    async fn repair(&self, scheme: &str) -> Result<Repair, Failure> {
+    async fn repair(&self, scheme: &str) -> Result<Repair, TestbedError> {
         let before = self.client.status().await?;
         let metered_before = self.metered(Purpose::Repair).await?;
         let what = format!("repairing chunks, {scheme}");
-        let progress = Shown::count(&what, before.lost_chunk_count);
+        let progress = (self.bars)(&what, Unit::Items);
         let (begun, mut seconds) = (Instant::now(), None);
         self.client.repair_now(Some(scheme)).await?;
         loop {
             let status = self.client.status().await?;
             let left = status.lost_chunk_count;
-            progress.set(before.lost_chunk_count.saturating_sub(left));
+            let all = before.lost_chunk_count;
+            progress.advanced(all.saturating_sub(left), all);
             if left == 0 {
                 seconds.get_or_insert_with(|| begun.elapsed().as_secs_f64());
             }
@@ -278,33 +278,30 @@ impl<'a> Demo<'a> {
         }
     }
 
-    async fn read_back(&self, what: &str) -> Result<f64, Failure> {
+    async fn read_back(&self, what: &str) -> Result<f64, TestbedError> {
         let size = self.expected.bytes.len() as u64;
         let begun = Instant::now();
         let mut verifier = Verifier::new(&self.expected.bytes);
-        self.client
-            .get(FILE, &mut verifier, &Shown::bytes(what))
-            .await?;
+        let progress = (self.bars)(what, Unit::Bytes);
+        self.client.get(FILE, &mut verifier, &*progress).await?;
         if !verifier.is_complete() {
-            return Err(Failure::failed(format!(
-                "the file is shorter than {}",
-                bytes(size)
-            )));
+            let short = format!("the file is shorter than {}", bytes(size));
+            return Err(TestbedError::Wrong(short));
         }
         Ok(begun.elapsed().as_secs_f64())
     }
 
     /// Cross-rack bytes that nodes have sent for a purpose.
-    pub(super) async fn metered(&self, purpose: Purpose) -> Result<u64, Failure> {
+    pub(super) async fn metered(&self, purpose: Purpose) -> Result<u64, TestbedError> {
         Ok(self.client.meters().await?.sum().cross_rack(purpose))
     }
 
     /// Cross-rack bytes planned for a purpose.
-    async fn planned(&self, purpose: Purpose) -> Result<u64, Failure> {
+    async fn planned(&self, purpose: Purpose) -> Result<u64, TestbedError> {
         Ok(self.client.meters().await?.planned.cross_rack(purpose))
     }
 
-    async fn wait_until_failed(&self, node: NodeId) -> Result<(), Failure> {
+    async fn wait_until_failed(&self, node: NodeId) -> Result<(), TestbedError> {
         loop {
             let nodes = self.client.nodes().await?;
             if nodes
@@ -317,7 +314,7 @@ impl<'a> Demo<'a> {
         }
     }
 
-    async fn fewest_failures_left(&self) -> Result<i32, Failure> {
+    async fn fewest_failures_left(&self) -> Result<i32, TestbedError> {
         let status = self.client.status().await?;
         Ok(status
             .stripes_by_failures_left
@@ -326,13 +323,4 @@ impl<'a> Demo<'a> {
             .copied()
             .unwrap_or(0))
     }
-}
-
-/// The writes of a trace, moved into a file of `size` bytes.
-fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
-    let size = NonZeroU64::new(size)
-        .ok_or_else(|| Failure::usage("an empty file takes no writes; give --size some bytes"))?;
-    let requests = TraceReader::open(path).map_err(Failure::failed)?;
-    let folded = requests.map(|request| request.map(|request| request.folded(size)));
-    folded.collect::<Result<_, _>>().map_err(Failure::failed)
 }

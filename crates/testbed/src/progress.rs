@@ -1,0 +1,17 @@
+//! How long work of this crate shows how far it is. The crate prints nothing; its callers do.
+
+use gabion_client::Progress;
+
+/// What the numbers of a [`Progress`] count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Items.
+    Items,
+    /// Nothing: the end of the step is not known.
+    Unknown,
+}
+
+/// Begins a step of this name; its progress ends when it is dropped.
+pub type Bars = fn(&str, Unit) -> Box<dyn Progress>;
