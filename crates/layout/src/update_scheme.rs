@@ -33,13 +33,11 @@ pub enum UpdateScheme {
     /// CAU's selective parity updates at once: between two racks the fewer of data and parity deltas
     /// cross; kept as under PLR.
     CauSelective,
-    /// Data logging: new bytes stay in the node's log, parity in place.
-    Dl,
 }
 
 impl UpdateScheme {
     /// All schemes with their names, in the order of their numbers.
-    pub const NAMES: [(&'static str, Self); 9] = [
+    pub const NAMES: [(&'static str, Self); 8] = [
         ("fo", Self::Fo),
         ("fl", Self::Fl),
         ("pl", Self::Pl),
@@ -48,7 +46,6 @@ impl UpdateScheme {
         ("cau", Self::Cau),
         ("rackcu", Self::Rackcu),
         ("cau-selective", Self::CauSelective),
-        ("dl", Self::Dl),
     ];
 
     /// The schemes that the TWEEN thesis compares (section 5.2). All of them send the same bytes.

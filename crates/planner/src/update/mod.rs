@@ -8,7 +8,6 @@ pub mod cau;
 mod degraded;
 mod delta;
 mod descriptor;
-mod dl;
 mod fl;
 mod flow;
 mod fo;

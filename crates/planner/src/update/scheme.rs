@@ -1,7 +1,7 @@
 //! The register of update schemes, and what follows from it for pools.
 
 use super::descriptor::{Descriptor, UpdatePlanner};
-use super::{cau, dl, fl, fo, parix, pl, plr, rackcu};
+use super::{cau, fl, fo, parix, pl, plr, rackcu};
 use crate::PlanError;
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ReserveSpec, UpdateScheme};
@@ -17,7 +17,6 @@ pub const SCHEMES: [Descriptor; UpdateScheme::NAMES.len()] = [
     cau::DESCRIPTOR,
     rackcu::DESCRIPTOR,
     cau::SELECTIVE,
-    dl::DESCRIPTOR,
 ];
 
 const _: () = {
