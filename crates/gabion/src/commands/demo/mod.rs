@@ -30,6 +30,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
             lease_ms: 1500,
             grace_s: 3600,
             repair_parallel: 1,
+            placement_seed: None,
         },
         merging: Merging::default(),
         engine: options.engine.into(),
