@@ -297,7 +297,7 @@ impl RepairBench {
 
 impl Stored<'_> {
     /// The plans of a full-node recovery of node 0.
-    fn recovery(
+    pub(super) fn recovery(
         &self,
         scheme: Scheme,
         selection: Selection,
