@@ -207,6 +207,7 @@ impl UpOptions {
                 lease_ms: self.behaviour.lease_ms,
                 grace_s: self.behaviour.grace_s,
                 repair_parallel: self.behaviour.repair_parallel,
+                placement_seed: self.behaviour.placement_seed,
             },
             given: self.given,
         })
@@ -236,6 +237,10 @@ pub(crate) struct Behaviour {
     /// Stripes repaired at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) repair_parallel: u32,
+    /// Seed of the places of stripes, for repeatable experiments: files of the same size get the same places [default:
+    /// random places]
+    #[arg(long, value_name = "SEED")]
+    pub(crate) placement_seed: Option<u64>,
 }
 
 #[derive(Args, Debug)]

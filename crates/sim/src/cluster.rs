@@ -559,5 +559,6 @@ fn coordinator_options() -> CoordinatorOptions {
         progress_ms: 1_000,
         convert_parallel: 2,
         scrub_deadline_ms: 20_000,
+        placement_seed: None,
     }
 }

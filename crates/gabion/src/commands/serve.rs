@@ -140,6 +140,7 @@ fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::Coordina
         },
         heartbeat_ms: (behaviour.lease_ms / 4).max(50),
         repair_parallel: behaviour.repair_parallel as usize,
+        placement_seed: behaviour.placement_seed,
         ..gabion_protocol::coordinator::CoordinatorOptions::default()
     }
 }

@@ -17,6 +17,7 @@ fn options_that_differ_from_the_clusters_are_refused() {
         ("--lease-ms", "1000", "2000"),
         ("--grace-s", "60", "5"),
         ("--repair-parallel", "4", "1"),
+        ("--placement-seed", "none", "7"),
     ] {
         let given = format!("{option}={}", wants.replace(' ', ""));
         let error = fails_on(&cluster, &["cluster", "up", &given], 2);

@@ -50,7 +50,7 @@ pub async fn inside(file: &Path) -> Result<Encodings, LabError> {
     let directory = bench.directory.join("cluster");
     create(&directory)?;
     put_in_memory(&directory).await?;
-    let up = up_options(bench.rack_count, bench.nodes_per_rack, 0);
+    let up = up_options(bench.rack_count, bench.nodes_per_rack, 0, None);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

@@ -67,7 +67,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, LabError>>) -> Result<T, Lab
 }
 
 async fn transfer(setting: &TransferSetting) -> Result<Transfers, LabError> {
-    let up = up_options(1, setting.node_count, setting.link_bytes_per_s);
+    let up = up_options(1, setting.node_count, setting.link_bytes_per_s, None);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
 }
@@ -76,7 +76,12 @@ async fn overwrite(
     setting: &OverwriteSetting,
     overwrites: &[Overwrite],
 ) -> Result<Vec<CacheEffect>, LabError> {
-    let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
+    let up = up_options(
+        setting.rack_count,
+        setting.nodes_per_rack,
+        0,
+        Some(setting.placement_seed),
+    );
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

@@ -54,7 +54,7 @@ pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, La
 pub async fn inside(file: &Path) -> Result<Vec<TrialTime>, LabError> {
     let bench: RepairBench = read_job(file)?;
     let (racks, per_rack) = bench.links.shape();
-    let up = up_options(racks, per_rack, 0);
+    let up = up_options(racks, per_rack, 0, Some(bench.placement_seed));
     let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
     use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;

@@ -31,7 +31,12 @@ pub(super) fn create(directory: &Path) -> Result<(), LabError> {
 }
 
 /// The options of an experiment's cluster.
-pub(super) fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64) -> ClusterOptions {
+pub(super) fn up_options(
+    racks: u32,
+    nodes_per_rack: u32,
+    node_bytes_per_s: u64,
+    placement_seed: Option<u64>,
+) -> ClusterOptions {
     ClusterOptions {
         racks,
         nodes_per_rack,
@@ -42,6 +47,7 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64)
             lease_ms: 10_000,
             grace_s: 3600,
             repair_parallel: 1,
+            placement_seed,
         },
         merging: Merging::default(),
         engine: Engine::default(),

@@ -89,7 +89,12 @@ pub async fn inside(file: &Path) -> Result<Vec<Throughput>, LabError> {
     if setting.is_in_memory {
         put_in_memory(&directory).await?;
     }
-    let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
+    let up = up_options(
+        setting.rack_count,
+        setting.nodes_per_rack,
+        0,
+        Some(setting.placement_seed),
+    );
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

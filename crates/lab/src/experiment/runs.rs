@@ -23,13 +23,15 @@ impl Report {
         if count > 1 {
             report.merge(&others);
         }
-        let note = match (count, is_one_enough) {
-            (1, true) => None,
-            (1, false) => Some("one run".to_owned()),
-            _ => Some(format!("mean of {count} runs, 95 % confidence intervals")),
-        };
         for plot in &mut report.plots {
-            plot.notes.extend(note.clone());
+            plot.notes.extend(match (count, is_one_enough) {
+                (1, true) => None,
+                (1, false) => Some("one run".to_owned()),
+                _ if plot.has_samples() => {
+                    Some(format!("quartiles of the samples of {count} runs"))
+                }
+                _ => Some(format!("mean of {count} runs, 95 % confidence intervals")),
+            });
             plot.notes.extend(report.left_out.iter().cloned());
         }
         let sentence = match (count, is_one_enough) {

@@ -104,6 +104,8 @@ pub struct TestbedSetting {
     pub chunk_bytes: u64,
     /// Writes that the client has under way at a time.
     pub depth: usize,
+    /// Seed of the places of stripes: files of the same size get the same places.
+    pub placement_seed: u64,
 }
 
 /// How fast links of a testbed are that go from rack to rack.
@@ -183,6 +185,8 @@ pub struct OverwriteSetting {
     pub cache_bytes: u64,
     /// Writes that a client has under way at a time.
     pub depth: usize,
+    /// Seed of the places of stripes: files of the same size get the same places.
+    pub placement_seed: u64,
 }
 
 /// A file and the writes that one client makes on it.

@@ -123,7 +123,7 @@ pub(crate) static RESERVED_FIXED: Rule = Rule::new(
 /// Reserved space that shrinks.
 pub(crate) static RESERVED_SHRUNK: Rule = Rule::new(
     "reserved space that shrinks (`COD-F56`)",
-    Tolerance::Percent(50.0),
+    Tolerance::Percent(25.0),
 );
 /// Writes that wait for a merge.
 pub(crate) static STALLED: Rule = Rule::new(

@@ -59,6 +59,7 @@ pub fn registry() -> &'static [Experiment] {
         ecpipe::single::F8I,
         ecpipe::shaped::F9,
         ecpipe::paths::A2,
+        ecpipe::modelled::F10B,
         ecpipe::recovery::F11,
         rackcu::throughput::B1,
         rackcu::throughput::B2,

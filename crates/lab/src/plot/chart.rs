@@ -159,6 +159,11 @@ impl Plot {
         self
     }
 
+    /// Whether all samples are drawn, and not their mean.
+    pub(crate) const fn has_samples(&self) -> bool {
+        matches!(self.chart, Chart::Boxes { .. })
+    }
+
     /// Puts means in place of this run's values, with their confidence intervals. Samples of boxes are
     /// joined. A plot whose contents are not alike in all runs is left as it is, and says so.
     pub(crate) fn merge(&mut self, others: &[&Self]) {

@@ -32,6 +32,9 @@ pub struct CoordinatorOptions {
     pub convert_parallel: usize,
     /// Longest time that one node may take to verify all that it stores.
     pub scrub_deadline_ms: u64,
+    /// Seed of the places of stripes, so that files of the same size get the same places in all pools of a scheme's
+    /// placement; none for random places.
+    pub placement_seed: Option<u64>,
 }
 
 impl CoordinatorOptions {
@@ -62,6 +65,7 @@ impl Default for CoordinatorOptions {
             progress_ms: 10_000,
             convert_parallel: 2,
             scrub_deadline_ms: 3_600_000,
+            placement_seed: None,
         }
     }
 }

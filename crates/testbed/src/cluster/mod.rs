@@ -196,7 +196,7 @@ impl LocalCluster {
             (None, Some(_)) => namespaces::coordinator_listen(),
             (None, None) => free_address()?,
         };
-        let arguments = [
+        let mut arguments = vec![
             "coordinator".to_owned(),
             format!("--listen={listen}"),
             format!("--data={}", self.directory.join("coordinator").display()),
@@ -204,7 +204,9 @@ impl LocalCluster {
             format!("--grace-s={}", behaviour.grace_s),
             format!("--repair-parallel={}", behaviour.repair_parallel),
         ];
-        self.spawn_with_data("coordinator", namespaces::COORDINATOR, arguments.to_vec())
+        let seed = behaviour.placement_seed;
+        arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
+        self.spawn_with_data("coordinator", namespaces::COORDINATOR, arguments)
             .await
     }
 

@@ -55,6 +55,9 @@ impl ClusterOptions {
         if wanted.is_given("repair_parallel") {
             has.repair_parallel = wants.repair_parallel;
         }
+        if wanted.is_given("placement_seed") {
+            has.placement_seed = wants.placement_seed;
+        }
         Ok(())
     }
 
@@ -137,6 +140,9 @@ pub struct Behaviour {
     pub grace_s: u64,
     /// Stripes repaired at once.
     pub repair_parallel: u32,
+    /// Seed of the places of stripes; none for random places.
+    #[serde(default)]
+    pub placement_seed: Option<u64>,
 }
 
 /// A cluster as `cluster.json` has it.
@@ -155,8 +161,14 @@ impl Behaviour {
             ("lease_ms", self.lease_ms.to_string()),
             ("grace_s", self.grace_s.to_string()),
             ("repair_parallel", self.repair_parallel.to_string()),
+            ("placement_seed", seed_name(self.placement_seed)),
         ]
     }
+}
+
+/// The words for a seed of places.
+fn seed_name(seed: Option<u64>) -> String {
+    seed.map_or_else(|| "none".to_owned(), |seed| seed.to_string())
 }
 
 /// The command line name of an engine.

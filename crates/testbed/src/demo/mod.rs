@@ -51,6 +51,7 @@ pub async fn run(directory: &Path, script: &Script, bars: Bars) -> Result<Report
             lease_ms: 1500,
             grace_s: 3600,
             repair_parallel: 1,
+            placement_seed: None,
         },
         merging: Merging::default(),
         engine: script.engine,

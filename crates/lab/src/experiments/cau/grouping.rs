@@ -141,7 +141,7 @@ const CHANGES: [Change; 4] = [
         },
         false,
     ),
-    ("stand-ins write in one area in place of 16", WIDE, true),
+    ("stand-ins write in one area in place of many", WIDE, true),
 ];
 
 /// The same volumes with one choice changed, beside the paper.

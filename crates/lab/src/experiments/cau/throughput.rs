@@ -81,6 +81,7 @@ fn gateway(name: &'static str, paper_mbit_per_s: u64, is_in_memory: bool) -> Rou
             code: "rs(6,3)".to_owned(),
             chunk_bytes: CHUNK_BYTES,
             depth: DEPTH,
+            placement_seed: 0,
         },
         contenders: contenders(),
     }

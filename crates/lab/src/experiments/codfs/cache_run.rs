@@ -79,6 +79,7 @@ pub(super) fn add(
         chunk_bytes: chunk_bytes(session.scale),
         cache_bytes,
         depth: DEPTH,
+        placement_seed: session.seed,
     };
     let overwrites: Vec<Overwrite> = subjects
         .iter()

@@ -43,7 +43,7 @@ pub(crate) struct Round {
     /// Size of a chunk into which the volume is cut; the cluster's may be smaller.
     pub(crate) addressed_bytes: u64,
     pub(crate) data_chunk_count: u64,
-    /// Its directory is filled in when it begins.
+    /// Its directory and the seed of places are filled in when it begins.
     pub(crate) setting: TestbedSetting,
     pub(crate) contenders: Vec<Contender>,
 }
@@ -72,6 +72,7 @@ pub(crate) fn race(
         let updates = round.updates(session)?;
         let setting = TestbedSetting {
             directory: session.empty_directory("testbed")?,
+            placement_seed: session.seed,
             ..round.setting.clone()
         };
         let overwrites: Vec<Overwrite> = round

@@ -3,7 +3,7 @@
 
 use super::sides::{Average, Sides, run_points};
 use crate::error::LabError;
-use crate::experiment::{Finding, Paper, Session, Table, mean};
+use crate::experiment::{Cell, Finding, Paper, Session, Table, mean};
 use crate::flow::{EncoderSeat, Execution, Layout, Sharing};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
 
@@ -84,11 +84,12 @@ const CHOICES: [Choice; 16] = [
     }),
 ];
 
-/// The effect of each open choice at a point with this name, and the paper's gains there for encodings and writes.
+/// The effect of each open choice at a point with this name, and the paper's gains there for encodings and writes, as far
+/// as it prints them.
 pub(super) fn open_choices(
     session: &Session<'_>,
     (name, at): (&str, &Sides),
-    paper: Option<[f64; 2]>,
+    paper: [Option<f64>; 2],
 ) -> Result<Table, LabError> {
     let point = |(_, choose): &Choice| {
         let mut sides = at.clone();
@@ -104,8 +105,9 @@ pub(super) fn open_choices(
         let pct = [&gains.encode_pct, &gains.write_pct].map(|pct| mean(pct).into());
         table.row(std::iter::once((*name).into()).chain(pct));
     }
-    if let Some([encode_pct, write_pct]) = paper {
-        table.row(["the paper".into(), encode_pct.into(), write_pct.into()]);
+    if paper.iter().any(Option::is_some) {
+        let pct = paper.map(|pct| pct.map_or_else(|| "-".into(), Cell::from));
+        table.row(std::iter::once("the paper".into()).chain(pct));
     }
     Ok(table)
 }

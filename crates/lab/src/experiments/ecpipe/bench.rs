@@ -37,6 +37,8 @@ pub struct RepairBench {
     pub chunk_bytes: u64,
     /// Stripes that are stored.
     pub stripe_count: u64,
+    /// Seed of their places.
+    pub placement_seed: u64,
     /// The timed trials.
     pub trials: Vec<Trial>,
     /// How often each trial is repeated.
@@ -295,7 +297,7 @@ impl RepairBench {
 
 impl Stored<'_> {
     /// The plans of a full-node recovery of node 0.
-    fn recovery(
+    pub(super) fn recovery(
         &self,
         scheme: Scheme,
         selection: Selection,
@@ -445,6 +447,7 @@ mod tests {
             code: "rs(4,2)".to_owned(),
             chunk_bytes: 4096,
             stripe_count: 8,
+            placement_seed: 1,
             trials: Vec::new(),
             round_count: 1,
         };

@@ -87,6 +87,7 @@ impl Base {
             code: code.to_owned(),
             chunk_bytes: self.chunk_bytes,
             stripe_count: 1,
+            placement_seed: session.seed,
             trials,
             round_count: self.round_count,
         }

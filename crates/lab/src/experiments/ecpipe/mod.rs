@@ -1,11 +1,14 @@
 //! `ECPipe`'s experiments on repair: real processes on a testbed whose links are slow enough to bind (its
 //! section 6.1 has 17 machines on one switch, section 6.2 regions), and the search for paths.
 //!
-//! Each figure is a table of trials (`figure`). `bench` turns a trial into plans.
+//! Each figure is a table of trials (`figure`). `bench` turns a trial into plans. What needs more hosts than a machine can
+//! run is on the model of links (`paper_cluster`).
 
 pub(crate) mod bench;
 mod bound;
 mod figure;
+pub(super) mod modelled;
+mod paper_cluster;
 pub(super) mod paths;
 pub(super) mod recovery;
 pub(super) mod shaped;

@@ -3,6 +3,7 @@
 
 use super::bench::{RepairBench, Selection, Trial, Work};
 use super::figure::{Base, CONVENTIONAL, Figure, MIB, PIPELINE, PPR, SLICE_BYTES_MAX};
+use super::modelled::add_requestors;
 use crate::error::LabError;
 use crate::experiment::tolerance::RATE_GAIN;
 use crate::experiment::{Experiment, Finding, Goal, Paper, Report, Session};
@@ -22,8 +23,8 @@ pub(crate) const F11: Experiment = Experiment::new(
 )
 .on_testbed();
 
-const SCHEDULED: &str = "RP+scheduling";
-const BALANCED: &str = "RP+balanced";
+pub(super) const SCHEDULED: &str = "RP+scheduling";
+pub(super) const BALANCED: &str = "RP+balanced";
 
 /// Hosts with stripes on 16 of them, and requestors on others.
 fn node_bench(
@@ -97,7 +98,7 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
         let goal = Goal::at_least(what, ratio, "x", goal);
         report.goals.push(goal.because(links));
     }
-    leave_out(&mut report);
+    add_requestors(session, &mut report)?;
     report.notes.push(
         "requestors hold nothing themselves, so 8 of them receive 10/8 of a chunk a stripe under conventional \
          repair, and 15 helpers send at least 10/15 under any: where all have the same to do, no schedule is \
@@ -106,22 +107,6 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
             .to_owned(),
     );
     Ok(report)
-}
-
-/// The paper's figures of 16 requestors, which are not run.
-fn leave_out(report: &mut Report) {
-    report.left_out.push(
-        "16 requestors: the paper's hosts are both helpers and requestors, and 16 more hosts are too many for this \
-         machine's processors"
-            .to_owned(),
-    );
-    for (name, than, printed) in [
-        (PIPELINE, CONVENTIONAL, "1.51x"),
-        (SCHEDULED, PIPELINE, "+8.9 %"),
-    ] {
-        let what = format!("16 requestors: rate of {name} over {than}");
-        report.findings.push(Finding::left_out(what, printed));
-    }
 }
 
 fn granularity(session: &Session<'_>) -> Result<Report, LabError> {

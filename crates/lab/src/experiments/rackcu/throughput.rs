@@ -64,6 +64,7 @@ fn round(name: String, chunk_bytes: u64, paper_mbit_per_s: u64) -> Round {
             code: "rs(12,4)".to_owned(),
             chunk_bytes,
             depth: DEPTH,
+            placement_seed: 0,
         },
         contenders: contenders(),
     }

@@ -68,7 +68,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         fleet: &Fleet,
     ) -> Result<Vec<Placement>, Rejection> {
         let spec = &facts.record.spec;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
+        let seed = self.core.options.placement_seed;
+        let seed = seed.unwrap_or_else(|| self.core.ports.random());
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let scheme = update::scheme(spec.update);
         let mut place = |room: &mut Room| {
             let placed = sizes.iter().map(|&chunk_bytes| {

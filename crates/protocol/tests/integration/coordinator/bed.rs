@@ -198,10 +198,16 @@ impl Bed {
     /// A cluster of `racks` racks of `nodes_per_rack` nodes each: node `v` is in rack
     /// `v / nodes_per_rack`.
     pub(crate) fn new(racks: u32, nodes_per_rack: u32) -> Self {
+        Self::placed(racks, nodes_per_rack, None)
+    }
+
+    /// The same with a seed of the places of stripes.
+    pub(crate) fn placed(racks: u32, nodes_per_rack: u32, placement_seed: Option<u64>) -> Self {
         let options = CoordinatorOptions {
             timing: TIMING,
             heartbeat_ms: 200,
             repair_parallel: 1,
+            placement_seed,
             ..CoordinatorOptions::default()
         };
         let store: &'static MemoryStore = Box::leak(Box::default());

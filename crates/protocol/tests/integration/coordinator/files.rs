@@ -18,6 +18,26 @@ fn refused(reply: &CoordinatorReply, words: &str) {
 }
 
 #[test]
+fn a_placement_seed_gives_files_of_the_same_size_the_same_places() {
+    let places = |placement_seed| {
+        let mut bed = Bed::placed(3, 3, placement_seed);
+        bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+        ["a", "b"].map(|file| {
+            let stripes = bed.put(file, 5).into_iter();
+            stripes.map(|stripe| stripe.nodes).collect::<Vec<_>>()
+        })
+    };
+    let [a, b] = places(Some(7));
+    assert_eq!(a, b);
+    assert_eq!(places(Some(7))[0], a);
+    assert_ne!(places(Some(8))[0], a);
+    let distinct: BTreeSet<_> = a.iter().collect();
+    assert!(distinct.len() > 1, "the stripes of a file differ: {a:?}");
+    let [a, b] = places(None);
+    assert_ne!(a, b);
+}
+
+#[test]
 fn pools_are_made_to_keep_their_promise_or_not_at_all() {
     let mut bed = Bed::new(3, 3);
     let CoordinatorReply::Pool(chosen) = bed.create_pool("auto", "1-rack", None, 1 << 20) else {

@@ -1,0 +1,151 @@
+//! ECP-10b, and the 16 requestors of ECP-8e: full-node recovery on the paper's cluster in the model of links (`ECPipe`
+//! sections 6.1 and 6.3, Figures 8e and 10b).
+
+use super::bench::Selection;
+use super::figure::{CONVENTIONAL, PIPELINE, PPR};
+use super::paper_cluster::PaperCluster;
+use super::recovery::{BALANCED, SCHEDULED};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
+use crate::plot::Plot;
+use gabion_planner::repair::Scheme;
+
+pub(crate) const F10B: Experiment = Experiment::new(
+    "ECP-10b",
+    "full-node recovery of HDFS-3 by conventional repair and by pipelining (Figure 10b)",
+    onto_a_new_host,
+);
+
+/// The schemes of Figure 8e, and one more schedule.
+const SCHEMES: [(&str, Scheme, Selection); 5] = [
+    (CONVENTIONAL, Scheme::Conventional, Selection::Smallest),
+    (PPR, Scheme::Ppr, Selection::Smallest),
+    (PIPELINE, Scheme::Pipeline, Selection::Smallest),
+    (SCHEDULED, Scheme::Pipeline, Selection::Greedy),
+    (BALANCED, Scheme::Pipeline, Selection::Balanced),
+];
+/// What a disk reads a second while it serves many repairs at once: an assumption, half of what it reads in sequence.
+const BUSY_DISK_BYTES_PER_S: f64 = 72e6;
+
+const CAUSE: &str = "in the model the host with the smallest number sends a chunk of nearly each stripe under \
+    conventional repair and under RP alike, and its link limits both. A requestor's link takes less, four stripes. What \
+    else holds conventional repair up on the paper's hosts, the model does not have; disks at half of their rate change \
+    little (see the table)";
+
+/// Adds the table of the paper's cluster by number of requestors, and the findings at 16.
+pub(super) fn add_requestors(session: &Session<'_>, report: &mut Report) -> Result<(), LabError> {
+    let title = "The paper's cluster in the model: seconds by number of requestors";
+    let names = SCHEMES.iter().map(|(name, ..)| *name);
+    let columns: Vec<&str> = ["disks", "requestors"].into_iter().chain(names).collect();
+    let mut table = Table::new(title, &columns);
+    for (disks, disk_bytes_per_s) in [
+        ("never waited for", None),
+        ("72 MB/s", Some(BUSY_DISK_BYTES_PER_S)),
+    ] {
+        let cluster = PaperCluster::new("rs(10,4)", session.seed, disk_bytes_per_s)?;
+        for count in [1, 2, 4, 8, 16] {
+            let onto = PaperCluster::spread(count);
+            let seconds = SCHEMES
+                .iter()
+                .map(|&(_, scheme, selection)| cluster.recovery_s(scheme, selection, &onto));
+            let seconds: Vec<f64> = seconds.collect::<Result<_, _>>()?;
+            let first = [disks.into(), u64::from(count).into()];
+            table.row(first.into_iter().chain(seconds.iter().map(|&s| s.into())));
+            if count == 16 && disk_bytes_per_s.is_none() {
+                let [conventional, _, pipeline, scheduled, _] = seconds[..] else {
+                    unreachable!("there are five schemes");
+                };
+                let of = |ours: &str, than: &str| {
+                    format!("16 requestors, by the model: rate of {ours} over {than}")
+                };
+                let what = of(PIPELINE, CONVENTIONAL);
+                let paper = Paper::ratio(1.51);
+                let finding = Finding::beside(what, conventional / pipeline, "x", paper);
+                report.findings.push(finding.because(CAUSE));
+                let what = of(SCHEDULED, PIPELINE);
+                let paper = Paper::ratio(1.089);
+                let finding = Finding::beside(what, pipeline / scheduled, "x", paper);
+                report.findings.push(finding.because(CAUSE));
+            }
+        }
+    }
+    report.tables.push(table);
+    report.left_out.push(
+        "16 requestors on real links: they are run on the model of links, where the paper's 16 hosts help and receive"
+            .to_owned(),
+    );
+    Ok(())
+}
+
+/// The codes of Figure 10b. Its text names k = 10 and 14; 6 is the other k of HDFS-3.
+const CODES: [(&str, &str); 3] = [
+    ("(9,6)", "rs(6,3)"),
+    ("(14,10)", "rs(10,4)"),
+    ("(16,14)", "rs(14,2)"),
+];
+
+fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
+    /// The least and the most over the paper's codes.
+    const PRINTED: [(&str, f64); 2] = [("least", 5.1), ("most", 16.0)];
+    let mut table = Table::new(
+        "Seconds of the recovery of 64 chunks onto a new host",
+        &["code", CONVENTIONAL, PIPELINE, "times as fast"],
+    );
+    let mut series = [Vec::new(), Vec::new()];
+    let mut ratios = Vec::new();
+    for (name, code) in CODES {
+        let cluster = PaperCluster::new(code, session.seed, None)?;
+        let seconds = |scheme| {
+            let onto = [PaperCluster::NEW_HOST];
+            cluster.recovery_s(scheme, Selection::Smallest, &onto)
+        };
+        let times = [seconds(Scheme::Conventional)?, seconds(Scheme::Pipeline)?];
+        let ratio = times[0] / times[1];
+        table.row([name.into(), times[0].into(), times[1].into(), ratio.into()]);
+        for (series, time) in series.iter_mut().zip(times) {
+            series.push(time);
+        }
+        ratios.push(ratio);
+    }
+    let ours = [
+        ratios.iter().copied().fold(f64::INFINITY, f64::min),
+        ratios.iter().copied().fold(0.0, f64::max),
+    ];
+    let finding = |((which, printed), ours)| {
+        let what = format!("rate of {PIPELINE} over {CONVENTIONAL}, {which} over codes");
+        Finding::beside(what, ours, "x", Paper::ratio(printed)).because(
+            "on links alone pipelining is k times as fast as conventional repair onto one host, whatever the code (see the \
+             table). What connections and reads take of either is not modelled",
+        )
+    };
+    let findings = PRINTED.into_iter().zip(ours).map(finding).collect();
+    let [conventional, pipeline] = series;
+    let names = CODES.iter().map(|(name, _)| (*name).to_owned());
+    let plot = Plot::bars(
+        "ECP-10b",
+        "Full-node recovery onto a new host",
+        ["code", "seconds"],
+        names.collect(),
+        vec![
+            (CONVENTIONAL.to_owned(), conventional),
+            (PIPELINE.to_owned(), pipeline),
+        ],
+    );
+    Ok(Report {
+        setting: vec![
+            "64 chunks of 64 MiB that a host has lost, onto a host without chunks, all at once; 16 hosts on links of \
+             1 Gb/s, in the model of links"
+                .to_owned(),
+        ],
+        scaled: vec![
+            "no HDFS runs here: its own repair is conventional repair, which is modelled without HDFS's connections, \
+             reads and processes, and so is pipelining"
+                .to_owned(),
+            "the paper's text names k = 10 and 14, and not the codes".to_owned(),
+        ],
+        tables: vec![table],
+        plots: vec![plot],
+        findings,
+        ..Report::default()
+    })
+}
