@@ -93,11 +93,16 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
     );
     let mut series = [Vec::new(), Vec::new()];
     let mut ratios = Vec::new();
+    session
+        .progress
+        .begin("recoveries in the model", 2 * CODES.len() as u64);
     for (name, code) in CODES {
         let cluster = PaperCluster::new(code, session.seed, None)?;
         let seconds = |scheme| {
             let onto = [PaperCluster::NEW_HOST];
-            cluster.recovery_s(scheme, Selection::Smallest, &onto)
+            let seconds = cluster.recovery_s(scheme, Selection::Smallest, &onto);
+            session.progress.step();
+            seconds
         };
         let times = [seconds(Scheme::Conventional)?, seconds(Scheme::Pipeline)?];
         let ratio = times[0] / times[1];

@@ -37,7 +37,7 @@ fn a_withdrawn_update_changes_nothing_however_late_it_comes() {
     assert_eq!(bed.read(1, NEW.len(), 1), NEW);
     let late = bed.update(7, 1, OLD.len(), &[]);
     assert!(
-        matches!(&late, NodeReply::Refused(Refusal::Unavailable(why)) if why.contains("given run")),
+        matches!(&late, NodeReply::Refused(Refusal::Unavailable(why)) if why.contains("dropped run")),
         "{late:?}"
     );
     // The attempt cost its primary the term and a number, and no byte.
