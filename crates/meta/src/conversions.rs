@@ -15,6 +15,7 @@ use crate::files::same_file;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
+use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, pending_stripes, put_record, reserve};
 use crate::records::{Displaced, Placement, PutId};
 use crate::schema::{Counter, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
@@ -52,7 +53,8 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`];
     /// [`MetaError::UnknownStripe`] when an old stripe no longer belongs to the file, or they are
     /// not consecutive; [`MetaError::LeaseLost`] when one may have been updated since it was
-    /// settled; [`MetaError::Placement`] unless the new stripes have the capacity of the old ones.
+    /// settled; [`MetaError::Held`] while nodes may serve a stripe that one of them has replaced;
+    /// [`MetaError::Placement`] unless the new stripes have the capacity of the old ones.
     pub fn commit_conversion(
         &self,
         put: PutId,
@@ -73,6 +75,7 @@ impl<K: KeyValue> Meta<K> {
             let mut old_bytes = 0;
             for old in displaced {
                 check_held(txn, *old)?;
+                check_alone(txn, *old, self.incarnation())?;
                 old_bytes += data_bytes(txn, &live_stripe(txn, old.stripe)?)?;
                 discard(txn, old.stripe)?;
             }

@@ -2,6 +2,7 @@
 
 use crate::error::MetaError;
 use crate::kv::WriteTxn;
+use crate::records::{Displaced, Holder};
 use crate::schema::{GARBAGE, PREDECESSORS, WITHDRAWN};
 use gabion_layout::StripeId;
 
@@ -18,4 +19,21 @@ pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool,
     }
     PREDECESSORS.delete(txn, &stripe)?;
     Ok(true)
+}
+
+/// Checks that no node serves a predecessor of a stripe that its holder, the coordinator, is to replace: the new
+/// stripe would name `old` alone as its predecessor.
+pub(crate) fn check_alone(
+    txn: &mut dyn WriteTxn,
+    old: Displaced,
+    incarnation: u64,
+) -> Result<(), MetaError> {
+    if is_alone(txn, old.stripe)? {
+        return Ok(());
+    }
+    Err(MetaError::Held {
+        stripe: old.stripe,
+        holder: Holder::Coordinator { incarnation },
+        epoch: old.epoch,
+    })
 }

@@ -13,12 +13,12 @@ use crate::files::same_file;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::pools::pool;
-use crate::predecessors::is_alone;
+use crate::predecessors::check_alone;
 use crate::puts::{
     Put, check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes,
     put_record, reserve,
 };
-use crate::records::{Displaced, Holder, Placement, PutId, ReplacementRecord};
+use crate::records::{Displaced, Placement, PutId, ReplacementRecord};
 use crate::schema::{FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{NodeId, StripeRecord};
@@ -57,15 +57,7 @@ impl<K: KeyValue> Meta<K> {
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
                 check_held(txn, *old)?;
-                if !is_alone(txn, old.stripe)? {
-                    return Err(MetaError::Held {
-                        stripe: old.stripe,
-                        holder: Holder::Coordinator {
-                            incarnation: self.incarnation(),
-                        },
-                        epoch: old.epoch,
-                    });
-                }
+                check_alone(txn, *old, self.incarnation())?;
                 let replaced = live_stripe(txn, old.stripe)?;
                 let place = Placement {
                     chunk_bytes: replaced.chunk_bytes,

@@ -10,6 +10,7 @@ use crate::unfinished::Unfinished;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use gabion_store::{RecordSummary, Store, StoreError, StripeState};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -208,10 +209,14 @@ impl Participant {
 
     /// Deletes chunks of stripes that are gone.
     pub(crate) async fn remove(&self, chunks: Vec<ChunkId>) -> Result<(), Refusal> {
-        let are_meant = |chunk: ChunkId, _: Epoch| chunks.contains(&chunk);
+        let stripes: BTreeSet<StripeId> = chunks.iter().map(|chunk| chunk.stripe).collect();
+        let are_meant = |chunk: ChunkId, _: Epoch| stripes.contains(&chunk.stripe);
         self.give_up_unfinished(are_meant).await;
-        self.with_store(move |store| chunks.iter().try_for_each(|&chunk| store.remove(chunk)))
-            .await
+        self.with_store(move |store| {
+            let mut stripes = stripes.iter();
+            stripes.try_for_each(|&stripe| store.remove_stripe(stripe))
+        })
+        .await
     }
 
     /// Deletes a chunk and its unfinished bytes, unless this node knows a term after `epoch` of its stripe.

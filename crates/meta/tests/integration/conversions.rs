@@ -86,7 +86,7 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
     assert_eq!(after.segments[0], put.stripes[0].id);
     assert_eq!(after.segments[1..], file.segments[4..]);
     assert_eq!((after.put, meta.stripe_count()), (file.put, Ok(5)));
-    for old in old {
+    for old in &old {
         assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
     }
     assert_eq!(meta.check(), Ok(vec![]));
@@ -95,8 +95,14 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
     let back = meta
         .begin_conversion("f", file.put, pool.id, &blocks, 6)
         .unwrap();
-    let old = take(&meta, &after.segments[..1]);
-    meta.commit_conversion(back.id, file.put, &old).unwrap();
+    // A reader of the first blocks would not see an update of the second ones, which name the stripe alone.
+    let stripe = take(&meta, &after.segments[..1]);
+    let early = meta.commit_conversion(back.id, file.put, &stripe);
+    assert!(matches!(early, Err(MetaError::Held { .. })), "{early:?}");
+    for old in old {
+        meta.reclaimed(old.stripe).unwrap();
+    }
+    meta.commit_conversion(back.id, file.put, &stripe).unwrap();
     let ids: Vec<StripeId> = back.stripes.iter().map(|stripe| stripe.id).collect();
     assert_eq!(meta.file("f").unwrap().segments[..4], ids);
     assert_eq!((meta.stripe_count(), meta.check()), (Ok(8), Ok(vec![])));

@@ -159,7 +159,7 @@ calls! {
         /// The update as of which it was being made.
         base: Sequence,
     } -> Option<Vec<ByteRange>> { NodeReply::Written(written) => written }
-    /// Delete chunks of stripes that are gone.
+    /// Delete chunks of stripes that are gone, and all others of these stripes on the node.
     Remove {
         /// The chunks.
         chunks: Vec<ChunkId>,

@@ -8,7 +8,7 @@ use crate::journal::entry::Entry;
 use crate::paths::{chunk_directory, chunk_path};
 use crate::state::State;
 use crate::store::Store;
-use gabion_layout::{ChunkId, Epoch};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, StripeId};
 
 impl Store {
     /// Removes a chunk and its records durably. Does nothing if the chunk is missing.
@@ -19,6 +19,20 @@ impl Store {
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
         self.remove_if(chunk, |_| Ok(()))
+    }
+
+    /// Removes every chunk of a stripe that is here, as [`Store::remove`] does.
+    ///
+    /// # Errors
+    /// As [`Store::remove`]; chunks may be left then.
+    pub fn remove_stripe(&self, stripe: StripeId) -> Result<(), StoreError> {
+        let held: Vec<ChunkIndex> = {
+            let state = self.shared.lock();
+            let held = state.stripes.get(&stripe);
+            held.map_or_else(Vec::new, |held| held.chunks.keys().copied().collect())
+        };
+        held.into_iter()
+            .try_for_each(|index| self.remove(ChunkId { stripe, index }))
     }
 
     /// Removes a chunk as [`Store::remove`] does, for a caller that knows no term of the stripe

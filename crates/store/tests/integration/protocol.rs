@@ -39,6 +39,25 @@ fn an_older_epoch_is_refused_also_after_a_crash() {
 }
 
 #[test]
+fn a_removed_stripe_leaves_no_chunk_whatever_it_was_counted_for() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    for id in [chunk(1, 0), chunk(1, 3), chunk(2, 0)] {
+        let mut writer = store.create(id, spec(1, 10, 0)).unwrap();
+        writer.write_at(0, &[7; 10]).unwrap();
+        writer.finish().unwrap();
+    }
+    store.remove_stripe(StripeId(1)).unwrap();
+    store.remove_stripe(StripeId(3)).unwrap();
+    for store in [store, open(&disk.after_crash(3)).0] {
+        assert_eq!(store.chunk_count(), 1);
+        let gone = store.held(StripeId(1));
+        assert!(matches!(gone, Err(StoreError::NoSuchStripe { .. })));
+        store.held(StripeId(2)).unwrap();
+    }
+}
+
+#[test]
 fn a_chunk_made_in_a_term_is_not_removed_by_late_requests_of_earlier_terms() {
     let disk = SimDisk::new(1);
     let (store, _) = open(&disk);

@@ -99,6 +99,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-conversion-forgets-what-its-sources-have-replaced",
+        file: "crates/meta/src/conversions.rs",
+        text: "check_alone(txn, *old, self.incarnation())?;",
+        replacement: "let _ = check_alone(txn, *old, self.incarnation());",
+        check: Check::Test {
+            package: "gabion-meta",
+            target: "integration",
+            name: "conversions::blocks_become_a_stripe_and_then_blocks_again",
+        },
+    },
+    Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/reading.rs",
         text: "lost.extend(self.forbidden());",

@@ -88,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "a-segment-that-cannot-be-opened-fails-the-start",
         file: "crates/store/src/journal/mod.rs",
         text: "Err(source) if is_lost(&source) => (Arc",
-        replacement: "Err(source) if is_lost(&source) && is_shortage(&source) => (Arc",
+        replacement: "Err(source) if is_lost(&source) && crate::error::is_shortage(&source) => (Arc",
         check: store(
             "failing::a_segment_that_cannot_be_opened_costs_the_chunks_that_were_there_before",
         ),

@@ -27,6 +27,7 @@ impl Roster {
         now_ms: u64,
     ) -> Self {
         let mut membership = Membership::new(timing);
+        membership.run(now_ms);
         for record in &records {
             membership.expect(record.id, record.failed, now_ms);
         }
@@ -199,10 +200,8 @@ impl Roster {
 
     /// A snapshot.
     pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
-        let given_up = |record: &&NodeRecord| {
-            let dead = self.membership.state(record.id, now_ms) == Some(NodeState::Dead);
-            record.failed && (dead || self.standing(record.id).given_up)
-        };
+        let given_up =
+            |record: &&NodeRecord| record.failed && self.standing(record.id).given_up;
         let given_up = self.records.values().filter(given_up).map(|r| r.id);
         Fleet::new(self.statuses(now_ms, suspicions), given_up.collect())
     }
