@@ -200,8 +200,7 @@ impl Roster {
 
     /// A snapshot.
     pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
-        let given_up =
-            |record: &&NodeRecord| record.failed && self.standing(record.id).given_up;
+        let given_up = |record: &&NodeRecord| record.failed && self.standing(record.id).given_up;
         let given_up = self.records.values().filter(given_up).map(|r| r.id);
         Fleet::new(self.statuses(now_ms, suspicions), given_up.collect())
     }
