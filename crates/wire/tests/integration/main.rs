@@ -211,10 +211,10 @@ async fn requests_that_get_no_reply_fail_in_words() {
     let server = Process::listen(node_hello(1, 0)).await;
     let client = Process::new(Hello::client());
     let connection = client.connect(&server).await;
-    let given_up = connection
+    let abandoned = connection
         .call_node(&ask::Scrub { chunks: vec![] }.into(), far())
         .await;
-    assert!(matches!(given_up, Err(WireError::NoReply(why)) if why.contains("given up")));
+    assert!(matches!(abandoned, Err(WireError::NoReply(why)) if why.contains("abandoned")));
 
     let options = Options {
         max_served_count: 2,
