@@ -90,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-failed-node-counts-as-one-that-has-removed-its-chunk",
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
-        text: "if obeyed_count >= meta.pool(pool)?.spec.k {",
-        replacement: "if obeyed_count + meta.pool(pool)?.spec.k > 0 {",
+        text: "if obeyed_count < meta.pool(pool)?.spec.k && !meta.is_withdrawn(id)? {",
+        replacement: "if obeyed_count + meta.pool(pool)?.spec.k == 0 {",
         check: Check::Test {
             package: "gabion-protocol",
             target: "integration",

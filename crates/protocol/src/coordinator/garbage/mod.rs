@@ -28,15 +28,6 @@ pub(in crate::coordinator) struct Removal {
     pub(in crate::coordinator) none_served: bool,
 }
 
-/// The nodes with chunks to remove that have not failed.
-#[derive(Default)]
-struct Orders {
-    /// Those that have removed them.
-    obeyed: BTreeSet<NodeId>,
-    /// Those that may have them yet.
-    pending: BTreeSet<NodeId>,
-}
-
 /// Removes garbage chunks from the nodes.
 pub(in crate::coordinator) struct Garbage<K> {
     core: Arc<Core<K>>,
@@ -101,38 +92,31 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         stripes: &[StripeRecord],
         deadline_ms: u64,
     ) -> Result<Removal, MetaError> {
-        let Orders { pending, obeyed } = self.remove_page(stripes, deadline_ms).await;
-        let is_asked =
-            |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
+        let answers = self.remove_page(stripes, deadline_ms).await;
         let fleet = self.nodes.fleet();
-        let asked: Vec<_> = stripes
-            .iter()
-            .filter(is_asked)
-            .map(|stripe| {
-                let of_stripe = stripe.nodes.iter();
-                let obeyed_count = of_stripe.filter(|&node| obeyed.contains(node)).count();
-                let is_owed = stripe.nodes.iter().any(|&node| fleet.may_return(node));
-                (stripe.id, stripe.pool, obeyed_count, is_owed)
-            })
-            .collect();
+        let mut asked = Vec::with_capacity(stripes.len());
+        for stripe in stripes {
+            let nodes = || stripe.nodes.iter();
+            if nodes().all(|node| answers.get(node) != Some(&false)) {
+                let obeyed_count = nodes().filter(|node| answers.contains_key(node)).count();
+                let is_owed = nodes().any(|&node| fleet.may_return(node));
+                asked.push((stripe.id, stripe.pool, obeyed_count, is_owed));
+            }
+        }
         let all_asked = asked.len() == stripes.len();
         let forget = move |meta: &Meta<K>| {
-            let mut withdrawn = Vec::new();
-            for &(id, pool, obeyed_count, _) in &asked {
-                // A failed node may be alive and answer quorum reads. Without these it finds no quorum.
-                if obeyed_count >= meta.pool(pool)?.spec.k {
-                    withdrawn.push(id);
-                }
-            }
-            meta.withdrawn(&withdrawn)?;
-            let mut none_served = all_asked;
-            for (id, _, _, is_owed) in asked {
-                if !meta.is_withdrawn(id)? {
+            let (mut none_served, mut withdrawn) = (all_asked, Vec::new());
+            for (id, pool, obeyed_count, is_owed) in asked {
+                // A failed node may be alive and answer quorum reads. Without k others it finds no quorum.
+                if obeyed_count < meta.pool(pool)?.spec.k && !meta.is_withdrawn(id)? {
                     none_served = false;
-                } else if !is_owed {
+                } else if is_owed {
+                    withdrawn.push(id);
+                } else {
                     meta.reclaimed(id)?;
                 }
             }
+            meta.withdrawn(&withdrawn)?;
             Ok(none_served)
         };
         Ok(Removal {
@@ -141,8 +125,9 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         })
     }
 
-    /// Tells each node which chunks of the page's stripes to remove. A failed node is told when it joins.
-    async fn remove_page(&self, page: &[StripeRecord], deadline_ms: u64) -> Orders {
+    /// Tells each node which chunks of the page's stripes to remove. Returns whether each has removed them, for
+    /// the nodes that have not failed: a failed node is told when it joins.
+    async fn remove_page(&self, page: &[StripeRecord], deadline_ms: u64) -> BTreeMap<NodeId, bool> {
         let (fleet, joining) = {
             // A joining node was told to keep the chunks that were no garbage then; it is asked when it is
             // a member.
@@ -177,16 +162,7 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 Some((node, obeys))
             }
         });
-        let mut orders = Orders::default();
-        for (node, obeys) in join_all(removals).await.into_iter().flatten() {
-            let side = if obeys {
-                &mut orders.obeyed
-            } else {
-                &mut orders.pending
-            };
-            side.insert(node);
-        }
-        orders
+        join_all(removals).await.into_iter().flatten().collect()
     }
 
     /// Orders a node to remove a chunk that is no longer its own, of a stripe that the caller occupies. The
