@@ -150,7 +150,7 @@ where
     Ok(best_first(choices))
 }
 
-/// Whether stripes of a code keep the promise on so many racks.
+/// Checks that a stripe of the code keeps the question's promise on its racks.
 fn fit(question: &AdviceQuestion, code: &Code) -> Result<(), PlanError> {
     let survive = question.terms.survive;
     match question.placement {

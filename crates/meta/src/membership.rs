@@ -104,9 +104,9 @@ impl Membership {
             .or_insert_with(|| Member::found(failed, now_ms));
     }
 
-    /// Notes that the coordinator runs, which it does several times a lease. If it did not for half a lease, its
-    /// process was stopped: it could hear nobody, so that time counts as nobody's silence. Returns that time, in
-    /// milliseconds; 0 if it ran.
+    /// Notes that the coordinator runs, which it does several times a lease. A pause of half a lease or more means that
+    /// its process was stopped. It received no heartbeats then, so the pause counts as no node's silence. Returns the
+    /// pause in milliseconds; 0 if it was shorter.
     pub fn run(&mut self, now_ms: u64) -> u64 {
         let last_ms = self.ran_ms.replace(now_ms).unwrap_or(now_ms);
         let stopped_ms = now_ms.saturating_sub(last_ms);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_silent_while_the_coordinator_is_stopped() {
+    fn no_node_is_silent_while_the_coordinator_is_stopped() {
         let mut membership = Membership::new(TIMING);
         let (failed, silent, heard) = (NodeId(1), NodeId(2), NodeId(3));
         membership.expect(failed, true, 0);

@@ -307,8 +307,8 @@ impl LocalIo for NodeIo {
                 write.boxed()
             }
             Sink::Deliver(_) => {
-                let nobody = Refusal::Invalid("only a client's part delivers bytes".to_owned());
-                futures::future::ready(Err(nobody)).boxed()
+                let refusal = Refusal::Invalid("only a client's part delivers bytes".to_owned());
+                futures::future::ready(Err(refusal)).boxed()
             }
         }
     }

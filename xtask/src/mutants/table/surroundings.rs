@@ -111,7 +111,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "let _ = (member, later_ms);",
         check: unit(
             "gabion-meta",
-            "membership::tests::nobody_is_silent_while_the_coordinator_is_stopped",
+            "membership::tests::no_node_is_silent_while_the_coordinator_is_stopped",
         ),
     },
     Mutant {

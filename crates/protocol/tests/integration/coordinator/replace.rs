@@ -159,7 +159,7 @@ fn a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads() {
         busy(&commit(&mut bed, put, &old), "not withdrawn");
     }
     assert_eq!(look(&mut bed).stripes, new, "but it is done");
-    // Nor is it after the grace period: nobody has seen the nodes end.
+    // The end of the grace period does not prove that the nodes have stopped.
     bed.pass(2 * TIMING.grace_ms);
     busy(&commit(&mut bed, put, &old), "not withdrawn");
     let node = cut_off[0];
