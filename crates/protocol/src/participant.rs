@@ -260,6 +260,12 @@ pub(crate) fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> 
     sequence == Sequence(0) || !state.records.iter().any(foreign)
 }
 
+/// Whether this node has been told that all updates up to this one are settled. A node that went back to an
+/// older copy of its store has not, whatever it had settled before.
+pub(crate) fn has_settled(state: &StripeState, sequence: Sequence) -> bool {
+    sequence <= state.mark && vouches(state, Epoch(0), sequence)
+}
+
 fn holding(store: &Store, stripe: StripeId) -> Result<Holding, StoreError> {
     let state = store.collect(stripe)?;
     Ok(Holding {

@@ -4,7 +4,7 @@
 use crate::locks::lock;
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunPart};
 use crate::part_io::{Gathered, NodeIo, Use};
-use crate::participant::{Participant, hear, refusal, vouches};
+use crate::participant::{Participant, has_settled, hear, refusal, vouches};
 use crate::ports::{Address, run_blocking};
 use crate::run::{RunContext, run_part};
 use crate::staging::Arrivals;
@@ -91,7 +91,7 @@ impl Participant {
             let mut are_settled = true;
             for source in asked {
                 let state = store.held(source.held.stripe)?;
-                are_settled &= vouches(&state, Epoch(0), source.cut);
+                are_settled &= has_settled(&state, source.cut);
             }
             Ok(are_settled)
         });
@@ -330,7 +330,11 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
         let current = state.generation;
         return Err(Refusal::StaleGeneration { current });
     }
-    if !vouches(state, cut_epoch, sequence) {
+    let is_known = match request.cut {
+        ReadCut::Settled(sequence) => has_settled(state, sequence),
+        _ => vouches(state, cut_epoch, sequence),
+    };
+    if !is_known {
         return Err(Refusal::Unsettled);
     }
     Ok(match request.cut {

@@ -19,7 +19,7 @@ use gabion_layout::NodeId;
 use gabion_planner::update::descriptor;
 use gabion_protocol::message::{ClusterStatus, Liveness};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Virtual time of a recovery in which the cluster must become whole.
@@ -40,6 +40,8 @@ pub(crate) struct FaultInjector {
     /// Machines that have lost bytes since the last recovery.
     harmed: Mutex<BTreeSet<Slot>>,
     under_way_count: Arc<AtomicUsize>,
+    /// Whether there is damage that no scrub has found yet and that no other fault may join.
+    is_damage_unknown: AtomicBool,
     /// Faults injected, by kind.
     counts: Mutex<FaultCounts>,
 }
@@ -58,6 +60,7 @@ impl FaultInjector {
             script,
             harmed: Mutex::default(),
             under_way_count: Arc::default(),
+            is_damage_unknown: AtomicBool::new(false),
             counts: Mutex::default(),
         })
     }
@@ -84,6 +87,9 @@ impl FaultInjector {
                 (wait_ms, Fault::draw(dice))
             });
             world.sleep(wait_ms * 1000).await;
+            while self.is_damage_unknown.load(Ordering::Relaxed) {
+                world.sleep(LOOK_EVERY_MS * 1000).await;
+            }
             self.under_way_count.fetch_add(1, Ordering::Relaxed);
             self.keep_image();
             let injector = Arc::clone(self);
@@ -149,7 +155,9 @@ impl FaultInjector {
                 self.fail_disk(fault, slot, (short_ms + long_ms / 4, long_ms, lasting_ms))
                     .await;
             }
-            Fault::ReadError | Fault::BitRot | Fault::LostPage => return self.spoil(fault, slot),
+            Fault::ReadError | Fault::BitRot | Fault::LostPage => {
+                return self.spoil(fault, slot).await;
+            }
             Fault::DeadDisk => return self.kill_disk(slot, lasting_ms, long_ms).await,
             Fault::HungDisk => self.hang(slot, lasting_ms).await,
             Fault::NoDescriptors => {
@@ -413,11 +421,19 @@ impl FaultInjector {
     /// A bit that had been durable for a while rots, or such a page cannot be read: before the store has
     /// written a witness, damage to the newest record cannot be told from a record torn by a crash. Or one
     /// read fails.
-    fn spoil(&self, fault: Fault, slot: Slot) -> bool {
+    ///
+    /// Unknown damage and a node that misses an update are two losses. So in a pool that survives one loss,
+    /// no other fault happens before a scrub has found the damage.
+    async fn spoil(&self, fault: Fault, slot: Slot) -> bool {
         let world = &self.cluster.world;
         let shape = &self.cluster.shape;
         // Undetected damage and a node that missed an append are two losses of the append's two copies.
         if descriptor(shape.update).appends_by_rack() && shape.survived_count < 2 {
+            return false;
+        }
+        let must_be_alone = shape.survived_count < 2;
+        let is_alone = self.under_way_count.load(Ordering::Relaxed) == 1;
+        if must_be_alone && !(is_alone && self.cluster.behind().is_empty()) {
             return false;
         }
         let Some(store) = self.cluster.sound_store(slot) else {
@@ -452,6 +468,12 @@ impl FaultInjector {
             _ => disk.fail_next_read(),
         }
         self.cluster.watch.rots(path);
+        if must_be_alone {
+            self.is_damage_unknown.store(true, Ordering::Relaxed);
+            // A scrub that fails may have found it or not; the next fault happens either way.
+            let _ = self.client.client.scrub().await;
+            self.is_damage_unknown.store(false, Ordering::Relaxed);
+        }
         true
     }
 

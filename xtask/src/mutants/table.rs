@@ -179,6 +179,15 @@ const UPDATES: &[Mutant] = &[
         check: protocol("update::left_out::a_mark_says_nothing_of_records_of_another_term"),
     },
     Mutant {
+        name: "a-node-that-went-back-reads-as-of-a-later-update",
+        file: "crates/protocol/src/participant.rs",
+        text: "sequence <= state.mark && vouches(state, Epoch(0), sequence)",
+        replacement: "vouches(state, Epoch(0), sequence)",
+        check: protocol(
+            "update::left_out::a_node_that_has_not_settled_an_update_does_not_read_as_of_it",
+        ),
+    },
+    Mutant {
         name: "note-degraded-of-a-chunk-that-counts",
         file: "crates/protocol/src/coordinator/leases/primaries.rs",
         text: "node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)",

@@ -261,3 +261,19 @@ fn a_part_that_began_before_its_node_joined_anew_leaves_nothing() {
         "the coordinator was told that there are none"
     );
 }
+
+#[test]
+fn a_node_that_has_not_settled_an_update_does_not_read_as_of_it() {
+    let bed = Bed::new(&[]);
+    bed.stage(1, 1, 1, NEWS);
+    let updated = bed.update(1, 1, NEWS.len(), &[]);
+    assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
+    let settled = bed.read_by_first_layout(1, ReadCut::Settled(Sequence(1)));
+    assert!(
+        matches!(settled, NodeReply::PartDone { as_of, .. } if as_of == Sequence(1)),
+        "{settled:?}"
+    );
+    // A repair has settled update 8 with this node, and then the node went back to this older store.
+    let ahead = bed.read_by_first_layout(1, ReadCut::Settled(Sequence(8)));
+    assert_eq!(ahead, NodeReply::Refused(Refusal::Unsettled));
+}
