@@ -8,8 +8,8 @@ use crate::pools::pool;
 use crate::puts::pending_stripes;
 use crate::records::{FileRecord, PoolSpec};
 use crate::schema::{
-    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, NODES, PENDING, PLACED_ANEW, POOL_NAMES,
-    POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, MOVES, NODES, PENDING, PLACED_ANEW,
+    POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -33,6 +33,7 @@ impl<K: KeyValue> Meta<K> {
             check.pools()?;
             check.standings()?;
             check.former_holders()?;
+            check.moves()?;
             Ok(check.faults)
         })
     }
@@ -250,6 +251,16 @@ impl<'t> Check<'t> {
                     format!("{node} cannot be a former holder of {chunk} of {id}")
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// A move that has begun belongs to a live stripe, and its generation is the next one.
+    fn moves(&mut self) -> Result<(), MetaError> {
+        for (id, told) in MOVES.scan(self.txn, &MOVES.all(), usize::MAX)? {
+            let record = self.live.get(&id);
+            let is_next = record.is_some_and(|record| told > record.generation);
+            self.demand(is_next, || format!("{id} cannot move to generation {told}"));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::exclusions::left_out;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::records::{Displaced, FileRecord, Holder, LeaseRecord, PutId};
 use crate::schema::{
-    EXCLUSIONS, GARBAGE, LEASES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
+    EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };
 use crate::stripe_rows::{live_stripe, unindex_stripe};
 use gabion_layout::{StaleChunk, StripeId};
@@ -64,6 +64,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
     EXCLUSIONS.delete(txn, &id)?;
     PHASES.delete(txn, &id)?;
     REMADE.delete(txn, &id)?;
+    MOVES.delete(txn, &id)?;
     PREDECESSORS.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }

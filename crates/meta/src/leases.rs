@@ -7,6 +7,7 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::membership::{Membership, NodeState};
 use crate::meta::Meta;
+use crate::moves;
 use crate::predecessors::is_alone;
 use crate::records::{Holder, Lease, LeaseRecord};
 use crate::schema::LEASES;
@@ -121,7 +122,7 @@ impl<K: KeyValue> Meta<K> {
         membership: &Membership,
         now_ms: u64,
     ) -> Result<Lease, MetaError> {
-        let generation = live_stripe(txn, stripe)?.generation;
+        live_stripe(txn, stripe)?;
         let last = LEASES.get(txn, &stripe)?;
         if matches!(holder, Holder::Node { .. }) && !is_alone(txn, stripe)? {
             let incarnation = self.incarnation();
@@ -140,10 +141,12 @@ impl<K: KeyValue> Meta<K> {
             holder: Some(holder),
         };
         LEASES.put(txn, &stripe, &record)?;
+        // A move belongs to one term of the coordinator.
+        moves::give_up(txn, stripe)?;
         Ok(Lease {
             stripe,
             epoch,
-            generation,
+            generation: live_stripe(txn, stripe)?.generation,
             holder,
         })
     }

@@ -22,6 +22,7 @@ mod leases;
 mod membership;
 mod memory_store;
 mod meta;
+mod moves;
 mod names;
 mod node_rows;
 mod nodes;

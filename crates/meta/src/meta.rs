@@ -3,6 +3,7 @@
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, WriteTxn};
+use crate::moves;
 use crate::schema::{CLUSTER, Counter, FORMAT, FORMATS};
 use gabion_layout::ClusterId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,8 @@ impl<K: KeyValue> Meta<K> {
         Self::open(store)
     }
 
-    /// Opens a store's cluster, as a new incarnation of its coordinator.
+    /// Opens a store's cluster, as a new incarnation of its coordinator. Moves of chunks that the earlier one
+    /// has begun are given up.
     ///
     /// # Errors
     /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
@@ -44,6 +46,7 @@ impl<K: KeyValue> Meta<K> {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
             let incarnation = Counter::Incarnation.raise(txn, 1)?;
+            moves::give_up_all(txn)?;
             Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
         })?;
         Ok(Self {

@@ -61,6 +61,9 @@ pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
 /// about their nodes' earlier chunks do not concern them.
 pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
     Table::new("remade chunks", 25, 1);
+/// Moves of chunks that have begun and do not count yet: the generation that nodes of the stripe have been
+/// told.
+pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 32, 1);
 /// Users' requests for files that are replicated at first.
 pub(crate) const REQUESTED_FORMS: Table<String, RequestedFormRecord> =
     Table::new("requested forms", 19, 1);

@@ -7,7 +7,7 @@ use crate::leases::check_term;
 use crate::meta::Meta;
 use crate::node_rows::{usable_node, welcoming_node};
 use crate::records::StripeStatus;
-use crate::schema::{Counter, GARBAGE, PENDING, REMADE, STRIPES, STRIPES_ON};
+use crate::schema::{Counter, GARBAGE, MOVES, PENDING, REMADE, STRIPES, STRIPES_ON};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord,
@@ -146,7 +146,7 @@ impl<K: KeyValue> Meta<K> {
                 stripe.nodes[chunk.at()] = node;
             }
             stripe.stale.retain(|stale| stale.chunk != chunk);
-            raise_generation(&mut stripe)?;
+            raise_generation(txn, &mut stripe)?;
             STRIPES.put(txn, &id, &stripe)?;
             Ok(stripe)
         })
@@ -196,7 +196,7 @@ impl<K: KeyValue> Meta<K> {
                 }
             }
             stripe.nodes = nodes.to_vec();
-            raise_generation(&mut stripe)?;
+            raise_generation(txn, &mut stripe)?;
             STRIPES.put(txn, &id, &stripe)?;
             Ok(stripe)
         })
@@ -315,7 +315,7 @@ pub(crate) fn add_stale(
     let mut stripe = live_stripe(txn, id)?;
     holder_of(&stripe, stale.chunk)?;
     if stripe.note_stale(stale) {
-        raise_generation(&mut stripe)?;
+        raise_generation(txn, &mut stripe)?;
         STRIPES.put(txn, &id, &stripe)?;
     }
     Ok(stripe)
@@ -330,7 +330,10 @@ fn holder_of(stripe: &StripeRecord, chunk: ChunkIndex) -> Result<NodeId, MetaErr
         }))
 }
 
-fn check_generation(stripe: &StripeRecord, expected: Generation) -> Result<(), MetaError> {
+pub(crate) fn check_generation(
+    stripe: &StripeRecord,
+    expected: Generation,
+) -> Result<(), MetaError> {
     if stripe.generation == expected {
         return Ok(());
     }
@@ -341,8 +344,18 @@ fn check_generation(stripe: &StripeRecord, expected: Generation) -> Result<(), M
     })
 }
 
-fn raise_generation(stripe: &mut StripeRecord) -> Result<(), MetaError> {
+/// Gives a changed layout its generation, and ends the move that has begun, if any. Nodes may have been
+/// told the move's generation, so the next one is at least that.
+pub(crate) fn raise_generation(
+    txn: &mut dyn WriteTxn,
+    stripe: &mut StripeRecord,
+) -> Result<(), MetaError> {
     let next = stripe.generation.0.checked_add(1);
-    stripe.generation = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
+    let next = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
+    let begun = MOVES.get(txn, &stripe.id)?;
+    if begun.is_some() {
+        MOVES.delete(txn, &stripe.id)?;
+    }
+    stripe.generation = begun.map_or(next, |told| told.max(next));
     Ok(())
 }

@@ -188,6 +188,24 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-chunk-moves-before-nodes-refuse-its-layout",
+        file: "crates/protocol/src/coordinator/repair/moves.rs",
+        text: "let needed_count = survey.facts.code.k();",
+        replacement: "let needed_count = 0;",
+        check: protocol(
+            "coordinator::former_holders::no_chunk_counts_elsewhere_before_k_nodes_of_the_layout_refuse_it",
+        ),
+    },
+    Mutant {
+        name: "a-begun-move-is-forgotten-at-the-start",
+        file: "crates/meta/src/meta.rs",
+        text: "moves::give_up_all(txn)?;",
+        replacement: "",
+        check: protocol(
+            "coordinator::former_holders::a_coordinator_that_stops_between_the_fences_and_the_move_gives_the_layout_a_new_generation",
+        ),
+    },
+    Mutant {
         name: "note-degraded-of-a-chunk-that-counts",
         file: "crates/protocol/src/coordinator/leases/primaries.rs",
         text: "node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)",

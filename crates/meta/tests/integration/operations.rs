@@ -185,6 +185,50 @@ fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
 }
 
 #[test]
+fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
+    let (meta, pool) = cluster();
+    let id = one_file(&meta, &pool, "a").segments[0];
+    let chunk = ChunkIndex(2);
+    let generation = || meta.stripe(id).unwrap().generation;
+    meta.mark_stale(id, chunk).unwrap();
+    assert_eq!(
+        meta.begin_move(id, Generation(1)),
+        Err(MetaError::GenerationChanged {
+            stripe: id,
+            expected: Generation(1),
+            current: Generation(2),
+        })
+    );
+    assert_eq!(meta.begin_move(id, Generation(2)), Ok(Generation(3)));
+    assert_eq!(generation(), Generation(2), "nobody else sees it yet");
+    let place = (NodeId(5), None);
+    let moved = meta.relocate(id, Generation(2), chunk, place).unwrap();
+    assert_eq!(moved.generation, Generation(3));
+    meta.give_up_move(id).unwrap();
+    assert_eq!(generation(), Generation(3), "it has ended");
+
+    meta.begin_move(id, Generation(3)).unwrap();
+    meta.give_up_move(id).unwrap();
+    assert_eq!(meta.stripe(id).unwrap().nodes, moved.nodes);
+    assert_eq!(generation(), Generation(4), "nodes were told that one");
+
+    meta.begin_move(id, Generation(4)).unwrap();
+    let coordinator = Holder::Coordinator {
+        incarnation: meta.incarnation(),
+    };
+    let lease = meta.acquire(id, coordinator, &membership(), 1000);
+    assert_eq!(lease.unwrap().generation, Generation(5), "another term");
+    assert_eq!(meta.check(), Ok(vec![]));
+
+    meta.begin_move(id, Generation(5)).unwrap();
+    let record = meta.stripe(id).unwrap();
+    let put = meta.file("a").unwrap().put;
+    meta.remove_file("a", put).unwrap();
+    assert_eq!(meta.ended_stripe(id), Ok(Some(record)));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
 fn relocation_needs_the_generation_that_it_was_planned_for() {
     let (meta, pool) = cluster();
     let id = one_file(&meta, &pool, "a").segments[0];

@@ -161,7 +161,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         let exchange = self.plan_exchange(&survey, grouping).await?;
         let mut counted = self.copy(&survey, &exchange, epoch, outcome.mark).await;
         if counted.is_ok() {
-            counted = self.count_exchange(&survey, &exchange).await;
+            counted = self.count_exchange(&survey, &exchange, epoch).await;
         }
         if self.core.is_broken() {
             // The transaction's outcome is unknown. The next run reads it, and tells the nodes when they
@@ -238,9 +238,24 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         Ok(())
     }
 
-    /// Makes the new places count, unless a node has joined again: it may have reported its chunks before
-    /// the new one was whole, and been told to remove it.
+    /// Makes the new places count.
     async fn count_exchange(
+        self: &Arc<Self>,
+        survey: &Survey,
+        exchange: &Exchange,
+        epoch: Epoch,
+    ) -> Result<(), TaskError> {
+        self.repair.begin_move(survey, epoch).await?;
+        let counted = self.exchange_places(survey, exchange).await;
+        if counted.is_err() {
+            self.repair.give_up_move(survey.stripe.id).await?;
+        }
+        counted
+    }
+
+    /// Notes the new places, unless a node has joined again: it may have reported its chunks before the new
+    /// one was whole, and been told to remove it.
+    async fn exchange_places(
         self: &Arc<Self>,
         survey: &Survey,
         exchange: &Exchange,

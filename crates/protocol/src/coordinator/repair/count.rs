@@ -75,7 +75,17 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             return Ok(Fate::Moot);
         }
         let place = (requestor, Some(rebuild.generation));
-        if !self.relocate(&survey, chunk, place, made.joins).await? {
+        let relocated = if made.in_place {
+            self.relocate(&survey, chunk, place, made.joins).await
+        } else {
+            self.begin_move(&survey, round.epoch).await?;
+            let relocated = self.relocate(&survey, chunk, place, made.joins).await;
+            if !matches!(relocated, Ok(true)) {
+                self.give_up_move(id).await?;
+            }
+            relocated
+        };
+        if !relocated? {
             return Ok(Fate::Moot);
         }
         self.count(&survey, rebuild);

@@ -19,6 +19,7 @@ pub(in crate::coordinator) mod backlog;
 mod catch_up;
 mod count;
 mod damage;
+mod moves;
 pub(in crate::coordinator) mod pins;
 mod rebuild;
 mod resume;

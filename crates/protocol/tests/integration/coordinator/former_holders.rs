@@ -2,8 +2,8 @@
 
 use crate::coordinator::bed::{Asked, Bed, chunk_on, gone, words};
 use futures::FutureExt;
-use futures::future::ready;
-use gabion_layout::{NodeId, StripeRecord};
+use futures::future::{pending, ready};
+use gabion_layout::{Generation, NodeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, StripeLease, ask,
 };
@@ -131,4 +131,71 @@ fn a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term() {
     );
     bed.fail(&[damaged]);
     assert_eq!(bed.ask(note), CoordinatorReply::Done);
+}
+
+/// Has the chunk on the stripe's last node rebuilt elsewhere while only `count` nodes take the generation
+/// that the stripe will have then. The layout before.
+fn move_with_nodes_that_refuse(bed: &mut Bed, count: usize) -> StripeRecord {
+    let before = bed.put("f", 1).remove(0);
+    let full = before.nodes[3];
+    let taking = before.nodes[..count].to_vec();
+    // The damage raises the generation once.
+    let told = Generation(before.generation.0 + 2);
+    bed.hook(move |node, request| match request {
+        NodeRequest::RunPart(_) if node == full => {
+            Some(ready(Ok(NodeReply::Refused(Refusal::NoSpace))).boxed())
+        }
+        NodeRequest::Fence(fence) if fence.generation >= told && !taking.contains(&node) => {
+            Some(ready(Err(gone(node))).boxed())
+        }
+        _ => None,
+    });
+    bed.report_damage(chunk_on(&before, full));
+    bed.pass(100);
+    before
+}
+
+#[test]
+fn no_chunk_counts_elsewhere_before_k_nodes_of_the_layout_refuse_it() {
+    let mut bed = Bed::three_racks();
+    let before = move_with_nodes_that_refuse(&mut bed, 3);
+    let after = bed.stripe("f");
+    assert_eq!(after.nodes, before.nodes, "3 of the 4 nodes are not enough");
+    assert!(
+        after.generation.0 >= before.generation.0 + 2,
+        "the 3 nodes serve the layout as it is now: {after:?}"
+    );
+    bed.unhook();
+    bed.pass(10_000);
+    assert_eq!(bed.stripe("f").stale, [], "it is repaired once they answer");
+
+    let mut bed = Bed::three_racks();
+    let before = move_with_nodes_that_refuse(&mut bed, 4);
+    let after = bed.stripe("f");
+    assert_ne!(after.nodes, before.nodes);
+    assert_eq!(after.stale, []);
+}
+
+#[test]
+fn a_coordinator_that_stops_between_the_fences_and_the_move_gives_the_layout_a_new_generation() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let full = before.nodes[3];
+    let told = Generation(before.generation.0 + 2);
+    bed.hook(move |node, request| match request {
+        NodeRequest::RunPart(_) if node == full => {
+            Some(ready(Ok(NodeReply::Refused(Refusal::NoSpace))).boxed())
+        }
+        NodeRequest::Fence(fence) if fence.generation >= told => Some(pending().boxed()),
+        _ => None,
+    });
+    bed.report_damage(chunk_on(&before, full));
+    bed.pass(100);
+    assert!(
+        bed.stripe("f").generation < told,
+        "the move does not count yet"
+    );
+    bed.restart();
+    let after = bed.stripe("f");
+    assert_eq!((after.generation, after.nodes), (told, before.nodes));
 }

@@ -1,0 +1,55 @@
+//! Moves of chunks that have begun. Before a chunk counts elsewhere, nodes of the present layout durably
+//! refuse it, so that no reader keeps it: they are told the generation that the move will have. The
+//! generation is a row before they are told, so a coordinator that stops between the two knows that nodes
+//! may refuse the layout that it has, and gives that layout a generation which they accept.
+
+use crate::error::MetaError;
+use crate::kv::{KeyValue, WriteTxn};
+use crate::meta::Meta;
+use crate::schema::{MOVES, STRIPES};
+use crate::stripe_rows::live_stripe;
+use crate::stripes::{check_generation, raise_generation};
+use gabion_layout::{Generation, StripeId};
+
+impl<K: KeyValue> Meta<K> {
+    /// Begins a move of chunks, and returns the generation that the stripe will have after it. Nothing
+    /// else changes: [`Meta::relocate`] and [`Meta::exchange`] end the move, and so does every other change
+    /// of the stripe's layout.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at `expected`.
+    pub fn begin_move(&self, id: StripeId, expected: Generation) -> Result<Generation, MetaError> {
+        self.change(|txn| {
+            let mut stripe = live_stripe(txn, id)?;
+            check_generation(&stripe, expected)?;
+            raise_generation(txn, &mut stripe)?;
+            MOVES.put(txn, &id, &stripe.generation)?;
+            Ok(stripe.generation)
+        })
+    }
+
+    /// Ends a move that will not count: the layout stays, with the generation that nodes were told. Does
+    /// nothing if no move has begun.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn give_up_move(&self, id: StripeId) -> Result<(), MetaError> {
+        self.change(|txn| give_up(txn, id))
+    }
+}
+
+/// Ends a move within a transaction, if one has begun.
+pub(crate) fn give_up(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
+    if MOVES.get(txn, &id)?.is_none() {
+        return Ok(());
+    }
+    let mut stripe = live_stripe(txn, id)?;
+    raise_generation(txn, &mut stripe)?;
+    STRIPES.put(txn, &id, &stripe)
+}
+
+/// Ends all moves that an earlier run of the coordinator has begun.
+pub(crate) fn give_up_all(txn: &mut dyn WriteTxn) -> Result<(), MetaError> {
+    let begun = MOVES.scan(txn, &MOVES.all(), usize::MAX)?;
+    begun.into_iter().try_for_each(|(id, _)| give_up(txn, id))
+}
