@@ -255,7 +255,7 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// A move that has begun belongs to a live stripe, and its generation is the next one.
+    /// A move that has begun belongs to a live stripe, and its generation is to come.
     fn moves(&mut self) -> Result<(), MetaError> {
         for (id, told) in MOVES.scan(self.txn, &MOVES.all(), usize::MAX)? {
             let record = self.live.get(&id);

@@ -51,6 +51,8 @@ pub(super) struct Progress {
     /// Nodes that could not take a chunk, or may still execute an earlier order to remove one: a later term
     /// is safe from that order, and the next round may not have one.
     pub(super) avoided: BTreeSet<NodeId>,
+    /// Nodes that had records of the stripe that are not settled, and were told to remove what they have.
+    pub(super) barred: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.
     pub(super) distrusted: BTreeSet<NodeId>,
     /// How often a rebuilt chunk was too old to be brought up to date.

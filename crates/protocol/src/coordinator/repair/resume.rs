@@ -175,6 +175,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             // records are not settled.
             self.give_up(survey.stripe.id, made, rebuild.epoch, progress)
                 .await;
+            if !progress.barred.insert(failed.node) {
+                // The removal has not helped.
+                progress.avoided.insert(failed.node);
+            }
             return Ok(true);
         }
         let cannot_write = matches!(

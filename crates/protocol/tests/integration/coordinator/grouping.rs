@@ -1,6 +1,6 @@
 //! Data grouping: chunks that change places, and what becomes of it when something is in its way.
 
-use crate::coordinator::bed::{Asked, Bed, words};
+use crate::coordinator::bed::{Asked, Bed, gone, words};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::ready;
@@ -136,7 +136,7 @@ fn chunks_change_places_under_the_lease_and_the_old_ones_are_removed() {
     }
     let asked: Vec<&str> = words(&log).into_iter().map(|(_, word)| word).collect();
     let first = |word| asked.iter().position(|other| *other == word);
-    let order = ["collect", "resolve", "part", "scrub", "discard"].map(first);
+    let order = ["collect", "resolve", "part", "scrub", "fence", "discard"].map(first);
     assert!(order.is_sorted() && order[0] == Some(0), "{asked:?}");
     assert!(all_of(&log, &setting.removals(false)), "{log:?}");
     let after = setting.now();
@@ -148,6 +148,21 @@ fn chunks_change_places_under_the_lease_and_the_old_ones_are_removed() {
         setting.removals(false).len() as u64
     );
     assert!(status.planned.cross_rack(Purpose::Grouping) >= 2 * setting.stripe.chunk_bytes);
+}
+
+#[test]
+fn no_chunk_changes_its_place_while_too_few_nodes_refuse_the_layout() {
+    let mut setting = Setting::new();
+    setting.bed.hook(|node, request| {
+        matches!(request, NodeRequest::Fence(_)).then(|| ready(Err(gone(node))).boxed())
+    });
+    setting.group();
+    let log = setting.bed.take_log();
+    assert!(all_of(&log, &setting.removals(true)), "{log:?}");
+    let now = setting.now();
+    assert_eq!(now.nodes, setting.stripe.nodes);
+    let told = setting.stripe.generation.0 + 1;
+    assert_eq!(now.generation.0, told, "nodes may have been told that one");
 }
 
 #[test]

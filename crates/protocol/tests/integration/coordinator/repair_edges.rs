@@ -5,7 +5,7 @@ use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId};
 use gabion_protocol::message::{
-    Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal, ask,
+    Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal, RunPart, ask,
 };
 use gabion_store::AppendedState;
 use std::collections::BTreeSet;
@@ -388,6 +388,36 @@ fn a_node_that_returns_after_the_settling_helps_only_after_the_next() {
         });
     let epochs: BTreeSet<u64> = epochs.collect();
     assert!(!epochs.is_empty() && !epochs.contains(&1), "{epochs:?}");
+}
+
+#[test]
+fn a_node_that_stays_unsettled_after_a_removal_is_avoided() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let is_write = |part: &RunPart| {
+        let mut steps = part.part.steps.iter();
+        steps.any(|step| matches!(step.step, gabion_plan::Step::Write { .. }))
+    };
+    bed.hook(move |_, request| match request {
+        NodeRequest::RunPart(part) if is_write(part) => {
+            Some(ready(Ok(NodeReply::Refused(Refusal::Unsettled))).boxed())
+        }
+        _ => None,
+    });
+    bed.fail(&[before.nodes[2]]);
+    bed.take_log();
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let error = bed.status().repair.last_error;
+    assert!(error.is_some(), "the repair ends");
+    let log = bed.take_log();
+    let written = log
+        .iter()
+        .filter(|asked| matches!(&asked.request, NodeRequest::RunPart(part) if is_write(part)));
+    assert!(written.count() < 40, "it does not try one node for ever");
+    bed.unhook();
+    bed.pass(20_000);
+    assert_ne!(bed.stripe("f").nodes[2], before.nodes[2]);
 }
 
 #[test]

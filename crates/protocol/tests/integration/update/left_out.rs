@@ -3,9 +3,10 @@
 
 use crate::update::bed::{Bed, CHUNK_BYTES, STRIPE, stripe};
 use gabion_layout::{
-    ChunkIndex, Epoch, Generation, Keeping, NodeId, Sequence, StaleChunk, StripeRecord,
+    ByteRange, ChunkIndex, Epoch, Generation, Keeping, NodeId, Sequence, Slices, StaleChunk,
+    StripeRecord,
 };
-use gabion_plan::{Part, StepOrder};
+use gabion_plan::{Part, PartStep, Step, StepOrder, ValueId};
 use gabion_protocol::message::{
     CommittedMark, Decided, Effect, EndCause, NodeReply, NodeRequest, Purpose, ReadCut, Refusal,
     RunId, RunPart, ask,
@@ -19,6 +20,7 @@ const NEWEST: ReadCut = ReadCut::Committed(Epoch(0), Sequence(0));
 impl Bed {
     /// What a node says to a reader with the first layout, as of a cut.
     fn read_by_first_layout(&self, node: u32, cut: ReadCut) -> NodeReply {
+        let slices = Slices::whole(ByteRange::new(0, CHUNK_BYTES));
         let part = RunPart {
             run: RunId(self.ports(node).random()),
             part: Part {
@@ -28,7 +30,15 @@ impl Bed {
                 chunk_bytes: CHUNK_BYTES,
                 keeping: Keeping::InPlace,
                 order: StepOrder::default(),
-                steps: Vec::new(),
+                steps: vec![PartStep {
+                    id: ValueId(0),
+                    slices,
+                    step: Step::Read {
+                        node: NodeId(node),
+                        chunk: ChunkIndex(node as u8),
+                        slices,
+                    },
+                }],
             },
             epoch: Epoch(0),
             generation: stripe().generation,
