@@ -122,7 +122,7 @@ impl<K: KeyValue> Meta<K> {
         membership: &Membership,
         now_ms: u64,
     ) -> Result<Lease, MetaError> {
-        live_stripe(txn, stripe)?;
+        let mut layout = live_stripe(txn, stripe)?;
         let last = LEASES.get(txn, &stripe)?;
         if matches!(holder, Holder::Node { .. }) && !is_alone(txn, stripe)? {
             let incarnation = self.incarnation();
@@ -142,11 +142,11 @@ impl<K: KeyValue> Meta<K> {
         };
         LEASES.put(txn, &stripe, &record)?;
         // A move belongs to one term of the coordinator.
-        moves::give_up(txn, stripe)?;
+        moves::abandon(txn, &mut layout)?;
         Ok(Lease {
             stripe,
             epoch,
-            generation: live_stripe(txn, stripe)?.generation,
+            generation: layout.generation,
             holder,
         })
     }

@@ -35,8 +35,8 @@ impl<K: KeyValue> Meta<K> {
         Self::open(store)
     }
 
-    /// Opens a store's cluster, as a new incarnation of its coordinator. Moves of chunks that the earlier one
-    /// has begun are given up.
+    /// Opens a store's cluster, as a new incarnation of its coordinator. Abandons the moves of chunks that an
+    /// earlier incarnation has begun.
     ///
     /// # Errors
     /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
@@ -46,7 +46,7 @@ impl<K: KeyValue> Meta<K> {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
             let incarnation = Counter::Incarnation.raise(txn, 1)?;
-            moves::give_up_all(txn)?;
+            moves::abandon_all(txn)?;
             Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
         })?;
         Ok(Self {

@@ -9,7 +9,7 @@ use crate::meta::Meta;
 use crate::schema::{MOVES, STRIPES};
 use crate::stripe_rows::live_stripe;
 use crate::stripes::{check_generation, raise_generation};
-use gabion_layout::{Generation, StripeId};
+use gabion_layout::{Generation, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
     /// Begins a move of chunks, and returns the generation that the stripe will have after it. Nothing
@@ -28,28 +28,36 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Ends a move that will not count: the layout stays, with the generation that nodes were told. Does
-    /// nothing if no move has begun.
+    /// Abandons a move: the layout stays, with the generation that nodes were told. Does nothing if no move
+    /// has begun.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn give_up_move(&self, id: StripeId) -> Result<(), MetaError> {
-        self.change(|txn| give_up(txn, id))
+    pub fn abandon_move(&self, id: StripeId) -> Result<(), MetaError> {
+        self.change(|txn| {
+            if MOVES.get(txn, &id)?.is_none() {
+                return Ok(());
+            }
+            let mut stripe = live_stripe(txn, id)?;
+            abandon(txn, &mut stripe)
+        })
     }
 }
 
-/// Ends a move within a transaction, if one has begun.
-pub(crate) fn give_up(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
-    if MOVES.get(txn, &id)?.is_none() {
+/// Abandons the move of a stripe within a transaction, if one has begun.
+pub(crate) fn abandon(txn: &mut dyn WriteTxn, stripe: &mut StripeRecord) -> Result<(), MetaError> {
+    if MOVES.get(txn, &stripe.id)?.is_none() {
         return Ok(());
     }
-    let mut stripe = live_stripe(txn, id)?;
-    raise_generation(txn, &mut stripe)?;
-    STRIPES.put(txn, &id, &stripe)
+    raise_generation(txn, stripe)?;
+    STRIPES.put(txn, &stripe.id, stripe)
 }
 
-/// Ends all moves that an earlier run of the coordinator has begun.
-pub(crate) fn give_up_all(txn: &mut dyn WriteTxn) -> Result<(), MetaError> {
-    let begun = MOVES.scan(txn, &MOVES.all(), usize::MAX)?;
-    begun.into_iter().try_for_each(|(id, _)| give_up(txn, id))
+/// Abandons all moves that an earlier run of the coordinator has begun.
+pub(crate) fn abandon_all(txn: &mut dyn WriteTxn) -> Result<(), MetaError> {
+    for (id, _) in MOVES.scan(txn, &MOVES.all(), usize::MAX)? {
+        let mut stripe = live_stripe(txn, id)?;
+        abandon(txn, &mut stripe)?;
+    }
+    Ok(())
 }

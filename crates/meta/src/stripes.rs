@@ -352,10 +352,8 @@ pub(crate) fn raise_generation(
 ) -> Result<(), MetaError> {
     let next = stripe.generation.0.checked_add(1);
     let next = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
-    let begun = MOVES.get(txn, &stripe.id)?;
-    if begun.is_some() {
-        MOVES.delete(txn, &stripe.id)?;
-    }
-    stripe.generation = begun.map_or(next, |told| told.max(next));
+    let told = MOVES.get(txn, &stripe.id)?;
+    MOVES.delete(txn, &stripe.id)?;
+    stripe.generation = told.map_or(next, |told| told.max(next));
     Ok(())
 }

@@ -331,10 +331,11 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
         return Err(Refusal::StaleGeneration { current });
     }
     let is_read = |step: &PartStep| matches!(step.step, Step::Read { .. } | Step::Recall { .. });
-    let reads = request.part.steps.iter().any(is_read);
     let is_known = match request.cut {
         // A node that is given a chunk may know the stripe from earlier, and has not settled it since.
-        ReadCut::Settled(sequence) if reads => has_settled(state, sequence),
+        ReadCut::Settled(sequence) if request.part.steps.iter().any(is_read) => {
+            has_settled(state, sequence)
+        }
         _ => vouches(state, cut_epoch, sequence),
     };
     if !is_known {

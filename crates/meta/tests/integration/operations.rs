@@ -200,15 +200,19 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
         })
     );
     assert_eq!(meta.begin_move(id, Generation(2)), Ok(Generation(3)));
-    assert_eq!(generation(), Generation(2), "nobody else sees it yet");
+    assert_eq!(
+        generation(),
+        Generation(2),
+        "readers still get the present layout"
+    );
     let place = (NodeId(5), None);
     let moved = meta.relocate(id, Generation(2), chunk, place).unwrap();
     assert_eq!(moved.generation, Generation(3));
-    meta.give_up_move(id).unwrap();
+    meta.abandon_move(id).unwrap();
     assert_eq!(generation(), Generation(3), "it has ended");
 
     meta.begin_move(id, Generation(3)).unwrap();
-    meta.give_up_move(id).unwrap();
+    meta.abandon_move(id).unwrap();
     assert_eq!(meta.stripe(id).unwrap().nodes, moved.nodes);
     assert_eq!(generation(), Generation(4), "nodes were told that one");
 

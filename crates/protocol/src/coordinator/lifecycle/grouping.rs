@@ -20,6 +20,7 @@ use crate::coordinator::shared_state::SharedState;
 use crate::coordinator::wake_up::WakeUp;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId, ask};
+use futures::TryFutureExt;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta};
 use gabion_plan::{Cost, Plan, check};
@@ -161,7 +162,9 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         let exchange = self.plan_exchange(&survey, grouping).await?;
         let mut counted = self.copy(&survey, &exchange, epoch, outcome.mark).await;
         if counted.is_ok() {
-            counted = self.count_exchange(&survey, &exchange, epoch).await;
+            let noted = self.count_exchange(&survey, &exchange).map_ok(|()| true);
+            let moved = self.repair.count_as_move(&survey, epoch, noted).await;
+            counted = moved.map(|_| ());
         }
         if self.core.is_broken() {
             // The transaction's outcome is unknown. The next run reads it, and tells the nodes when they
@@ -238,24 +241,9 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         Ok(())
     }
 
-    /// Makes the new places count.
+    /// Makes the new places count, unless a node has joined again: it may have reported its chunks before
+    /// the new one was whole, and been told to remove it.
     async fn count_exchange(
-        self: &Arc<Self>,
-        survey: &Survey,
-        exchange: &Exchange,
-        epoch: Epoch,
-    ) -> Result<(), TaskError> {
-        self.repair.begin_move(survey, epoch).await?;
-        let counted = self.exchange_places(survey, exchange).await;
-        if counted.is_err() {
-            self.repair.give_up_move(survey.stripe.id).await?;
-        }
-        counted
-    }
-
-    /// Notes the new places, unless a node has joined again: it may have reported its chunks before the new
-    /// one was whole, and been told to remove it.
-    async fn exchange_places(
         self: &Arc<Self>,
         survey: &Survey,
         exchange: &Exchange,

@@ -75,17 +75,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             return Ok(Fate::Moot);
         }
         let place = (requestor, Some(rebuild.generation));
-        let relocated = if made.in_place {
-            self.relocate(&survey, chunk, place, made.joins).await
+        let relocated = self.relocate(&survey, chunk, place, made.joins);
+        let counts = if made.in_place {
+            relocated.await?
         } else {
-            self.begin_move(&survey, round.epoch).await?;
-            let relocated = self.relocate(&survey, chunk, place, made.joins).await;
-            if !matches!(relocated, Ok(true)) {
-                self.give_up_move(id).await?;
-            }
-            relocated
+            self.count_as_move(&survey, round.epoch, relocated).await?
         };
-        if !relocated? {
+        if !counts {
             return Ok(Fate::Moot);
         }
         self.count(&survey, rebuild);

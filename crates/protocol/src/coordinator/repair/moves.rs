@@ -8,24 +8,46 @@ use super::Repair;
 use super::survey::{Survey, TaskError};
 use crate::fence::fence;
 use futures::stream::{FuturesUnordered, StreamExt};
-use gabion_layout::{Epoch, StripeId};
+use gabion_layout::{Epoch, Generation};
 use gabion_meta::{KeyValue, Meta};
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
-    /// Begins a move of chunks under the lease: k nodes of the present layout durably refuse it from now on.
+    /// Lets `count` note new places of chunks, under the lease. Before that, k nodes of the present layout
+    /// durably refuse it. Abandons the move if `count` notes nothing, and returns its result.
     ///
     /// # Errors
-    /// When fewer nodes take the new generation. The move is given up then.
-    pub(in crate::coordinator) async fn begin_move(
+    /// When fewer than k nodes take the new generation: the move is abandoned. When the metadata fail, or as
+    /// `count`.
+    pub(in crate::coordinator) async fn count_as_move(
         &self,
         survey: &Survey,
         epoch: Epoch,
-    ) -> Result<(), TaskError> {
+        count: impl Future<Output = Result<bool, TaskError>>,
+    ) -> Result<bool, TaskError> {
         let (id, expected) = (survey.stripe.id, survey.stripe.generation);
         let begin = move |meta: &Meta<K>| meta.begin_move(id, expected);
         let generation = self.core.with_meta(begin).await?;
+        let counted = match self.end_layout(survey, epoch, generation).await {
+            Ok(()) => count.await,
+            Err(error) => Err(error),
+        };
+        if !matches!(counted, Ok(true)) {
+            let abandon = move |meta: &Meta<K>| meta.abandon_move(id);
+            self.core.with_meta(abandon).await?;
+        }
+        counted
+    }
+
+    /// Has k nodes of the present layout refuse all generations before this one.
+    async fn end_layout(
+        &self,
+        survey: &Survey,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<(), TaskError> {
+        let term = (survey.stripe.id, epoch, generation);
         let nodes = survey.stripe.nodes.iter();
-        let calls = nodes.map(|&node| fence(&*self.core.ports, node, (id, epoch, generation)));
+        let calls = nodes.map(|&node| fence(&*self.core.ports, node, term));
         let mut calls: FuturesUnordered<_> = calls.collect();
         let needed_count = survey.facts.code.k();
         let mut fenced_count = 0;
@@ -34,7 +56,6 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 Some(Ok(())) => fenced_count += 1,
                 Some(Err(_)) => {}
                 None => {
-                    self.give_up_move(id).await?;
                     return Err(TaskError(format!(
                         "only {fenced_count} of the {needed_count} nodes that must refuse the present \
                          layout have answered"
@@ -43,16 +64,5 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
         }
         Ok(())
-    }
-
-    /// Gives up a move that has begun and will not count.
-    ///
-    /// # Errors
-    /// When the metadata fails.
-    pub(in crate::coordinator) async fn give_up_move(&self, id: StripeId) -> Result<(), TaskError> {
-        Ok(self
-            .core
-            .with_meta(move |meta| meta.give_up_move(id))
-            .await?)
     }
 }

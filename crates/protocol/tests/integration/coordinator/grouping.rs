@@ -208,7 +208,9 @@ fn a_node_that_joins_meanwhile_keeps_what_it_has() {
     assert_eq!(obsolete, [copy], "it is not the node's yet");
     release.send(()).unwrap();
     setting.bed.pass(200);
-    assert_eq!(setting.now().nodes, setting.stripe.nodes);
+    let mut refused = setting.stripe.clone();
+    refused.generation.0 += 1;
+    assert_eq!(setting.now(), refused, "nodes were told that generation");
 }
 
 #[test]
