@@ -4,10 +4,10 @@
 //! lease only while its own membership lease is valid (`membership.rs`).
 
 use crate::error::MetaError;
+use crate::generations::abandon_move;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::membership::{Membership, NodeState};
 use crate::meta::Meta;
-use crate::moves;
 use crate::predecessors::is_alone;
 use crate::records::{Holder, Lease, LeaseRecord};
 use crate::schema::LEASES;
@@ -142,7 +142,7 @@ impl<K: KeyValue> Meta<K> {
         };
         LEASES.put(txn, &stripe, &record)?;
         // A move belongs to one term of the coordinator.
-        moves::abandon(txn, &mut layout)?;
+        abandon_move(txn, &mut layout)?;
         Ok(Lease {
             stripe,
             epoch,

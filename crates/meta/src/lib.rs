@@ -16,6 +16,7 @@ mod error;
 mod exclusions;
 mod files;
 mod former_holders;
+mod generations;
 mod inventory;
 mod kv;
 mod leases;

@@ -2,8 +2,8 @@
 //! the files of what they are about.
 
 use crate::error::MetaError;
+use crate::generations::abandon_moves;
 use crate::kv::{KeyValue, WriteTxn};
-use crate::moves;
 use crate::schema::{CLUSTER, Counter, FORMAT, FORMATS};
 use gabion_layout::ClusterId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl<K: KeyValue> Meta<K> {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
             let incarnation = Counter::Incarnation.raise(txn, 1)?;
-            moves::abandon_all(txn)?;
+            abandon_moves(txn)?;
             Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
         })?;
         Ok(Self {

@@ -4,12 +4,12 @@
 //! may refuse the layout that it has, and gives that layout a generation which they accept.
 
 use crate::error::MetaError;
-use crate::kv::{KeyValue, WriteTxn};
+use crate::generations::{abandon_move, check_generation, raise_generation};
+use crate::kv::KeyValue;
 use crate::meta::Meta;
-use crate::schema::{MOVES, STRIPES};
+use crate::schema::MOVES;
 use crate::stripe_rows::live_stripe;
-use crate::stripes::{check_generation, raise_generation};
-use gabion_layout::{Generation, StripeId, StripeRecord};
+use gabion_layout::{Generation, StripeId};
 
 impl<K: KeyValue> Meta<K> {
     /// Begins a move of chunks, and returns the generation that the stripe will have after it. Nothing
@@ -39,25 +39,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok(());
             }
             let mut stripe = live_stripe(txn, id)?;
-            abandon(txn, &mut stripe)
+            abandon_move(txn, &mut stripe)
         })
     }
-}
-
-/// Abandons the move of a stripe within a transaction, if one has begun.
-pub(crate) fn abandon(txn: &mut dyn WriteTxn, stripe: &mut StripeRecord) -> Result<(), MetaError> {
-    if MOVES.get(txn, &stripe.id)?.is_none() {
-        return Ok(());
-    }
-    raise_generation(txn, stripe)?;
-    STRIPES.put(txn, &stripe.id, stripe)
-}
-
-/// Abandons all moves that an earlier run of the coordinator has begun.
-pub(crate) fn abandon_all(txn: &mut dyn WriteTxn) -> Result<(), MetaError> {
-    for (id, _) in MOVES.scan(txn, &MOVES.all(), usize::MAX)? {
-        let mut stripe = live_stripe(txn, id)?;
-        abandon(txn, &mut stripe)?;
-    }
-    Ok(())
 }

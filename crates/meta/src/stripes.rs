@@ -2,12 +2,13 @@
 
 use crate::error::MetaError;
 use crate::former_holders;
+use crate::generations::{check_generation, raise_generation};
 use crate::kv::{KeyValue, WriteTxn};
 use crate::leases::check_term;
 use crate::meta::Meta;
 use crate::node_rows::{usable_node, welcoming_node};
 use crate::records::StripeStatus;
-use crate::schema::{Counter, GARBAGE, MOVES, PENDING, REMADE, STRIPES, STRIPES_ON};
+use crate::schema::{Counter, GARBAGE, PENDING, REMADE, STRIPES, STRIPES_ON};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord,
@@ -328,32 +329,4 @@ fn holder_of(stripe: &StripeRecord, chunk: ChunkIndex) -> Result<NodeId, MetaErr
             stripe: stripe.id,
             index: chunk,
         }))
-}
-
-pub(crate) fn check_generation(
-    stripe: &StripeRecord,
-    expected: Generation,
-) -> Result<(), MetaError> {
-    if stripe.generation == expected {
-        return Ok(());
-    }
-    Err(MetaError::GenerationChanged {
-        stripe: stripe.id,
-        expected,
-        current: stripe.generation,
-    })
-}
-
-/// Gives a changed layout its generation, and ends the move that has begun, if any. Nodes may have been
-/// told the move's generation, so the next one is at least that.
-pub(crate) fn raise_generation(
-    txn: &mut dyn WriteTxn,
-    stripe: &mut StripeRecord,
-) -> Result<(), MetaError> {
-    let next = stripe.generation.0.checked_add(1);
-    let next = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
-    let told = MOVES.get(txn, &stripe.id)?;
-    MOVES.delete(txn, &stripe.id)?;
-    stripe.generation = told.map_or(next, |told| told.max(next));
-    Ok(())
 }

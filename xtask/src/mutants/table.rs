@@ -199,7 +199,7 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "a-begun-move-is-forgotten-at-the-start",
         file: "crates/meta/src/meta.rs",
-        text: "moves::abandon_all(txn)?;",
+        text: "abandon_moves(txn)?;",
         replacement: "",
         check: protocol(
             "coordinator::former_holders::a_coordinator_that_stops_between_the_fences_and_the_move_gives_the_layout_a_new_generation",
