@@ -201,9 +201,11 @@ const UPDATES: &[Mutant] = &[
         file: "crates/meta/src/meta.rs",
         text: "abandon_moves(txn)?;",
         replacement: "",
-        check: protocol(
-            "coordinator::former_holders::a_coordinator_that_stops_between_the_fences_and_the_move_gives_the_layout_a_new_generation",
-        ),
+        check: Check::Test {
+            package: "gabion-meta",
+            target: "integration",
+            name: "operations::a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told",
+        },
     },
     Mutant {
         name: "note-degraded-of-a-chunk-that-counts",

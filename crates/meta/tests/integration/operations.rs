@@ -225,6 +225,11 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
     assert_eq!(meta.check(), Ok(vec![]));
 
     meta.begin_move(id, Generation(5)).unwrap();
+    let meta = Meta::open(meta.into_store()).unwrap();
+    let opened = meta.stripe(id).unwrap().generation;
+    assert_eq!(opened, Generation(6), "the coordinator has stopped");
+
+    meta.begin_move(id, Generation(6)).unwrap();
     let record = meta.stripe(id).unwrap();
     let put = meta.file("a").unwrap().put;
     meta.remove_file("a", put).unwrap();
