@@ -4,8 +4,8 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
+use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::puts::pending_stripes;
 use crate::records::{FileRecord, PoolSpec};
 use crate::schema::{
     Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, MOVES, NODES, PENDING, PLACED_ANEW,

@@ -126,6 +126,18 @@ pub enum MetaError {
     /// The node is declared failed and gets no chunks.
     #[error("{0} is declared failed and cannot take a chunk; choose another node")]
     NodeFailed(NodeId),
+    /// Nodes that hold chunks of an uncommitted stripe have gone back to older copies of their
+    /// directories or lost them, and too few chunks are left.
+    #[error(
+        "{missing_count} chunks of {stripe}, which is not committed yet, are lost with their nodes' \
+         directories; store the file again"
+    )]
+    PutLost {
+        /// The stripe.
+        stripe: StripeId,
+        /// How many of its chunks are missing.
+        missing_count: usize,
+    },
     /// The node is being drained and gets no new chunks.
     #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]
     NodeLeaving(NodeId),

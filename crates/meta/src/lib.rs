@@ -28,6 +28,7 @@ mod names;
 mod node_rows;
 mod nodes;
 mod older_pools;
+mod pending;
 mod phases;
 mod placed_anew;
 mod pools;

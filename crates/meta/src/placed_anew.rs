@@ -5,8 +5,8 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
-use crate::pools::pool;
-use crate::puts::{check_nodes, left_out, left_out_max, put_record};
+use crate::pools::{left_out_max, pool};
+use crate::puts::{check_nodes, left_out, put_record};
 use crate::records::{Placement, PutId};
 use crate::schema::{Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
 use crate::stripe_rows::stripe_row;

@@ -184,3 +184,9 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     }
     Ok(())
 }
+
+/// Most chunks of a new stripe of a pool that may be left out: it must still survive the loss of
+/// one more.
+pub(crate) fn left_out_max(pool: &PoolRecord) -> usize {
+    pool.spec.m.saturating_sub(1)
+}

@@ -8,12 +8,13 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::node_rows::staying_node;
-use crate::pools::pool;
-use crate::records::{FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
+use crate::pending::{pending_stripes, surviving_stripes};
+use crate::pools::{left_out_max, pool};
+use crate::records::{FileRecord, Placement, PoolSpec, PutId, PutRecord};
 use crate::schema::{
     COMMITTED, Counter, FILES, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS, STRIPES,
 };
-use crate::stripe_rows::{index_stripe, stripe_row};
+use crate::stripe_rows::index_stripe;
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
 };
@@ -77,7 +78,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] when another put
-    /// of the name was committed first.
+    /// of the name was committed first; [`MetaError::PutLost`].
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         self.change(|txn| {
             check_not_committed(txn, put)?;
@@ -87,7 +88,7 @@ impl<K: KeyValue> Meta<K> {
             }
             check_name_is_free(txn, &record.name)?;
             let mut segments = Vec::new();
-            for stripe in pending_stripes(txn, &record)? {
+            for stripe in surviving_stripes(txn, &record)? {
                 PENDING.delete(txn, &stripe.id)?;
                 STRIPES.put(txn, &stripe.id, &stripe)?;
                 index_stripe(txn, &stripe)?;
@@ -231,37 +232,6 @@ pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, Met
     PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
 }
 
-/// All stripes that a put reserved, in the order of its segments.
-pub(crate) fn pending_stripes(
-    txn: &dyn ReadTxn,
-    put: &PutRecord,
-) -> Result<Vec<StripeRecord>, MetaError> {
-    let first = put.first_stripe;
-    let end = first.0.checked_add(put.stripe_count);
-    let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripe ids exceed the range"))?;
-    let span = PENDING.between(&first, &StripeId(end));
-    // Sorted by the first ids, whose order is that of the segments.
-    let mut stripes = BTreeMap::new();
-    for row in PENDING.scan(txn, &span, usize::MAX)? {
-        stripes.insert(row.0, stripe_row(&PENDING, row)?);
-    }
-    let span = PLACED_ANEW.between(&first, &StripeId(end));
-    for (first, now) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
-        let missing = || PLACED_ANEW.contradiction(&first, "its stripe is not pending");
-        let stripe = PENDING.get(txn, &now)?.ok_or_else(missing)?;
-        stripes.insert(first, stripe_row(&PENDING, (now, stripe))?);
-    }
-    if stripes.len() as u64 != put.stripe_count {
-        let reason = format!(
-            "only {} of its {} stripes exist",
-            stripes.len(),
-            put.stripe_count
-        );
-        return Err(PUTS.contradiction(&put.id, reason));
-    }
-    Ok(stripes.into_values().collect())
-}
-
 /// Forgets which stripes of a put were placed again, when the put ends.
 fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
     let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
@@ -334,12 +304,6 @@ fn check_sizes(
         }
     }
     Ok(())
-}
-
-/// Most chunks of a new stripe of a pool that may be left out: it must still survive the loss of
-/// one more.
-pub(crate) fn left_out_max(pool: &PoolRecord) -> usize {
-    pool.spec.m.saturating_sub(1)
 }
 
 /// The chunks of a new stripe that are not stored, since their nodes have failed.

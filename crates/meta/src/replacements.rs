@@ -12,12 +12,10 @@ use crate::error::MetaError;
 use crate::files::same_file;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
-use crate::pools::pool;
+use crate::pending::surviving_stripes;
+use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
-use crate::puts::{
-    Put, check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes,
-    put_record, reserve,
-};
+use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
 use crate::records::{Displaced, Placement, PutId, ReplacementRecord};
 use crate::schema::{FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
@@ -98,14 +96,14 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`];
     /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe no longer
-    /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since.
+    /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since; [`MetaError::PutLost`].
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = REPLACEMENTS.get(txn, &put)?;
             let record = record.ok_or(MetaError::UnknownPut(put))?;
             let put_row = put_record(txn, put)?;
-            let stripes = pending_stripes(txn, &put_row)?;
+            let stripes = surviving_stripes(txn, &put_row)?;
             let mut file = same_file(txn, &put_row.name, record.file)?;
             let positions = positions(&file, &record.displaced)?;
             if stripes.len() != positions.len() {

@@ -214,6 +214,11 @@ pub async fn verify_survivors(
     verify_irreplaceable(ports, code, stripe, &survivors).await
 }
 
+/// How long a node may take to read these bytes of chunks, in milliseconds.
+pub(crate) fn verify_deadline_ms(bytes: u64) -> u64 {
+    SETTLE_DEADLINE_MS.saturating_add(bytes / VERIFY_BYTES_PER_MS)
+}
+
 /// Makes the nodes of these chunks read all of them, if one of the chunks could not be rebuilt from the
 /// others.
 ///
@@ -233,7 +238,7 @@ pub(crate) async fn verify_irreplaceable(
     if left.iter().all(has_stand_in) {
         return Ok(());
     }
-    let deadline_ms = SETTLE_DEADLINE_MS + stripe.chunk_bytes / VERIFY_BYTES_PER_MS;
+    let deadline_ms = verify_deadline_ms(stripe.chunk_bytes);
     let scrubs = left.iter().map(|&index| {
         let node = stripe.nodes[index.at()];
         let stripe = stripe.id;

@@ -188,6 +188,40 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "an-open-put-counts-chunks-of-a-lost-directory",
+        file: "crates/protocol/src/coordinator/members/joins.rs",
+        text: "if went_back {",
+        replacement: "if false {",
+        check: protocol(
+            "coordinator::identity::what_a_put_has_written_to_a_directory_that_is_gone_does_not_count",
+        ),
+    },
+    Mutant {
+        name: "a-put-is-committed-without-the-chunks-it-needs",
+        file: "crates/meta/src/pending.rs",
+        text: "stripe.stale.len() > left_out_max(&pool(txn, stripe.pool)?)",
+        replacement: "false",
+        check: protocol(
+            "coordinator::identity::what_a_put_has_written_to_a_directory_that_is_gone_does_not_count",
+        ),
+    },
+    Mutant {
+        name: "one-failed-read-condemns-a-chunk",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "Ok(scrubbed) => confirmed.extend(scrubbed.damage),",
+        replacement: "Ok(_) => confirmed.extend(news),",
+        check: protocol("coordinator::condition::a_chunk_that_its_node_can_read_again_is_not_lost"),
+    },
+    Mutant {
+        name: "a-scrub-leaves-the-rest-of-a-reserve-unread",
+        file: "crates/store/src/chunk/scrub.rs",
+        text: "if !is_reserve_readable(&*file, &header) {",
+        replacement: "if false {",
+        check: store(
+            "reserve_damage::a_scrub_finds_an_unreadable_page_without_records_that_would_lose_the_chunk_at_the_next_start",
+        ),
+    },
+    Mutant {
         name: "a-chunk-moves-before-nodes-refuse-its-layout",
         file: "crates/protocol/src/coordinator/repair/moves.rs",
         text: "let needed_count = survey.facts.code.k();",

@@ -1,7 +1,7 @@
 //! Scrubs chunks, to find damage before their bytes are needed.
 
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
-use crate::disk::Source;
+use crate::disk::{DiskFile, Source};
 use crate::error::{IoContext, StoreError, is_shortage};
 use crate::paths::chunk_path;
 use crate::records::record::Damage;
@@ -12,9 +12,9 @@ use gabion_layout::{ByteRange, ChunkId, Sequence};
 const STRETCH_BYTES: u64 = 1 << 20;
 
 impl Store {
-    /// Checks a chunk's header, checksums, every byte, and its pending records. Returns the damaged
-    /// ranges in order, with neighbouring blocks joined. Bytes that the disk cannot read count as
-    /// damaged, and so does a missing file.
+    /// Checks a chunk's header, checksums, every byte, its reserve and its pending records. Returns the
+    /// damaged ranges in order, with neighbouring blocks joined. Bytes that the disk cannot read count
+    /// as damaged, and so does a missing file.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Busy`] when no descriptor is left to open the file.
@@ -46,6 +46,10 @@ impl Store {
             };
             let extent = header.extent();
             if offset >= extent.chunk_bytes {
+                // The next start reads all of it to find its records, also where there are none.
+                if !is_reserve_readable(&*file, &header) {
+                    return Ok(whole);
+                }
                 break;
             }
             let stretch = STRETCH_BYTES.min(extent.chunk_bytes - offset);
@@ -88,6 +92,21 @@ impl Store {
         }
         Ok(bad)
     }
+}
+
+/// Whether the disk can read every byte of a chunk's reserve, if it has one.
+fn is_reserve_readable(file: &dyn DiskFile, header: &ChunkHeader) -> bool {
+    let mut offset = header.extent().reserve_offset();
+    let end = offset + header.spec.keeping.reserve_bytes().unwrap_or(0);
+    let mut buffer = vec![0; STRETCH_BYTES.min(end - offset) as usize];
+    while offset < end {
+        let some = &mut buffer[..STRETCH_BYTES.min(end - offset) as usize];
+        if Source::File(file).fill(some, offset).is_err() {
+            return false;
+        }
+        offset += some.len() as u64;
+    }
+    true
 }
 
 /// The blocks of a stretch that cannot be read. An intact stretch takes one read.

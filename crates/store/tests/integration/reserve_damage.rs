@@ -110,6 +110,22 @@ fn a_reserve_that_a_new_file_includes_is_not_read_when_the_file_replaces_it() {
 }
 
 #[test]
+fn a_scrub_finds_an_unreadable_page_without_records_that_would_lose_the_chunk_at_the_next_start() {
+    let (disk, store, id, _) = prepare();
+    update(&store, id, 1);
+    disk.lose_page(&path_of(&disk), RESERVE_OFFSET + RESERVE_BYTES - 1);
+    let damage = Damage {
+        chunk: id,
+        range: Damage::WHOLE,
+    };
+    assert_eq!(store.scrub(id).unwrap(), [damage]);
+    drop(store);
+    let (store, _) = open(&disk);
+    let lost = read(&store, id, 0, CHUNK_BYTES, Cut::Exactly(Sequence(1)));
+    assert!(matches!(lost, Err(StoreError::Corrupt { .. })), "{lost:?}");
+}
+
+#[test]
 fn damage_to_the_last_record_is_recognized_at_every_later_start() {
     let (disk, store, id, _) = prepare();
     update(&store, id, 1);

@@ -194,13 +194,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 Ok(CoordinatorReply::Done)
             }
             Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
-            // Terms only grow, and a displaced, aborted or removed stripe does not come back.
+            // Terms only grow, and a displaced, aborted, removed or lost stripe does not come back.
             Err(
                 error @ (MetaError::UnknownPut(_)
                 | MetaError::UnknownFile(_)
                 | MetaError::FileReplaced(_)
                 | MetaError::UnknownStripe(_)
-                | MetaError::LeaseLost { .. }),
+                | MetaError::LeaseLost { .. }
+                | MetaError::PutLost { .. }),
             ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
             Err(error) => return Err(error.into()),
         };

@@ -48,10 +48,16 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         *joins.entry(node).or_default() += 1;
         let record = self.core.with_meta(move |meta| meta.node(node)).await?;
         let is_next = |admitted| admitted == start || earlier.contains(&admitted);
+        let went_back = shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted));
+        if went_back {
+            // Puts that are committed before its report are in the report.
+            let lose = move |meta: &Meta<K>| meta.lose_pending(node);
+            self.core.with_meta(lose).await?;
+        }
         let beginning = Beginning {
             start,
             position,
-            went_back: shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted)),
+            went_back,
             chunk_count,
             leftovers: self.leftovers.of(node),
         };

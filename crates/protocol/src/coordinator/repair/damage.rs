@@ -5,6 +5,7 @@ use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{CoordinatorReply, Damage, ScrubReport, Scrubbed, ask};
 use crate::ports::Ask as _;
+use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
@@ -101,12 +102,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
+        let damage = self.confirm(node, damage).await?;
         let mark = move |meta: &Meta<K>| {
             let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
             for found in damage {
-                let was_lost = is_known_lost(meta, found.chunk)?;
+                let is_new = stripe_of_news(meta, found.chunk)?.is_some();
                 let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
-                new_count += u64::from(marked.is_some() && !was_lost);
+                new_count += u64::from(marked.is_some() && is_new);
                 records.extend(marked);
             }
             Ok((records, new_count))
@@ -119,16 +121,59 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
         self.backlog.add(records).await
     }
+
+    /// Makes a node read damaged chunks again, and returns the damage that is still there. What the disk
+    /// failed to read once may be whole, and a settlement that could read all of it may have made the chunk
+    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer
+    /// counts.
+    async fn confirm(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Result<Vec<Damage>, MetaError> {
+        let sort = move |meta: &Meta<K>| {
+            let (mut known, mut news, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
+            for found in damage {
+                match stripe_of_news(meta, found.chunk)? {
+                    Some(stripe) => {
+                        bytes = bytes.saturating_add(stripe.chunk_bytes);
+                        news.push(found);
+                    }
+                    None => known.push(found),
+                }
+            }
+            Ok((known, news, bytes))
+        };
+        let (mut confirmed, news, bytes) = self.core.with_meta(sort).await?;
+        if news.is_empty() {
+            return Ok(confirmed);
+        }
+        let mut chunks: Vec<_> = news.iter().map(|found| found.chunk).collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        let scrub = ask::Scrub { chunks };
+        let ports = &self.core.ports;
+        match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
+            Ok(scrubbed) => confirmed.extend(scrubbed.damage),
+            Err(_) => confirmed.extend(news),
+        }
+        Ok(confirmed)
+    }
 }
 
-/// Whether a chunk counts as lost already: a node reports the same damage again until the chunk is repaired.
-fn is_known_lost<K: KeyValue>(meta: &Meta<K>, chunk: ChunkId) -> Result<bool, MetaError> {
+/// The stripe of a chunk that does not count as lost yet. A node reports the same damage again until the
+/// chunk is repaired.
+fn stripe_of_news<K: KeyValue>(
+    meta: &Meta<K>,
+    chunk: ChunkId,
+) -> Result<Option<StripeRecord>, MetaError> {
     match meta.stripe(chunk.stripe) {
         Ok(stripe) => {
             let stale = stripe.staleness(chunk.index);
-            Ok(stale.is_some_and(|stale| stale.missed_after.is_none()))
+            let is_lost = stale.is_some_and(|stale| stale.missed_after.is_none());
+            Ok((!is_lost).then_some(stripe))
         }
-        Err(MetaError::UnknownStripe(_)) => Ok(true),
+        Err(MetaError::UnknownStripe(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

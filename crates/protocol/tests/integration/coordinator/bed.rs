@@ -57,6 +57,8 @@ struct World {
     hook: Option<Hook>,
     /// Nodes that send heartbeats and answer calls, with their incarnations.
     alive: BTreeMap<NodeId, u64>,
+    /// What the next scrub of these chunks finds.
+    damage: Vec<Damage>,
 }
 
 #[derive(Default)]
@@ -75,7 +77,7 @@ pub(crate) fn gone(node: NodeId) -> CallError {
     }
 }
 
-fn usual(request: &NodeRequest) -> NodeReply {
+fn usual(request: &NodeRequest, damage: &mut Vec<Damage>) -> NodeReply {
     match request {
         NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
             mark: gabion_layout::Sequence(0),
@@ -89,7 +91,9 @@ fn usual(request: &NodeRequest) -> NodeReply {
         NodeRequest::Scrub(ask::Scrub { chunks }) => NodeReply::Scrubbed(Scrubbed {
             chunk_count: chunks.len().max(1) as u64,
             bytes: 1000,
-            damage: Vec::new(),
+            damage: damage
+                .extract_if(.., |found| chunks.contains(&found.chunk))
+                .collect(),
         }),
         NodeRequest::Missed { .. } => NodeReply::Missed(None),
         _ => NodeReply::Done,
@@ -113,7 +117,7 @@ impl Ports for FakePorts {
             match hooked {
                 Some(reply) => reply,
                 None if !world.alive.contains_key(&node) => ready(Err(gone(node))).boxed(),
-                None => ready(Ok(usual(&request))).boxed(),
+                None => ready(Ok(usual(&request, &mut world.damage))).boxed(),
             }
         };
         let timeout = self.sleep_ms(deadline_ms);
@@ -424,6 +428,13 @@ impl Bed {
             generation: Generation(generation),
             range: gabion_layout::ByteRange::new(0, 1),
         };
+        self.ports.world().damage = vec![damage.clone()];
+        self.report_once(node, damage);
+        self.ports.world().damage.clear();
+    }
+
+    /// A node says that it could not read a chunk, which it can read since.
+    pub(crate) fn report_once(&mut self, node: NodeId, damage: Damage) {
         let damage = vec![damage];
         let report = ask::ReportDamage { node, damage };
         assert_eq!(self.ask(report), CoordinatorReply::Done);

@@ -1,10 +1,14 @@
 //! What the coordinator knows of nodes' disks, silence and addresses, and what it puts into its log.
 
-use crate::coordinator::bed::{Bed, TIMING, chunk_on};
-use gabion_layout::NodeId;
+use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
+use futures::FutureExt;
+use futures::future::ready;
+use gabion_layout::{ByteRange, NodeId};
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
-use gabion_protocol::message::{Applicant, CoordinatorReply, NodeHealth, RepairOrder, ask};
+use gabion_protocol::message::{
+    Applicant, CoordinatorReply, Damage, NodeHealth, NodeRequest, RepairOrder, ask,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -195,4 +199,26 @@ fn damaged_chunks_are_counted_once_and_the_log_tells_of_them() {
     let counts = bed.status().damaged_chunk_counts;
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(node, 1)]);
     assert_eq!(bed.take_events(), [Event::Damaged(node, 1)]);
+}
+
+#[test]
+fn a_chunk_that_its_node_can_read_again_is_not_lost() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let damage = Damage {
+        chunk: chunk_on(&stripe, stripe.nodes[0]),
+        generation: stripe.generation,
+        range: ByteRange::new(0, 4096),
+    };
+    bed.report_once(stripe.nodes[0], damage.clone());
+    assert_eq!(bed.stripe("f").stale, []);
+    assert!(bed.status().damaged_chunk_counts.is_empty());
+    // One that does not answer may never be able to.
+    bed.hook(|node, request| {
+        let is_scrub = matches!(request, NodeRequest::Scrub(_));
+        is_scrub.then(|| ready(Err(gone(node))).boxed())
+    });
+    bed.ask(RepairOrder::Pause);
+    bed.report_once(stripe.nodes[0], damage);
+    assert_eq!(bed.stripe("f").stale.len(), 1);
 }

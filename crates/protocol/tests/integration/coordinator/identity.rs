@@ -535,3 +535,41 @@ fn the_run_that_was_let_in_last_joins_anew_whatever_others_have_heard_of_it() {
     node.bed.let_in(same, vec![held(node.chunk, 0, 4)]);
     assert_eq!(node.bed.stripe("f").stale, []);
 }
+
+/// Starts a node with an empty directory.
+fn lose_directory(bed: &mut Bed, node: NodeId) {
+    let number = bed.incarnation(node) + 1;
+    let empty = Applicant {
+        earlier: vec![],
+        ..bed.applicant(Some(node), node.0, node.0 / 3, number)
+    };
+    let reply = bed.let_in(empty, vec![]);
+    assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+}
+
+#[test]
+fn what_a_put_has_written_to_a_directory_that_is_gone_does_not_count() {
+    let mut bed = Bed::three_racks();
+    bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+    let (put, stripes) = bed.begin_put("f", 1 << 20);
+    lose_directory(&mut bed, stripes[0].nodes[0]);
+    // Also when the coordinator starts anew between.
+    bed.restart();
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    let known = bed.stripe("f");
+    let stale: Vec<_> = (known.stale.iter().map(|s| (s.chunk.0, s.missed_after))).collect();
+    assert_eq!(stale, [(0, None)]);
+    assert!(
+        known.generation > stripes[0].generation,
+        "the client's layout is refused"
+    );
+    let (put, stripes) = bed.begin_put("g", 1 << 20);
+    assert!(stripes[0].stale.is_empty(), "a later put is not concerned");
+    for &node in &stripes[0].nodes {
+        lose_directory(&mut bed, node);
+    }
+    assert_refused(&bed.ask(CoordinatorRequest::CommitPut(put)), "are lost");
+}

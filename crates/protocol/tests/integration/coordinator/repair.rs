@@ -1,9 +1,9 @@
 //! Repair, from the loss of a chunk to its verified return.
 
-use crate::coordinator::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
+use crate::coordinator::bed::{Asked, Bed, Reply, TIMING, chunk_on, gone, words};
 use crate::coordinator::resume::{readers, runs};
 use futures::FutureExt;
-use futures::future::{pending, ready};
+use futures::future::{BoxFuture, pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
@@ -469,6 +469,34 @@ fn damage(chunk: ChunkId) -> Damage {
     }
 }
 
+/// A node that finds this damage in its scrub of all chunks, and again when it reads these; then they are
+/// repaired.
+fn finds_twice(
+    damaged: NodeId,
+    damage: Vec<Damage>,
+) -> impl FnMut(NodeId, &NodeRequest) -> Option<BoxFuture<'static, Reply>> {
+    let mut asked_count = 0;
+    move |node, request| {
+        let NodeRequest::Scrub(ask::Scrub { chunks }) = request else {
+            return None;
+        };
+        if node != damaged {
+            return None;
+        }
+        asked_count += 1;
+        let is_all = chunks.is_empty();
+        let (first, again) = (asked_count == 1 && is_all, asked_count == 2 && !is_all);
+        (first || again).then(|| {
+            let scrubbed = Scrubbed {
+                chunk_count: 5,
+                bytes: 5000,
+                damage: damage.clone(),
+            };
+            ready(Ok(NodeReply::Scrubbed(scrubbed))).boxed()
+        })
+    }
+}
+
 #[test]
 fn a_scrub_finds_damage_and_has_it_repaired() {
     let mut bed = Bed::three_racks();
@@ -485,19 +513,10 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     };
     bed.pass(10_000);
     bed.take_log();
-    bed.hook(move |node, request| {
-        let NodeRequest::Scrub(ask::Scrub { chunks }) = request else {
-            return None;
-        };
-        (node == damaged && chunks.is_empty()).then(|| {
-            ready(Ok(NodeReply::Scrubbed(Scrubbed {
-                chunk_count: 5,
-                bytes: 5000,
-                damage: vec![damage(own), damage(foreign), damage(nobodys)],
-            })))
-            .boxed()
-        })
-    });
+    bed.hook(finds_twice(
+        damaged,
+        [own, foreign, nobodys].map(damage).to_vec(),
+    ));
     bed.stop(silent);
     let CoordinatorReply::Scrubbed(ScrubReport {
         chunk_count,

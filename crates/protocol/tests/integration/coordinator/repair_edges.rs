@@ -158,6 +158,7 @@ fn a_chunk_repaired_in_place_is_fenced_first() {
         matches!(
             of_node.as_slice(),
             [
+                NodeRequest::Scrub { .. },
                 NodeRequest::Fence(ask::Fence {
                     generation: Generation(2),
                     ..
@@ -313,7 +314,7 @@ fn a_silent_survivor_is_waited_for_without_holding_up_the_primary() {
     let log = bed.take_log();
     assert_eq!(
         words(&log),
-        [],
+        [(before.nodes[0].0, "scrub")],
         "nobody is fenced while one node's word is missing"
     );
     let error = bed.status().repair.last_error.unwrap();
