@@ -8,7 +8,7 @@ use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
-use gabion_meta::{FileRecord, PoolRecord};
+use gabion_meta::{Existing, FileRecord, Listing, PoolRecord, PutId};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
@@ -184,13 +184,66 @@ impl Client {
         self.ask(wish).await
     }
 
-    /// Files with this prefix, in the order of their names.
+    /// A page of the files with this prefix, in the byte order of their names, behind `after`. Names with
+    /// the delimiter behind the prefix are joined up to it. The coordinator may send fewer than `limit`
+    /// entries; [`Listing::is_cut`] says whether more follow.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        delimiter: Option<&str>,
+        limit: u64,
+    ) -> Result<Listing, ClientError> {
+        self.ask(ask::List {
+            prefix: prefix.to_owned(),
+            after: after.map(str::to_owned),
+            delimiter: delimiter.map(str::to_owned),
+            limit,
+        })
+        .await
+    }
+
+    /// All files with this prefix, in the byte order of their names.
+    ///
+    /// # Errors
+    /// Those of [`Client::list`].
     pub async fn ls(&self, prefix: &str) -> Result<Vec<FileRecord>, ClientError> {
-        let prefix = prefix.to_owned();
-        self.ask(ask::List { prefix }).await
+        let mut files: Vec<FileRecord> = Vec::new();
+        loop {
+            let after = files.last().map(|file| file.name.as_str());
+            let page = self.list(prefix, after, None, u64::MAX).await?;
+            files.extend(page.files);
+            if !page.is_cut {
+                return Ok(files);
+            }
+        }
+    }
+
+    /// Gives a file another name, atomically and whatever its size. Open files stay open.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when no file has the first name, when a file has the second one and stays,
+    /// or when the second one is invalid; [`ClientError::NoCoordinator`], after which the file may have
+    /// either name.
+    pub async fn rename(
+        &self,
+        from: &str,
+        to: &str,
+        existing: Existing,
+    ) -> Result<(), ClientError> {
+        // The order may be repeated, and must not affect a file that has the name by then, or this one
+        // after another rename.
+        let file = self.lookup(from).await?.file;
+        let request = ask::Rename {
+            file: file.put,
+            generation: file.generation,
+            to: to.to_owned(),
+            existing,
+        };
+        self.ask(request).await
     }
 
     /// Deletes a file; its chunks are reclaimed in the background.
@@ -317,6 +370,14 @@ impl Client {
 
     pub(crate) fn draw_run(&self) -> RunId {
         RunId(self.shared.ports.random())
+    }
+
+    pub(crate) async fn lookup_file(&self, file: PutId) -> Result<Option<FileLayout>, ClientError> {
+        let layout = self.ask(ask::LookupFile(file)).await?;
+        if let Some(layout) = &layout {
+            self.shared.ports.learn_nodes(&layout.nodes);
+        }
+        Ok(layout)
     }
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<FileLayout, ClientError> {

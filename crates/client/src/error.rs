@@ -61,9 +61,11 @@ pub enum ClientError {
         /// Bytes announced.
         size_bytes: u64,
     },
-    /// Another file has replaced the opened one.
-    #[error("{0} was replaced by another file; open it again")]
-    Replaced(String),
+    /// The opened file was removed, by its name or by another file that took it.
+    #[error(
+        "{0} was removed since it was opened, or another file has taken its name; open it again"
+    )]
+    FileGone(String),
     /// Changes in a cache could not be written back. None is lost: they are still there.
     #[error("{source}; unwritten changes stay in the cache")]
     NotWrittenBack {

@@ -19,8 +19,8 @@ const REFRESH_PATIENCE_MS: u64 = 500;
 
 /// An open file. Clones share its layout.
 ///
-/// It stays the opened file: when another one takes its name, operations fail with
-/// [`ClientError::Replaced`] as soon as they need a new layout.
+/// It stays the opened file when it is renamed, or when another one takes its name. When it is removed,
+/// operations fail with [`ClientError::FileGone`] as soon as they need a new layout.
 #[derive(Clone)]
 pub struct File {
     pub(crate) client: Client,
@@ -169,7 +169,7 @@ impl File {
         &self.opened
     }
 
-    /// The file's name.
+    /// The name by which it was opened.
     pub fn name(&self) -> &str {
         &self.opened.name
     }
@@ -206,14 +206,12 @@ impl File {
     /// Looks the layout up again.
     ///
     /// # Errors
-    /// [`ClientError::Replaced`]; [`ClientError::Refused`] when the file is gone.
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
     pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
-        let layout = Layout::new(self.client.lookup(&self.opened.name).await?)?;
-        let mut current = lock(&self.opened.layout);
-        if layout.file.file.put != current.file.file.put {
-            return Err(ClientError::Replaced(self.opened.name.clone()));
-        }
-        *current = Arc::new(layout);
+        let found = self.client.lookup_file(self.put_id()).await?;
+        let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
+        let layout = Layout::new(found)?;
+        *lock(&self.opened.layout) = Arc::new(layout);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
-use gabion_meta::{PoolRecord, PutId};
+use gabion_meta::{Existing, PoolRecord, PutId};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
@@ -54,7 +54,7 @@ struct Begun {
 
 impl Client {
     /// Stores the next `size_bytes` bytes of `source` as a file; the pool may be omitted when there
-    /// is only one.
+    /// is only one. A file that has the name already stays, and then this is refused.
     ///
     /// The file becomes visible, complete and durable, when this returns without an error, and not
     /// before. If this fails or is dropped, stored chunks are reclaimed.
@@ -73,7 +73,24 @@ impl Client {
         size_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        let begun = self.begin_put(name, pool, size_bytes).await?;
+        self.put_over((name, Existing::Stays), pool, source, size_bytes, progress)
+            .await
+    }
+
+    /// As [`Client::put`], but a file that has the name already is replaced if `existing` allows it: readers
+    /// find it until the new one is complete and durable, and then that one, at no time neither.
+    ///
+    /// # Errors
+    /// Those of [`Client::put`].
+    pub async fn put_over(
+        &self,
+        (name, existing): (&str, Existing),
+        pool: Option<&str>,
+        source: impl AsyncRead + Unpin,
+        size_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<PutSummary, ClientError> {
+        let begun = self.begin_put((name, existing), pool, size_bytes).await?;
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
         let stored = store_all(&begun, source, size_bytes, progress).await;
         let done = match stored {
@@ -104,12 +121,13 @@ impl Client {
 
     async fn begin_put(
         &self,
-        name: &str,
+        (name, existing): (&str, Existing),
         pool: Option<&str>,
         size_bytes: u64,
     ) -> Result<Begun, ClientError> {
         let request = ask::BeginPut {
             name: name.to_owned(),
+            existing,
             pool: pool.map(str::to_owned),
             size_bytes,
         };

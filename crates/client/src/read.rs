@@ -56,21 +56,39 @@ impl Client {
     pub async fn get(
         &self,
         name: &str,
-        mut sink: impl AsyncWrite + Unpin,
+        sink: impl AsyncWrite + Unpin,
         progress: &dyn Progress,
     ) -> Result<u64, ClientError> {
         let file = self.open(name).await?;
-        let size_bytes = file.size_bytes();
-        let extents = file.extents(ByteRange::new(0, size_bytes));
+        let all = ByteRange::new(0, file.size_bytes());
+        file.copy(all, sink, progress).await
+    }
+}
+
+impl File {
+    /// Writes a range, which must lie within the file, into `sink`, stripe by stripe and in order. Bytes of
+    /// one stripe are as of one moment. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// Those of [`File::read`]; [`ClientError::Io`] of the sink.
+    pub async fn copy(
+        &self,
+        range: ByteRange,
+        mut sink: impl AsyncWrite + Unpin,
+        progress: &dyn Progress,
+    ) -> Result<u64, ClientError> {
+        within_file(self.name(), self.size_bytes(), range)?;
+        let size_bytes = range.length;
+        let extents = self.extents(range);
         let longest = extents
             .iter()
             .map(|extent| extent.range.length)
             .max()
             .unwrap_or(0);
-        let ahead_count = self.in_flight_count(longest);
+        let ahead_count = self.client.in_flight_count(longest);
         let read = |extent| {
-            let file = file.clone();
-            Task::spawn(self.ports(), async move { file.read_extent(extent).await })
+            let (file, ports) = (self.clone(), self.client.ports());
+            Task::spawn(ports, async move { file.read_extent(extent).await })
         };
         let mut pieces = stream::iter(extents.into_iter().map(read)).buffered(ahead_count);
         let failed = |source| ClientError::Io {
@@ -88,15 +106,13 @@ impl Client {
         sink.flush().await.map_err(failed)?;
         Ok(size_bytes)
     }
-}
 
-impl File {
     /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Late`] when too few
     /// chunks could be read in time, with the last problem; [`ClientError::Node`] when a node
-    /// refused for good; [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and
+    /// refused for good; [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and
     /// [`ClientError::Refused`] when a new layout was needed.
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         within_file(self.name(), self.size_bytes(), range)?;

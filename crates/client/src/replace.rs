@@ -113,7 +113,6 @@ impl File {
             )));
         };
         let request = ask::BeginReplace {
-            name: self.name().to_owned(),
             file: layout.file.file.put,
             stripes,
         };

@@ -58,7 +58,7 @@ impl File {
     ///
     /// # Errors
     /// [`ClientError::Undecided`] when that cannot be determined in time;
-    /// [`ClientError::Forgotten`]; [`ClientError::Replaced`].
+    /// [`ClientError::Forgotten`]; [`ClientError::FileGone`].
     pub(crate) async fn decide(&self, run: &OpenRun) -> Result<Option<Sequence>, ClientError> {
         let what = format!("finding the outcome of a write of {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
@@ -79,7 +79,7 @@ impl File {
                 again = self.refresh().await;
             }
             again.map_err(|error| match error {
-                replaced @ ClientError::Replaced(_) => replaced,
+                gone @ ClientError::FileGone(_) => gone,
                 other => ClientError::Undecided {
                     source: Box::new(other),
                 },

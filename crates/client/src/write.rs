@@ -66,7 +66,7 @@ impl File {
     /// refused for good, for instance because so many chunks of a stripe are lost that one more
     /// could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
     /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
-    /// [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);

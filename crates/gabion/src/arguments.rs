@@ -107,16 +107,27 @@ pub(crate) enum Command {
     /// Overwrite bytes of a stored file in place, safely
     Write(WriteOptions),
     /// List files
-    Ls {
-        /// List only names with this prefix
-        #[arg(default_value = "")]
-        prefix: String,
-    },
-    /// Delete a file
-    Rm {
+    Ls(ListOptions),
+    /// Give a file another name, atomically and whatever its size
+    Mv {
         /// Name of the file
         #[arg(value_parser = checks::file_name)]
         name: String,
+        /// New name
+        #[arg(value_parser = checks::file_name)]
+        to: String,
+        /// Replace the file that has the new name already
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Delete files
+    Rm {
+        /// Names of the files
+        #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
+        names: Vec<String>,
+        /// Delete all files whose names begin with this
+        #[arg(long, conflicts_with = "names", value_parser = checks::file_name)]
+        prefix: Option<String>,
     },
     /// Show a file's stripes, the location of each chunk, and the failures that each still survives
     Stat {
@@ -328,6 +339,25 @@ pub(crate) struct PutOptions {
     /// Pool; may be omitted if there is only one
     #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
+    /// Replace the file that has the name already, at once when the new one is stored
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListOptions {
+    /// List only names with this prefix
+    #[arg(default_value = "")]
+    pub(crate) prefix: String,
+    /// Join names up to the first of these behind the prefix, for example /
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) delimiter: Option<String>,
+    /// List only names behind this one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) after: Option<String>,
+    /// List at most this many
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -338,6 +368,12 @@ pub(crate) struct GetOptions {
     /// Local file, replaced once all bytes have arrived; devices and FIFOs are written directly, -
     /// is stdout
     pub(crate) file: PathBuf,
+    /// First byte to read; the default is the beginning
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_bytes)]
+    pub(crate) offset: u64,
+    /// Bytes to read; the default is up to the end
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) length: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -87,8 +87,13 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Put(options) => commands::files::put(options, &place, format).await,
             Command::Get(options) => commands::files::get(options, &place, format).await,
             Command::Write(options) => commands::files::write(options, &place, format).await,
-            Command::Ls { prefix } => commands::files::ls(&prefix, &place, format).await,
-            Command::Rm { name } => commands::files::rm(&name, &place).await,
+            Command::Ls(options) => commands::files::ls(options, &place, format).await,
+            Command::Mv { name, to, replace } => {
+                commands::files::mv((&name, &to), replace, &place, format).await
+            }
+            Command::Rm { names, prefix } => {
+                commands::files::rm(names, prefix, &place, format).await
+            }
             Command::Stat { name } => commands::files::stat(&name, &place, format).await,
             Command::Chaos(command) => commands::chaos::run(command, &place).await,
             Command::Repair(options) => commands::repair::repair(options, &place, format).await,

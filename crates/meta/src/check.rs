@@ -2,14 +2,15 @@
 //! a bug.
 
 use crate::error::MetaError;
+use crate::extents::{Placed, data_bytes, extents};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{FileRecord, PoolSpec};
+use crate::records::{Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
-    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, MOVES, NODES, PENDING, PLACED_ANEW,
-    POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    Counter, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, LEASES, MOVES, NAMES, NODES, PENDING,
+    PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -127,20 +128,37 @@ impl<'t> Check<'t> {
     fn files(&mut self) -> Result<(), MetaError> {
         let mut unclaimed: BTreeSet<StripeId> = self.live.keys().copied().collect();
         let mut faults = Vec::new();
-        for (name, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
-            self.demand(file.name == name, || {
-                format!("file '{name}' has the record of '{}'", file.name)
+        let names = NAMES.scan(self.txn, &NAMES.all(), usize::MAX)?;
+        let mut names: BTreeMap<String, PutId> = names.into_iter().collect();
+        let rows = EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)?;
+        let mut unclaimed_extents: BTreeSet<PutId> =
+            rows.into_iter().map(|((file, _), _)| file).collect();
+        for (put, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
+            let name = &file.name;
+            unclaimed_extents.remove(&put);
+            self.demand(names.remove(name) == Some(put) && file.put == put, || {
+                format!("file '{name}' and its name do not agree")
             });
-            if !self.fills_segments(&file)? {
+            let extents = extents(self.txn, put)?;
+            if !self.fills_segments(&file, &extents)? {
                 faults.push(format!(
                     "file '{name}' has blocks that do not form segments"
                 ));
             }
-            for id in file.segments {
-                self.demand(unclaimed.remove(&id), || {
-                    format!("file '{name}' refers to {id}, which is not its own")
+            if !self.fit(&file, &extents)? {
+                faults.push(format!("file '{name}' has extents that do not fit"));
+            }
+            for (_, Extent { stripe, .. }) in extents {
+                self.demand(unclaimed.remove(&stripe), || {
+                    format!("file '{name}' refers to {stripe}, which is not its own")
                 });
             }
+        }
+        for name in names.into_keys() {
+            faults.push(format!("'{name}' is a name without a file"));
+        }
+        for put in unclaimed_extents {
+            faults.push(format!("{put} made no file, but has extents"));
         }
         for id in unclaimed {
             self.faults
@@ -152,18 +170,34 @@ impl<'t> Check<'t> {
 
     /// Whether a file's replicated blocks match the chunks that they will become, in number for
     /// each segment and in size.
-    fn fills_segments(&self, file: &FileRecord) -> Result<bool, MetaError> {
+    fn fills_segments(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
         let Some(lifecycle) = pool(self.txn, file.pool)?.lifecycle else {
             return Ok(true);
         };
         let wanted = self.pools.get(&lifecycle.encoded).map_or(0, |spec| spec.k);
-        let stripes = file.segments.iter().filter_map(|id| self.live.get(id));
+        let stripes = extents
+            .iter()
+            .filter_map(|(_, extent)| self.live.get(&extent.stripe));
         let kinds: Vec<_> = stripes
             .map(|s| (s.pool == file.pool, s.chunk_bytes))
             .collect();
         let runs = kinds.chunk_by(|a, b| a == b);
         let mut replicated = runs.filter(|run| run[0].0);
         Ok(wanted > 0 && replicated.all(|run| run.len().is_multiple_of(wanted)))
+    }
+
+    /// Whether a file's extents follow each other, each as long as its stripe, up to the file's size.
+    fn fit(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
+        let (mut end, mut fits) = (0, extents.len() as u64 == file.stripe_count);
+        for (offset, extent) in extents {
+            let length = match self.live.get(&extent.stripe) {
+                Some(stripe) => data_bytes(self.txn, stripe)?,
+                None => extent.length_bytes,
+            };
+            fits &= *offset == end && extent.length_bytes == length;
+            end = offset.saturating_add(length);
+        }
+        Ok(fits && end >= file.size_bytes)
     }
 
     /// Each pending stripe belongs to one put, and so does each re-placed one.

@@ -9,17 +9,18 @@
 //! old layout would read them, without later updates. So the new stripe's row of predecessors
 //! remains until these are removed as garbage.
 
-use crate::displaced::{check_held, discard, positions};
+use crate::displaced::{check_held, discard};
 use crate::error::MetaError;
-use crate::files::same_file;
-use crate::kv::{KeyValue, ReadTxn};
+use crate::extents::{self, Placed, data_bytes, displaced_extents};
+use crate::files::file_of;
+use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, put_record, reserve};
-use crate::records::{Displaced, Placement, PutId};
-use crate::schema::{Counter, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::records::{Displaced, Placement, PutId, PutTarget};
+use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
@@ -27,22 +28,28 @@ impl<K: KeyValue> Meta<K> {
     /// Reserves stripes of a pool that are to replace others of the file that the put `file` made.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownPool`]; those of
+    /// [`MetaError::FileGone`]; [`MetaError::UnknownPool`]; those of
     /// places as for a put; [`MetaError::IdsExhausted`].
     pub fn begin_conversion(
         &self,
-        name: &str,
         file: PutId,
         pool_id: PoolId,
         placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         self.change(|txn| {
-            let size_bytes = same_file(txn, name, file)?.size_bytes;
+            let size_bytes = file_of(txn, file)?.size_bytes;
             let failed = check_nodes(txn, &pool(txn, pool_id)?.spec, placements, 0)?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             let kind = (pool_id, size_bytes);
-            reserve(txn, name, kind, &placements, &failed, now_ms)
+            reserve(
+                txn,
+                PutTarget::Stripes(file),
+                kind,
+                &placements,
+                &failed,
+                now_ms,
+            )
         })
     }
 
@@ -51,7 +58,7 @@ impl<K: KeyValue> Meta<K> {
     /// durable on its node, and holds the same bytes as the old ones as of their last update.
     ///
     /// # Errors
-    /// [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`];
+    /// [`MetaError::UnknownPut`]; [`MetaError::FileGone`];
     /// [`MetaError::UnknownStripe`] when an old stripe no longer belongs to the file, or they are
     /// not consecutive; [`MetaError::LeaseLost`] when one may have been updated since it was
     /// settled; [`MetaError::Held`] while nodes may serve a stripe that one of them has replaced;
@@ -65,12 +72,13 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let put_row = put_record(txn, put)?;
             let stripes = pending_stripes(txn, &put_row)?;
-            let mut file = same_file(txn, &put_row.name, file)?;
-            let at = positions(&file, displaced)?;
-            if let Some(gap) = at.windows(2).position(|pair| pair[0] + 1 != pair[1]) {
+            let mut file = file_of(txn, file)?;
+            let old_extents = displaced_extents(txn, file.put, displaced)?;
+            let is_gap = |pair: &[(usize, Placed)]| pair[0].0 + 1 != pair[1].0;
+            if let Some(gap) = old_extents.windows(2).position(is_gap) {
                 return Err(MetaError::UnknownStripe(displaced[gap + 1].stripe));
             }
-            let (Some(&first), Some(&last)) = (at.first(), at.last()) else {
+            let Some(&(first, (start, _))) = old_extents.first() else {
                 return Err(MetaError::UnknownPut(put));
             };
             let mut old_bytes = 0;
@@ -80,15 +88,17 @@ impl<K: KeyValue> Meta<K> {
                 old_bytes += data_bytes(txn, &live_stripe(txn, old.stripe)?)?;
                 discard(txn, old.stripe)?;
             }
+            for (_, (offset, _)) in old_extents {
+                EXTENTS.delete(txn, &(file.put, offset))?;
+            }
             let predecessors: Vec<StripeId> = displaced.iter().map(|old| old.stripe).collect();
-            let mut new_bytes = 0;
             for new in &stripes {
-                new_bytes += data_bytes(txn, new)?;
                 PENDING.delete(txn, &new.id)?;
                 STRIPES.put(txn, &new.id, new)?;
                 index_stripe(txn, new)?;
                 PREDECESSORS.put(txn, &new.id, &predecessors)?;
             }
+            let new_bytes = extents::insert(txn, file.put, start, &stripes)? - start;
             if old_bytes != new_bytes {
                 let problem = format!("{new_bytes} bytes cannot replace {old_bytes}");
                 return Err(MetaError::Placement {
@@ -98,17 +108,11 @@ impl<K: KeyValue> Meta<K> {
             }
             Counter::StripeCount.lower(txn, displaced.len() as u64)?;
             Counter::StripeCount.raise(txn, stripes.len() as u64)?;
-            let new = stripes.iter().map(|stripe| stripe.id);
-            file.segments.splice(first..=last, new);
-            FILES.put(txn, &file.name, &file)?;
+            file.stripe_count += stripes.len() as u64;
+            file.stripe_count -= displaced.len() as u64;
+            FILES.put(txn, &file.put, &file)?;
             PUTS.delete(txn, &put)?;
             Ok(stripes)
         })
     }
-}
-
-/// Capacity of a stripe for data, in bytes.
-fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
-    let data_count = pool(txn, stripe.pool)?.spec.k as u64;
-    Ok(data_count.saturating_mul(stripe.chunk_bytes))
 }

@@ -1,32 +1,15 @@
-//! The stripes that a replacement or a conversion takes out of a file: their places, the leases that keep
-//! others from updating them, and their way to the garbage. Removed files take the same way.
+//! The stripes that a replacement or a conversion takes out of a file: the leases that keep others from
+//! updating them, and their way to the garbage. Removed files take the same way.
 
 use crate::error::MetaError;
 use crate::exclusions::left_out;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::records::{Displaced, FileRecord, Holder, LeaseRecord, PutId};
+use crate::records::{Displaced, Holder, LeaseRecord, PutId};
 use crate::schema::{
     EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };
 use crate::stripe_rows::{live_stripe, unindex_stripe};
 use gabion_layout::{StaleChunk, StripeId};
-use std::collections::BTreeMap;
-
-/// The positions of the displaced stripes in the file; they are in its order and unique.
-pub(crate) fn positions(
-    file: &FileRecord,
-    displaced: &[Displaced],
-) -> Result<Vec<usize>, MetaError> {
-    let segments = file.segments.iter().enumerate();
-    let segments: BTreeMap<StripeId, usize> = segments.map(|(at, &id)| (id, at)).collect();
-    let mut found: Vec<usize> = Vec::with_capacity(displaced.len());
-    for old in displaced {
-        let at = segments.get(&old.stripe).copied();
-        let next = at.filter(|at| found.last().is_none_or(|last| last < at));
-        found.push(next.ok_or(MetaError::UnknownStripe(old.stripe))?);
-    }
-    Ok(found)
-}
 
 /// Whether the coordinator has held the lease without a break since the epoch began. A later run of
 /// it takes its leases under new epochs.

@@ -70,12 +70,23 @@ pub enum MetaError {
     },
     /// A newer program wrote the store.
     #[error(
-        "the metadata store has format {found}, but this program knows formats up to {supported}; use a newer program"
+        "the metadata store has format {found}, but this program knows format {supported}; use a newer program"
     )]
     NewerFormat {
         /// The store's format.
         found: u32,
-        /// The newest format that this program knows.
+        /// The format that this program knows.
+        supported: u32,
+    },
+    /// An older program wrote the store.
+    #[error(
+        "the metadata store has format {found}, but this program knows format {supported}; read the files \
+         with the program that stored them, and store them in a new cluster"
+    )]
+    OlderFormat {
+        /// The store's format.
+        found: u32,
+        /// The format that this program knows.
         supported: u32,
     },
     /// An invalid file name.
@@ -159,9 +170,15 @@ pub enum MetaError {
     /// The file's name exists already.
     #[error("file '{0}' already exists; remove it first or choose another name")]
     FileExists(String),
-    /// Another file has replaced the file.
-    #[error("'{0}' was replaced by another file; open it again")]
+    /// The name belongs to another file now.
+    #[error("'{0}' is another file by now; look it up again")]
     FileReplaced(String),
+    /// The file has another name by now.
+    #[error("the file was renamed to '{0}' meanwhile; look it up again")]
+    FileRenamed(String),
+    /// The file has been removed.
+    #[error("the file was removed; look its name up again")]
+    FileGone(PutId),
     /// A stripe may have been updated during its replacement.
     #[error("{epoch} of {stripe} is over; begin the replacement again")]
     LeaseLost {

@@ -131,7 +131,9 @@ mod tests {
         let pool = meta.create_pool(&spec).unwrap().id;
         let chunk_bytes = 4096;
         let place = Placement { chunk_bytes, nodes };
-        let put = meta.begin_put("f", pool, 8192, &[place], 0).unwrap();
+        let put = meta
+            .begin_put(("f", crate::Existing::Stays), pool, 8192, &[place], 0)
+            .unwrap();
         meta.commit_put(put.id, 0).unwrap();
         (meta, put.stripes[0].id)
     }

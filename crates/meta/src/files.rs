@@ -1,13 +1,18 @@
-//! Files: finding, listing and removing them, and the garbage of removed ones.
+//! Files: finding, listing, renaming and removing them, and the garbage of removed ones. A file is its
+//! record, a row for its name, and its extents.
 
-use crate::displaced::discard;
 use crate::error::MetaError;
-use crate::kv::{KeyValue, ReadTxn};
+use crate::extents::{discard_all, extents};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::records::{FileRecord, PutId};
-use crate::schema::{Counter, FILES, GARBAGE, REQUESTED_FORMS, WITHDRAWN};
+use crate::names::check_file_name;
+use crate::records::{Existing, FileRecord, Listing, PutId};
+use crate::schema::{FILES, GARBAGE, NAMES, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
+
+/// Rows that a list reads at a time.
+const PAGE: usize = 1024;
 
 impl<K: KeyValue> Meta<K> {
     /// The file with this name.
@@ -16,6 +21,14 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::UnknownFile`].
     pub fn file(&self, name: &str) -> Result<FileRecord, MetaError> {
         self.store.read(|txn| file(txn, name))
+    }
+
+    /// The file that this put made, whatever its name is now.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn file_of(&self, put: PutId) -> Result<FileRecord, MetaError> {
+        self.store.read(|txn| file_of(txn, put))
     }
 
     /// At most `limit` files with this prefix, in the byte order of their names. For the next page,
@@ -29,40 +42,121 @@ impl<K: KeyValue> Meta<K> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<FileRecord>, MetaError> {
-        let span = FILES.prefix(prefix, after);
-        let rows = self.store.read(|txn| FILES.scan(txn, &span, limit))?;
-        rows.into_iter()
-            .map(|(name, record)| checked(&name, record))
-            .collect()
+        let span = NAMES.prefix(prefix, after);
+        self.store.read(|txn| {
+            let page = NAMES.scan(txn, &span, limit)?;
+            let files = page.into_iter().map(|(name, put)| named(txn, &name, put));
+            files.collect()
+        })
     }
 
-    /// The stripes of a file, in the order of its segments, from one consistent view.
+    /// At most `limit` entries with this prefix, behind `after`, in the byte order of their names. Files
+    /// whose names have the delimiter behind the prefix are one entry for each common beginning up to the
+    /// delimiter, and not entries of their own.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        delimiter: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing, MetaError> {
+        let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
+        self.store.read(|txn| {
+            let mut listing = Listing::default();
+            let mut span = NAMES.prefix(prefix, after);
+            let last_shared = after.and_then(|after| common(after, prefix, delimiter));
+            if let Some(shared) = last_shared.filter(|shared| after == Some(shared)) {
+                span = NAMES.behind_prefix(span, shared);
+            }
+            loop {
+                let names = NAMES.scan(txn, &span, PAGE.min(limit.saturating_add(1)))?;
+                let Some((last, _)) = names.last() else {
+                    return Ok(listing);
+                };
+                let mut next = NAMES.prefix(prefix, Some(last));
+                for (name, put) in names {
+                    if listing.files.len() + listing.prefixes.len() >= limit {
+                        listing.is_cut = true;
+                        return Ok(listing);
+                    }
+                    if let Some(shared) = common(&name, prefix, delimiter) {
+                        listing.prefixes.push(shared.to_owned());
+                        next = NAMES.behind_prefix(NAMES.prefix(prefix, Some(&name)), shared);
+                        break;
+                    }
+                    listing.files.push(named(txn, &name, put)?);
+                }
+                span = next;
+            }
+        })
+    }
+
+    /// A file and its stripes in the order of their offsets, from one consistent view.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
-    pub fn stripes_of(&self, name: &str) -> Result<Vec<StripeRecord>, MetaError> {
-        self.store.read(|txn| {
-            let file = file(txn, name)?;
-            let stripes = file.segments.iter();
-            stripes.map(|&id| segment(txn, &file, id)).collect()
-        })
+    pub fn layout(&self, name: &str) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+        self.store.read(|txn| with_stripes(txn, file(txn, name)?))
+    }
+
+    /// The same for the file that this put made.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn layout_of(&self, put: PutId) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+        self.store.read(|txn| with_stripes(txn, file_of(txn, put)?))
     }
 
     /// Removes the file with this name that `put` made. Its stripes become garbage, and their
     /// leases end: primaries learn of it with the order to remove their chunks.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when that file is gone.
+    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when the name is another file's.
     pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
         self.change(|txn| {
-            let file = same_file(txn, name, put)?;
-            for &id in &file.segments {
-                let stripe = segment(txn, &file, id)?;
-                discard(txn, stripe.id)?;
+            let file = file(txn, name)?;
+            if file.put != put {
+                return Err(MetaError::FileReplaced(name.to_owned()));
             }
-            Counter::StripeCount.lower(txn, file.segments.len() as u64)?;
-            FILES.delete(txn, &file.name)?;
-            REQUESTED_FORMS.delete(txn, &file.name)?;
+            remove(txn, &file)?;
+            Ok(file)
+        })
+    }
+
+    /// Gives the file that `put` made the name `to`, if it is in this generation: one transaction whatever
+    /// the file's size. A file that has that name already stays or is removed. Does nothing if this was the
+    /// last change of the file's name: a lost answer leads to a second request.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when the file is in another generation;
+    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`].
+    pub fn rename(
+        &self,
+        put: PutId,
+        generation: u64,
+        to: &str,
+        existing: Existing,
+    ) -> Result<FileRecord, MetaError> {
+        check_file_name(to)?;
+        self.change(|txn| {
+            let mut file = file_of(txn, put)?;
+            let next = generation.saturating_add(1);
+            let is_done = file.generation == next && file.name == to;
+            if is_done || (file.generation == generation && file.name == to) {
+                return Ok(file);
+            }
+            if file.generation != generation {
+                return Err(MetaError::FileRenamed(file.name));
+            }
+            make_way(txn, to, existing)?;
+            NAMES.delete(txn, &file.name)?;
+            to.clone_into(&mut file.name);
+            file.generation = next;
+            NAMES.put(txn, &file.name, &put)?;
+            FILES.put(txn, &put, &file)?;
             Ok(file)
         })
     }
@@ -144,40 +238,89 @@ impl<K: KeyValue> Meta<K> {
 
 /// The file with this name.
 pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
-    let record = FILES.get(txn, &name.to_owned())?;
-    let record = record.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
-    checked(name, record)
+    let put = NAMES.get(txn, &name.to_owned())?;
+    let put = put.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
+    named(txn, name, put)
 }
 
-/// The file with this name, if the put `file` made it.
-pub(crate) fn same_file(
+/// The file that this put made.
+pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
+    FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))
+}
+
+/// Refuses to give away a name that another file keeps.
+pub(crate) fn check_name(
     txn: &dyn ReadTxn,
     name: &str,
-    file: PutId,
-) -> Result<FileRecord, MetaError> {
-    let found = self::file(txn, name)?;
-    if found.put != file {
-        return Err(MetaError::FileReplaced(name.to_owned()));
+    existing: Existing,
+) -> Result<(), MetaError> {
+    let Some(present) = NAMES.get(txn, &name.to_owned())? else {
+        return Ok(());
+    };
+    match existing {
+        Existing::IsReplaced => Ok(()),
+        Existing::IsReplacedIf(put) if put == present => Ok(()),
+        Existing::IsReplacedIf(_) => Err(MetaError::FileReplaced(name.to_owned())),
+        Existing::Stays => Err(MetaError::FileExists(name.to_owned())),
     }
-    Ok(found)
 }
 
-/// Refuses a record of another file name.
-fn checked(name: &str, record: FileRecord) -> Result<FileRecord, MetaError> {
+/// Frees a name for another file.
+pub(crate) fn make_way(
+    txn: &mut dyn WriteTxn,
+    name: &str,
+    existing: Existing,
+) -> Result<(), MetaError> {
+    check_name(txn, name, existing)?;
+    match NAMES.get(txn, &name.to_owned())? {
+        Some(present) => {
+            let file = named(txn, name, present)?;
+            remove(txn, &file)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Removes a file.
+fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    discard_all(txn, file)?;
+    NAMES.delete(txn, &file.name)?;
+    FILES.delete(txn, &file.put)?;
+    REQUESTED_FORMS.delete(txn, &file.put)
+}
+
+/// The record of a name's file.
+fn named(txn: &dyn ReadTxn, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
+    let contradiction = |reason| NAMES.contradiction(&name.to_owned(), reason);
+    let record = FILES.get(txn, &put)?;
+    let record = record.ok_or_else(|| contradiction(format!("{put} made no file")))?;
     if record.name != name {
-        let reason = format!("the record belongs to '{}'", record.name);
-        return Err(FILES.contradiction(&name.to_owned(), reason));
+        return Err(contradiction(format!("its file is '{}'", record.name)));
     }
     Ok(record)
 }
 
-/// A stripe that a file refers to. If it is missing, the store is damaged; the caller made no
-/// mistake.
-fn segment(txn: &dyn ReadTxn, file: &FileRecord, id: StripeId) -> Result<StripeRecord, MetaError> {
-    live_stripe(txn, id).map_err(|error| match error {
-        MetaError::UnknownStripe(_) => {
-            FILES.contradiction(&file.name, format!("its {id} is missing"))
-        }
-        other => other,
-    })
+/// The common beginning of a name and others up to the first delimiter behind the prefix, if there is one.
+fn common<'a>(name: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'a str> {
+    let (delimiter, rest) = (delimiter?, name.strip_prefix(prefix)?);
+    let at = rest.find(delimiter)?;
+    Some(&name[..prefix.len() + at + delimiter.len()])
+}
+
+/// Adds a file's stripes. If one is missing, the store is damaged; the caller made no mistake.
+fn with_stripes(
+    txn: &dyn ReadTxn,
+    file: FileRecord,
+) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+    let mut stripes = Vec::new();
+    for (_, extent) in extents(txn, file.put)? {
+        let id = extent.stripe;
+        stripes.push(live_stripe(txn, id).map_err(|error| match error {
+            MetaError::UnknownStripe(_) => {
+                FILES.contradiction(&file.put, format!("its {id} is missing"))
+            }
+            other => other,
+        })?);
+    }
+    Ok((file, stripes))
 }

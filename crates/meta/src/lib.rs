@@ -14,6 +14,7 @@ mod conversions;
 mod displaced;
 mod error;
 mod exclusions;
+mod extents;
 mod files;
 mod former_holders;
 mod generations;
@@ -56,9 +57,9 @@ pub use memory_store::MemoryStore;
 pub use meta::Meta;
 pub use puts::Put;
 pub use records::{
-    Departure, Displaced, FILE_NAME_BYTES, FileRecord, Holder, Lease, NodeRecord, Placement,
-    PoolRecord, PoolSpec, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
-    RequestedForm, RequestedFormRecord, Standing, StripeStatus,
+    Departure, Displaced, Existing, Extent, FILE_NAME_BYTES, FileRecord, Holder, Lease, Listing,
+    NodeRecord, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord, PutTarget,
+    RepairSettings, ReplacementRecord, RequestedForm, Standing, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

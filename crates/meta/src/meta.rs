@@ -39,8 +39,9 @@ impl<K: KeyValue> Meta<K> {
     /// earlier incarnation has begun.
     ///
     /// # Errors
-    /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
-    /// wrote it, which is checked before any other row is read.
+    /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] and
+    /// [`MetaError::OlderFormat`] when another program wrote it, which is checked before any other row is
+    /// read.
     pub fn open(store: K) -> Result<Self, MetaError> {
         let (cluster, incarnation, change_count) = store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
@@ -105,6 +106,9 @@ fn check_format(found: Option<u32>) -> Result<(), MetaError> {
             found,
             supported: FORMAT,
         }),
-        Some(older) => Err(FORMATS.contradiction(&(), format!("format {older} never existed"))),
+        Some(found) => Err(MetaError::OlderFormat {
+            found,
+            supported: FORMAT,
+        }),
     }
 }

@@ -4,15 +4,17 @@
 
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
+use crate::extents;
+use crate::files::{check_name, make_way};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
-use crate::records::{FileRecord, Placement, PoolSpec, PutId, PutRecord};
+use crate::records::{Existing, FileRecord, Placement, PoolSpec, PutId, PutRecord, PutTarget};
 use crate::schema::{
-    COMMITTED, Counter, FILES, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS, STRIPES,
+    COMMITTED, Counter, FILES, GARBAGE, NAMES, PENDING, PLACED_ANEW, PUTS, STRIPES,
 };
 use crate::stripe_rows::index_stripe;
 use gabion_layout::{
@@ -39,16 +41,16 @@ pub struct Put {
 impl<K: KeyValue> Meta<K> {
     /// Begins a put. Segments fill in order: each but the last has the pool's full chunk size, and
     /// the last is large enough for the rest. The name stays free for others: of two puts of one
-    /// name the first to commit wins.
+    /// name the first to commit wins, or the last if they replace `existing` files.
     ///
     /// # Errors
-    /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::UnknownPool`],
+    /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
     /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] when a stripe would not survive the loss of
     /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
-        name: &str,
+        (name, existing): (&str, Existing),
         pool_id: PoolId,
         size_bytes: u64,
         placements: &[Placement],
@@ -56,7 +58,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Put, MetaError> {
         check_file_name(name)?;
         self.change(|txn| {
-            check_name_is_free(txn, name)?;
+            check_name(txn, name, existing)?;
             let record = pool(txn, pool_id)?;
             match record.lifecycle {
                 None => check_sizes(&record.spec, size_bytes, placements)?,
@@ -67,8 +69,18 @@ impl<K: KeyValue> Meta<K> {
             }
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
-            let kind = (pool_id, size_bytes);
-            reserve(txn, name, kind, &placements, &failed, now_ms)
+            let target = PutTarget::New {
+                name: name.to_owned(),
+                existing,
+            };
+            reserve(
+                txn,
+                target,
+                (pool_id, size_bytes),
+                &placements,
+                &failed,
+                now_ms,
+            )
         })
     }
 
@@ -77,34 +89,36 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
-    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] when another put
-    /// of the name was committed first; [`MetaError::PutLost`].
+    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] and
+    /// [`MetaError::FileReplaced`] when another file has the name by now; [`MetaError::PutLost`].
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
-            if REPLACEMENTS.get(txn, &put)?.is_some() {
+            let PutTarget::New { name, existing } = &record.target else {
                 return Err(MetaError::UnknownPut(put));
-            }
-            check_name_is_free(txn, &record.name)?;
-            let mut segments = Vec::new();
-            for stripe in surviving_stripes(txn, &record)? {
+            };
+            make_way(txn, name, *existing)?;
+            let stripes = surviving_stripes(txn, &record)?;
+            for stripe in &stripes {
                 PENDING.delete(txn, &stripe.id)?;
-                STRIPES.put(txn, &stripe.id, &stripe)?;
-                index_stripe(txn, &stripe)?;
-                segments.push(stripe.id);
+                STRIPES.put(txn, &stripe.id, stripe)?;
+                index_stripe(txn, stripe)?;
             }
+            extents::insert(txn, put, 0, &stripes)?;
             forget_anew(txn, &record)?;
-            Counter::StripeCount.raise(txn, segments.len() as u64)?;
+            Counter::StripeCount.raise(txn, record.stripe_count)?;
             let file = FileRecord {
-                name: record.name,
+                name: name.clone(),
                 pool: record.pool,
                 size_bytes: record.size_bytes,
-                segments,
+                stripe_count: record.stripe_count,
                 put,
                 created_ms: now_ms,
+                generation: 0,
             };
-            FILES.put(txn, &file.name, &file)?;
+            NAMES.put(txn, name, &put)?;
+            FILES.put(txn, &put, &file)?;
             end_committed(txn, put)?;
             Ok(file)
         })
@@ -172,7 +186,7 @@ impl<K: KeyValue> Meta<K> {
 /// Creates a put of a file with its pool and size, and its stripes with their pools and new ids.
 pub(crate) fn reserve(
     txn: &mut dyn WriteTxn,
-    name: &str,
+    target: PutTarget,
     (pool, size_bytes): (PoolId, u64),
     placements: &[(PoolId, &Placement)],
     failed: &BTreeSet<NodeId>,
@@ -195,7 +209,7 @@ pub(crate) fn reserve(
     }
     let record = PutRecord {
         id,
-        name: name.to_owned(),
+        target,
         pool,
         size_bytes,
         first_stripe: StripeId(first),
@@ -240,13 +254,6 @@ fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError>
         PLACED_ANEW.delete(txn, &first)?;
     }
     Ok(())
-}
-
-fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {
-    match FILES.get(txn, &name.to_owned())? {
-        Some(_) => Err(MetaError::FileExists(name.to_owned())),
-        None => Ok(()),
-    }
 }
 
 /// The segments of replicated blocks, `encoded.k` of them each: one placement for each, without

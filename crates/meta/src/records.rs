@@ -141,31 +141,81 @@ pub enum RequestedForm {
     Encoded,
 }
 
-/// A request for a file. It ends with the put that made the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RequestedFormRecord {
-    /// The put.
-    pub file: PutId,
-    /// The request.
-    pub form: RequestedForm,
-}
-
-/// A file that a put has made visible.
+/// A file that a put has made visible: its inode. The bytes of its stripes are its extents, which are
+/// rows of their own ([`Extent`]); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its name.
+    /// Its present name.
     pub name: String,
     /// Its pool.
     pub pool: PoolId,
     /// Its size in bytes. Segments fill in order: each but the last holds `k` full chunks.
     pub size_bytes: u64,
-    /// Its segments in order, one stripe each; a replicated segment has a stripe for each of its
-    /// blocks. Empty for an empty file.
-    pub segments: Vec<StripeId>,
-    /// The put that made it. A client that lost the answer to its commit compares this.
+    /// The number of its stripes: one for each segment; a replicated segment has one for each of its
+    /// blocks.
+    pub stripe_count: u64,
+    /// The put that made it, which identifies it whatever its name. A client that lost the answer to its
+    /// commit compares this.
     pub put: PutId,
     /// When it was committed, in milliseconds that coordinators had run by then.
     pub created_ms: u64,
+    /// How often it was renamed: a late message of an earlier rename is told by it.
+    pub generation: u64,
+}
+
+/// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
+/// is a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Extent {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The data bytes that it can hold; those past the file's size are padding.
+    pub length_bytes: u64,
+}
+
+/// A page of a list of files.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Listing {
+    /// Files, in the byte order of their names.
+    pub files: Vec<FileRecord>,
+    /// Common beginnings of names up to the delimiter, each once, in the same order.
+    pub prefixes: Vec<String>,
+    /// Whether more entries follow: the next page begins after the last of both lists.
+    pub is_cut: bool,
+}
+
+impl Listing {
+    /// The last entry, after which the next page begins.
+    pub fn last(&self) -> Option<&str> {
+        let file = self.files.last().map(|file| file.name.as_str());
+        file.max(self.prefixes.last().map(String::as_str))
+    }
+}
+
+/// What happens to a file that has the name already which a put or a rename asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Existing {
+    /// It stays, and the operation is refused.
+    #[default]
+    Stays,
+    /// It is removed in the transaction that gives its name away.
+    IsReplaced,
+    /// The same for the file of this put; any other file stays.
+    IsReplacedIf(PutId),
+}
+
+/// What an open put makes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PutTarget {
+    /// A file of this name.
+    New {
+        /// The name.
+        name: String,
+        /// What happens to a file that has it at the commit.
+        existing: Existing,
+    },
+    /// Stripes for the file of this put.
+    Stripes(PutId),
 }
 
 /// Placement of one segment.
@@ -200,8 +250,8 @@ pub struct ReplacementRecord {
 pub struct PutRecord {
     /// Its id.
     pub id: PutId,
-    /// The file's name, in a replacement that of the existing file.
-    pub name: String,
+    /// What it makes.
+    pub target: PutTarget,
     /// The file's pool.
     pub pool: PoolId,
     /// The file's bytes.

@@ -7,28 +7,29 @@
 //! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
 //! valid as long as there is none.
 
-use crate::displaced::{check_held, discard, positions};
+use crate::displaced::{check_held, discard};
 use crate::error::MetaError;
-use crate::files::same_file;
+use crate::extents::displaced_extents;
+use crate::files::file_of;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
 use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
-use crate::records::{Displaced, Placement, PutId, ReplacementRecord};
-use crate::schema::{FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
+use crate::records::{Displaced, Extent, Placement, PutId, PutTarget, ReplacementRecord};
+use crate::schema::{EXTENTS, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{NodeId, StripeRecord};
 use std::collections::BTreeSet;
 
 impl<K: KeyValue> Meta<K> {
-    /// Begins to replace stripes of the file that the put `file` made, in the file's order: the new
+    /// Begins to replace stripes of the file that the put `file` made, whatever its name, in the file's order: the new
     /// stripes have their chunk sizes and lie on `nodes`, one set each. The coordinator holds the
     /// leases of the old stripes under the given epochs and has settled them.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when a
+    /// [`MetaError::FileGone`]; [`MetaError::UnknownStripe`] when a
     /// stripe is not the file's or out of order; [`MetaError::LeaseLost`]; [`MetaError::Held`] while nodes
     /// may serve stripes that one of them has replaced;
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
@@ -38,7 +39,6 @@ impl<K: KeyValue> Meta<K> {
     /// Unless there is one set of nodes for each stripe.
     pub fn begin_replacement(
         &self,
-        name: &str,
         file: PutId,
         displaced: &[Displaced],
         nodes: &[Vec<NodeId>],
@@ -50,8 +50,8 @@ impl<K: KeyValue> Meta<K> {
             "one set of nodes for each stripe"
         );
         self.change(|txn| {
-            let target = same_file(txn, name, file)?;
-            positions(&target, displaced)?;
+            let target = file_of(txn, file)?;
+            displaced_extents(txn, file, displaced)?;
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
                 check_held(txn, *old)?;
@@ -78,7 +78,14 @@ impl<K: KeyValue> Meta<K> {
                 .iter()
                 .map(|(pool, place)| (*pool, place))
                 .collect();
-            let put = reserve(txn, name, kind, &placements, &failed, now_ms)?;
+            let put = reserve(
+                txn,
+                PutTarget::Stripes(file),
+                kind,
+                &placements,
+                &failed,
+                now_ms,
+            )?;
             let displaced = displaced.to_vec();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
             Ok(put)
@@ -90,12 +97,12 @@ impl<K: KeyValue> Meta<K> {
     /// The caller guarantees that every new chunk is durable on its node. After an error the
     /// replacement remains open, but can only be aborted.
     ///
-    /// The file's identity stays: its [`FileRecord::put`] does not change.
+    /// The file's identity stays: its [`FileRecord::put`](crate::FileRecord::put) does not change.
     ///
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
-    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`];
-    /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe no longer
+    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileGone`];
+    /// [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since; [`MetaError::PutLost`].
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         self.change(|txn| {
@@ -104,22 +111,24 @@ impl<K: KeyValue> Meta<K> {
             let record = record.ok_or(MetaError::UnknownPut(put))?;
             let put_row = put_record(txn, put)?;
             let stripes = surviving_stripes(txn, &put_row)?;
-            let mut file = same_file(txn, &put_row.name, record.file)?;
-            let positions = positions(&file, &record.displaced)?;
-            if stripes.len() != positions.len() {
+            let file = file_of(txn, record.file)?;
+            let extents = displaced_extents(txn, file.put, &record.displaced)?;
+            if stripes.len() != extents.len() {
                 let reason = format!("{} stripes are to replace others", stripes.len());
                 return Err(REPLACEMENTS.contradiction(&put, reason));
             }
-            for ((new, old), at) in stripes.iter().zip(&record.displaced).zip(positions) {
+            for ((new, old), (_, (offset, extent))) in
+                stripes.iter().zip(&record.displaced).zip(extents)
+            {
                 check_held(txn, *old)?;
                 discard(txn, old.stripe)?;
                 PENDING.delete(txn, &new.id)?;
                 STRIPES.put(txn, &new.id, new)?;
                 index_stripe(txn, new)?;
                 PREDECESSORS.put(txn, &new.id, &vec![old.stripe])?;
-                file.segments[at] = new.id;
+                let stripe = new.id;
+                EXTENTS.put(txn, &(file.put, offset), &Extent { stripe, ..extent })?;
             }
-            FILES.put(txn, &file.name, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
             end_committed(txn, put)?;
             Ok(stripes)

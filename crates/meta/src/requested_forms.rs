@@ -3,21 +3,21 @@
 //! keeps the clock for files' ages.
 
 use crate::error::MetaError;
-use crate::files::file;
+use crate::files::file_of;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
-use crate::records::{RequestedForm, RequestedFormRecord};
+use crate::records::{PutId, RequestedForm};
 use crate::schema::{Counter, REQUESTED_FORMS};
 
 impl<K: KeyValue> Meta<K> {
     /// Records a request for a file; a new one replaces an older one.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`].
-    pub fn request_form(&self, name: &str, form: RequestedForm) -> Result<(), MetaError> {
+    /// [`MetaError::FileGone`].
+    pub fn request_form(&self, file: PutId, form: RequestedForm) -> Result<(), MetaError> {
         self.change(|txn| {
-            let file = file(txn, name)?.put;
-            REQUESTED_FORMS.put(txn, &name.to_owned(), &RequestedFormRecord { file, form })
+            file_of(txn, file)?;
+            REQUESTED_FORMS.put(txn, &file, &form)
         })
     }
 
@@ -41,14 +41,8 @@ impl<K: KeyValue> Meta<K> {
     /// The request for a file, if any.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`].
-    pub fn requested_form(&self, name: &str) -> Result<Option<RequestedForm>, MetaError> {
-        self.store.read(|txn| {
-            let put = file(txn, name)?.put;
-            let record = REQUESTED_FORMS.get(txn, &name.to_owned())?;
-            Ok(record
-                .filter(|record| record.file == put)
-                .map(|record| record.form))
-        })
+    /// When the store fails or a row is corrupt.
+    pub fn requested_form(&self, file: PutId) -> Result<Option<RequestedForm>, MetaError> {
+        self.store.read(|txn| REQUESTED_FORMS.get(txn, &file))
     }
 }

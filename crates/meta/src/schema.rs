@@ -5,16 +5,16 @@ use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::records::{
-    FileRecord, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
-    ReplacementRecord, RequestedFormRecord, Standing,
+    Extent, FileRecord, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord,
+    RepairSettings, ReplacementRecord, RequestedForm, Standing,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
-/// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The format that this program writes, and the only one that it reads.
+pub const FORMAT: u32 = 2;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -30,9 +30,13 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> =
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<String, FileRecord> = Table::new("files", 6, 1);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 2);
+/// Their names.
+pub(crate) const NAMES: Table<String, PutId> = Table::new("names", 33, 1);
+/// Their extents by offset in bytes.
+pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
 /// Open puts.
-pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 1);
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 2);
 /// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of open puts that were placed again: from their first id to their current one.
@@ -65,8 +69,8 @@ pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
 /// told.
 pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 32, 1);
 /// Users' requests for files that are replicated at first.
-pub(crate) const REQUESTED_FORMS: Table<String, RequestedFormRecord> =
-    Table::new("requested forms", 19, 1);
+pub(crate) const REQUESTED_FORMS: Table<PutId, RequestedForm> =
+    Table::new("requested forms", 19, 2);
 /// Open puts whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 /// Puts and replacements that were committed recently.

@@ -181,7 +181,15 @@ mod tests {
             chunk_bytes: 4096,
             nodes: [0, 1, 2].map(NodeId).to_vec(),
         };
-        let put = meta.begin_put("f", pool.id, 8192, &[placement], 0).unwrap();
+        let put = meta
+            .begin_put(
+                ("f", crate::Existing::Stays),
+                pool.id,
+                8192,
+                &[placement],
+                0,
+            )
+            .unwrap();
         let node = NodeId(2);
         let departure = |standing: Standing| standing.departure;
         assert_eq!(meta.drained(node).map(departure), Ok(Departure::None));

@@ -92,6 +92,18 @@ impl Key for (NodeId, StripeId) {
     }
 }
 
+impl Key for (PutId, u64) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (file, offset) = bytes.split_at_checked(8)?;
+        Some((PutId::decode(file)?, u64::decode(offset)?))
+    }
+}
+
 /// A table: the rows whose keys start with `tag`.
 pub(crate) struct Table<K, V> {
     name: &'static str,
@@ -246,6 +258,16 @@ impl<V: Serialize + DeserializeOwned> Table<String, V> {
         Span {
             start: first.max(behind),
             end,
+        }
+    }
+
+    /// The part of a span behind every name that starts with `prefix`.
+    pub(crate) fn behind_prefix(&self, span: Span, prefix: &str) -> Span {
+        let mut start = self.key_bytes(&prefix.to_owned());
+        start.push(u8::MAX);
+        Span {
+            start: start.max(span.start),
+            ..span
         }
     }
 }

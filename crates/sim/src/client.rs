@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
 use gabion_client::{CachedFile, Client, ClientError, ClientOptions, File};
 use gabion_layout::{ByteRange, NodeId};
-use gabion_meta::PutId;
+use gabion_meta::{Existing, PutId};
 use gabion_protocol::client_ports::FlowRouter;
 use gabion_protocol::message::{Flow, NodeReply, Refusal};
 use gabion_protocol::ports::Address;
@@ -108,6 +108,45 @@ impl SimClient {
             .put(name, None, bytes.as_slice(), size_bytes, &());
         let put = put.await?.put;
         self.ledger.put_is_done(name, put, write, called_us);
+        Ok(())
+    }
+
+    /// Stores a file in the place of one that has the name already, if there is one. After an error, either
+    /// may be there.
+    pub(crate) async fn put_over(&self, name: &str, cell_count: u64) -> Result<(), ClientError> {
+        let Ok(old) = self.open(name).await.map(|file| file.put_id()) else {
+            return self.put(name, cell_count).await;
+        };
+        let write = self.ledger.name();
+        let bytes = fill(write, 0, cell_count);
+        let size_bytes = bytes.len() as u64;
+        self.ledger
+            .putting(self.party.slot, name, write, cell_count);
+        let (called_us, removal) = (self.world.now_us(), self.ledger.replacing(name, old));
+        let target = (name, Existing::IsReplacedIf(old));
+        let bytes = bytes.as_slice();
+        let put = self.client.put_over(target, None, bytes, size_bytes, &());
+        let put = put.await?.put;
+        self.ledger.replaced(name, removal);
+        self.ledger.put_is_done(name, put, write, called_us);
+        Ok(())
+    }
+
+    /// Gives a file another name, which another file may have already. After an error, it may have either.
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), ClientError> {
+        let file = self.open(from).await?.put_id();
+        let old = self.open(to).await.ok().map(|file| file.put_id());
+        let existing = old.map_or(Existing::Stays, Existing::IsReplacedIf);
+        let called_us = self.world.now_us();
+        let left = self.ledger.replacing(from, file);
+        let removal = old.map(|old| self.ledger.replacing(to, old));
+        self.ledger.naming(to, file);
+        self.client.rename(from, to, existing).await?;
+        self.ledger.replaced(from, left);
+        if let Some(removal) = removal {
+            self.ledger.replaced(to, removal);
+        }
+        self.ledger.is_there(to, file, called_us);
         Ok(())
     }
 

@@ -222,9 +222,9 @@ impl Cluster {
         let mut places = BTreeMap::new();
         let files = self.observer.files("", None, usize::MAX);
         for file in files.expect("onlookers can read") {
-            let stripes = self.observer.stripes_of(&file.name);
+            let layout = self.observer.layout_of(file.put);
             let mut first_cell = 0;
-            for stripe in stripes.expect("onlookers can read") {
+            for stripe in layout.expect("onlookers can read").1 {
                 let (_, geometry) = self.shape_of(&stripe);
                 let place = Place {
                     file: file.put,

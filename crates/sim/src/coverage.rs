@@ -53,6 +53,8 @@ pub struct Coverage {
     pub put_count: u64,
     /// Files that were removed.
     pub removal_count: u64,
+    /// Files that were renamed.
+    pub rename_count: u64,
     /// Stripes of puts that were placed anew, because a node had not taken its chunk.
     pub placed_anew_count: u64,
     /// Parts of reads at the cut of a quorum.
@@ -73,7 +75,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 26] {
+    pub fn rows(&self) -> [(&'static str, u64); 27] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -93,6 +95,7 @@ impl Coverage {
             ("stripes replaced", self.replacement_count),
             ("puts", self.put_count),
             ("removals", self.removal_count),
+            ("renames", self.rename_count),
             ("stripes placed anew", self.placed_anew_count),
             ("reads by quorum", self.quorum_read_count),
             ("pieces without room", self.unstaged_count),
@@ -125,6 +128,7 @@ impl AddAssign for Coverage {
         self.replacement_count += other.replacement_count;
         self.put_count += other.put_count;
         self.removal_count += other.removal_count;
+        self.rename_count += other.rename_count;
         self.placed_anew_count += other.placed_anew_count;
         self.quorum_read_count += other.quorum_read_count;
         self.unstaged_count += other.unstaged_count;
@@ -171,6 +175,8 @@ pub(crate) enum Intent {
     Put,
     /// A file is removed.
     Remove,
+    /// A file is renamed.
+    Rename,
     /// A stripe of a put is placed anew.
     PlaceAnew,
     /// A part of a read at the cut of a quorum.
@@ -191,6 +197,7 @@ impl Intent {
             Request::Coordinator(CoordinatorRequest::CommitReplace { .. }) => Some(Self::Replace),
             Request::Coordinator(CoordinatorRequest::CommitPut(_)) => Some(Self::Put),
             Request::Coordinator(CoordinatorRequest::RemoveFile { .. }) => Some(Self::Remove),
+            Request::Coordinator(CoordinatorRequest::Rename { .. }) => Some(Self::Rename),
             Request::Coordinator(CoordinatorRequest::PlaceAnew { .. }) => Some(Self::PlaceAnew),
             Request::Coordinator(_) => Some(Self::Other),
             Request::Node(_, NodeRequest::Stage { .. }) => Some(Self::Stage),
@@ -267,6 +274,9 @@ impl Tally {
             }
             (Intent::Remove, Reply::Coordinator(reply)) => {
                 state.coverage.removal_count += u64::from(**reply == CoordinatorReply::Done);
+            }
+            (Intent::Rename, Reply::Coordinator(reply)) => {
+                state.coverage.rename_count += u64::from(**reply == CoordinatorReply::Done);
             }
             (Intent::PlaceAnew, Reply::Coordinator(reply)) => {
                 let is_placed = matches!(**reply, CoordinatorReply::Put { .. });

@@ -117,6 +117,24 @@ impl Ledger {
         }
     }
 
+    /// A client calls an operation that takes a name from a file. Returns its number.
+    pub(crate) fn replacing(&self, name: &str, file: PutId) -> usize {
+        let now_us = self.world.now_us();
+        lock(&self.state).names.removing(name, file, now_us)
+    }
+
+    /// Such an operation was acknowledged.
+    pub(crate) fn replaced(&self, name: &str, number: usize) {
+        let now_us = self.world.now_us();
+        self.judge(lock(&self.state).names.removed(name, number, now_us));
+    }
+
+    /// A client calls an operation that gives a name to a file.
+    pub(crate) fn naming(&self, name: &str, file: PutId) {
+        let now_us = self.world.now_us();
+        lock(&self.state).names.putting(name, file, now_us);
+    }
+
     /// A client calls a write.
     pub(crate) fn writing(&self, file: PutId, write: UpdateId, cells: &Range<u64>) {
         let now_us = self.world.now_us();

@@ -21,6 +21,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::PlaceAnew { .. }
             | CoordinatorRequest::CommitPut(_)
+            | CoordinatorRequest::Rename { .. }
             | CoordinatorRequest::AbortPut(_)
             | CoordinatorRequest::BeginJoin { .. }
             | CoordinatorRequest::TellChunks(_)

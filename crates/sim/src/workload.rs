@@ -115,7 +115,8 @@ impl Hand {
             }
             let done = match kind {
                 0..45 => self.write(&name).await,
-                45..48 => self.change_files().await,
+                45..47 => self.change_files().await,
+                47..48 => self.replace_files().await,
                 48..50 => self.client.list().await.map(drop),
                 50..52 => self.client.get(&name).await,
                 52..64 => self.work_cached(&name).await,
@@ -213,6 +214,31 @@ impl Hand {
         }
         put(&self.cluster, &self.client, &self.files, &name).await
     }
+
+    /// Stores a file over another one, or renames one, perhaps over another.
+    async fn replace_files(&self) -> Result<(), ClientError> {
+        let names = self.files.names();
+        let (from, renames) =
+            (self.cluster.world).roll(|dice| (dice.pick(&names).clone(), dice.one_in(2)));
+        if !renames {
+            let cells = draw_size(&self.cluster);
+            return self.client.put_over(&from, cells).await;
+        }
+        let to = draw_name(&self.cluster);
+        if from != to {
+            // Clients expect the file under both names until the operation is acknowledged.
+            self.client.rename(&from, &to).await?;
+            let mut names = lock(&self.files.names);
+            names.remove(&from);
+            names.insert(to);
+        }
+        Ok(())
+    }
+}
+
+fn draw_size(cluster: &Cluster) -> u64 {
+    let stripe_cells = cell_count(cluster.shape.stripe_bytes);
+    cluster.world.roll(|dice| dice.between(1, 2 * stripe_cells))
 }
 
 fn draw_name(cluster: &Cluster) -> String {
@@ -226,9 +252,7 @@ async fn put(
     files: &Files,
     name: &str,
 ) -> Result<(), ClientError> {
-    let stripe_cells = cell_count(cluster.shape.stripe_bytes);
-    let cells = cluster.world.roll(|dice| dice.between(1, 2 * stripe_cells));
-    client.put(name, cells).await?;
+    client.put(name, draw_size(cluster)).await?;
     lock(&files.names).insert(name.to_owned());
     Ok(())
 }

@@ -88,9 +88,10 @@ fn layout() -> FileLayout {
             name: "f".to_owned(),
             pool: id,
             size_bytes: 0,
-            segments: Vec::new(),
+            stripe_count: 0,
             put: PutId(1),
             created_ms: 0,
+            generation: 0,
         },
         pool: PoolRecord {
             id,
@@ -126,7 +127,9 @@ impl Ports for Script {
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
         let reply = match request {
             CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
-            CoordinatorRequest::Lookup { .. } => CoordinatorReply::File(layout()),
+            CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile(_) => {
+                CoordinatorReply::File(layout())
+            }
             CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
                 stripe: Some(StripeRecord {
                     id: STRIPE,

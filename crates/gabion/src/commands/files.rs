@@ -1,13 +1,14 @@
-//! `gabion put`, `get`, `write`, `ls`, `rm` and `stat`.
+//! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`.
 
 use super::connect;
-use crate::arguments::{GetOptions, Place, PutOptions, WriteOptions};
+use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
 use gabion_client::{ClientError, FileStat, Progress};
-use gabion_layout::{ChunkIndex, StripeRecord};
+use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
+use gabion_meta::Existing;
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -16,7 +17,13 @@ use tokio::io::AsyncReadExt;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
-    let PutOptions { file, name, pool } = options;
+    let PutOptions {
+        file,
+        name,
+        pool,
+        replace,
+    } = options;
+    let target = (name.as_str(), existing(replace));
     let doing = || format!("read {}", file.display());
     let client = connect(place).await?;
     let begun = Instant::now();
@@ -28,7 +35,7 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
             .await
             .context(doing())?;
         client
-            .put(&name, pool, all.as_slice(), all.len() as u64, &bar())
+            .put_over(target, pool, all.as_slice(), all.len() as u64, &bar())
             .await?
     } else {
         let source = tokio::fs::File::open(&file).await.context(doing())?;
@@ -38,7 +45,7 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
             return Err(Failure::usage(format!("{file} is not a plain file")));
         }
         client
-            .put(&name, pool, source.compat(), metadata.len(), &bar())
+            .put_over(target, pool, source.compat(), metadata.len(), &bar())
             .await?
     };
     let size = summary.size_bytes;
@@ -66,10 +73,23 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
 }
 
 pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> Result<(), Failure> {
-    let GetOptions { name, file } = options;
+    let GetOptions {
+        name,
+        file,
+        offset,
+        length,
+    } = options;
     let client = connect(place).await?;
-    // A missing name must not leave a local file behind.
-    client.open(&name).await?;
+    // A missing name or a wrong range must not leave a local file behind.
+    let stored = client.open(&name).await?;
+    let rest = stored.size_bytes().checked_sub(offset);
+    let Some(rest) = rest.filter(|rest| length.is_none_or(|length| length <= *rest)) else {
+        return Err(Failure::usage(format!(
+            "{name} has {} bytes; choose --offset and --length within them",
+            stored.size_bytes()
+        )));
+    };
+    let range = ByteRange::new(offset, length.unwrap_or(rest));
     let begun = Instant::now();
     // Opening a FIFO waits for a reader.
     let opened = tokio::task::spawn_blocking(move || OutputFile::create(&file));
@@ -79,7 +99,7 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let bar = bar();
     let progress: &dyn Progress = if is_stdout { &() } else { &bar };
     let copy = tokio::fs::File::from_std(copy).compat_write();
-    let got = client.get(&name, copy, progress);
+    let got = stored.copy(range, copy, progress);
     let size = got.await.map_err(|error| match &error {
         ClientError::Io { source, .. } => output.failure(source),
         _ => error.into(),
@@ -135,31 +155,99 @@ pub(crate) async fn write(
     Ok(())
 }
 
-pub(crate) async fn ls(prefix: &str, place: &Place, format: Format) -> Result<(), Failure> {
-    let files = connect(place).await?.ls(prefix).await?;
+/// What happens to a file that has the name already.
+const fn existing(replaces: bool) -> Existing {
+    if replaces {
+        Existing::IsReplaced
+    } else {
+        Existing::Stays
+    }
+}
+
+pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let (mut after, mut left) = (options.after, options.limit.unwrap_or(u64::MAX));
+    let (mut files, mut prefixes) = (Vec::new(), Vec::new());
+    loop {
+        let (after_it, delimiter) = (after.as_deref(), options.delimiter.as_deref());
+        let page = client
+            .list(&options.prefix, after_it, delimiter, left)
+            .await?;
+        after = page.last().map(str::to_owned);
+        left -= (page.files.len() + page.prefixes.len()) as u64;
+        files.extend(page.files);
+        prefixes.extend(page.prefixes);
+        if !page.is_cut || left == 0 {
+            break;
+        }
+    }
     if format == Format::Json {
-        let rows = files.iter().map(|file| {
+        let files = files.iter().map(|file| {
             json!({
-                "name": file.name, "bytes": file.size_bytes, "stripes": file.segments.len(),
+                "name": file.name, "bytes": file.size_bytes, "stripes": file.stripe_count,
             })
         });
-        return print_json(&rows.collect::<Vec<_>>());
+        let prefixes = prefixes.iter().map(|prefix| json!({ "prefix": prefix }));
+        return print_json(&files.chain(prefixes).collect::<Vec<_>>());
     }
     let mut table = table(&["file", "size", "stripes"]);
     // Names stay unbroken, so that they can be searched and copied.
     table.set_content_arrangement(ContentArrangement::Disabled);
-    for file in &files {
-        let stripes = file.segments.len().to_string();
-        table.add_row([file.name.clone(), bytes(file.size_bytes), stripes]);
-    }
+    let mut rows: Vec<[String; 3]> = prefixes
+        .into_iter()
+        .map(|prefix| [prefix, String::new(), String::new()])
+        .collect();
+    rows.extend(files.into_iter().map(|file| {
+        let stripes = file.stripe_count.to_string();
+        [file.name, bytes(file.size_bytes), stripes]
+    }));
+    rows.sort_unstable();
+    table.add_rows(rows);
     align_numbers(&mut table);
     println!("{table}");
     Ok(())
 }
 
-pub(crate) async fn rm(name: &str, place: &Place) -> Result<(), Failure> {
-    connect(place).await?.rm(name).await?;
-    println!("deleted {name}");
+pub(crate) async fn mv(
+    (name, to): (&str, &str),
+    replaces: bool,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    client.rename(name, to, existing(replaces)).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "name": to, "renamed_from": name }));
+    }
+    println!("renamed {name} to {to}");
+    Ok(())
+}
+
+pub(crate) async fn rm(
+    mut names: Vec<String>,
+    prefix: Option<String>,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    if let Some(prefix) = &prefix {
+        let files = client.ls(prefix).await?;
+        names.extend(files.into_iter().map(|file| file.name));
+        if names.is_empty() {
+            return Err(Failure::usage(format!(
+                "no file's name begins with '{prefix}'; 'gabion ls' shows all names"
+            )));
+        }
+    }
+    for name in &names {
+        client.rm(name).await?;
+        if format == Format::Text {
+            println!("deleted {name}");
+        }
+    }
+    if format == Format::Json {
+        return print_json(&json!({ "deleted": names }));
+    }
     Ok(())
 }
 

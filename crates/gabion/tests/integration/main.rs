@@ -21,6 +21,7 @@ mod lab_schemes;
 mod large_writes;
 mod lifecycle;
 mod metering;
+mod names;
 mod node_accept;
 mod old_layouts;
 mod output;

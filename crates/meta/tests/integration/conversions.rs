@@ -1,11 +1,11 @@
 //! Guarantees of conversions: blocks and stripes are replaced in one step, no node updates the new
 //! ones while the old may be served, and requests live as long as their file.
 
-use crate::fixture::{cluster, membership, spec};
+use crate::fixture::{cluster, membership, segments, spec};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
-    Displaced, FileRecord, Holder, MemoryStore, Meta, MetaError, Placement, PoolRecord, PoolSpec,
-    Put, RequestedForm, StripeStatus,
+    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Placement, PoolRecord,
+    PoolSpec, Put, RequestedForm, StripeStatus,
 };
 
 /// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
@@ -42,7 +42,7 @@ fn place(nodes: &[u32], chunk_bytes: u64) -> Placement {
 fn file(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let blocks = (0..8).map(|at| place(&[0, 2, 4], if at < 4 { 1024 } else { 512 }));
     let blocks: Vec<Placement> = blocks.collect();
-    let put = meta.begin_put("f", pool.id, 4096 + 100, &blocks, 1);
+    let put = meta.begin_put(("f", Existing::Stays), pool.id, 4096 + 100, &blocks, 1);
     let put = put.expect("the blocks make two segments");
     meta.commit_put(put.id, 2).expect("a free name")
 }
@@ -68,7 +68,7 @@ fn by_node(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<(), MetaError> 
 /// Reserves a stripe in place of the first segment.
 fn begin(meta: &Meta<MemoryStore>, pool: &PoolRecord, file: &FileRecord) -> Put {
     let places = [place(&[0, 2, 4, 6, 8, 10], 1024)];
-    let put = meta.begin_conversion("f", file.put, encoded(pool), &places, 5);
+    let put = meta.begin_conversion(file.put, encoded(pool), &places, 5);
     put.expect("there is room")
 }
 
@@ -77,14 +77,16 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
     let (meta, pool) = pools();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
-    let old = take(&meta, &file.segments[..4]);
+    let before = segments(&meta, &file);
+    let old = take(&meta, &before[..4]);
     assert_eq!(
         meta.commit_conversion(put.id, file.put, &old),
         Ok(put.stripes.clone())
     );
     let after = meta.file("f").unwrap();
-    assert_eq!(after.segments[0], put.stripes[0].id);
-    assert_eq!(after.segments[1..], file.segments[4..]);
+    assert_eq!(after.stripe_count, 5);
+    assert_eq!(segments(&meta, &after)[0], put.stripes[0].id);
+    assert_eq!(segments(&meta, &after)[1..], before[4..]);
     assert_eq!((after.put, meta.stripe_count()), (file.put, Ok(5)));
     for old in &old {
         assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
@@ -93,10 +95,10 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
 
     let blocks = vec![place(&[1, 3, 5], 1024); 4];
     let back = meta
-        .begin_conversion("f", file.put, pool.id, &blocks, 6)
+        .begin_conversion(file.put, pool.id, &blocks, 6)
         .unwrap();
     // A reader of the first blocks would not see an update of the second ones, which name the stripe alone.
-    let stripe = take(&meta, &after.segments[..1]);
+    let stripe = take(&meta, &segments(&meta, &after)[..1]);
     let early = meta.commit_conversion(back.id, file.put, &stripe);
     assert!(matches!(early, Err(MetaError::Held { .. })), "{early:?}");
     for old in old {
@@ -104,7 +106,7 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
     }
     meta.commit_conversion(back.id, file.put, &stripe).unwrap();
     let ids: Vec<StripeId> = back.stripes.iter().map(|stripe| stripe.id).collect();
-    assert_eq!(meta.file("f").unwrap().segments[..4], ids);
+    assert_eq!(segments(&meta, &meta.file("f").unwrap())[..4], ids);
     assert_eq!((meta.stripe_count(), meta.check()), (Ok(8), Ok(vec![])));
 }
 
@@ -113,7 +115,7 @@ fn no_node_updates_new_stripes_while_the_old_may_be_served() {
     let (meta, pool) = pools();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
-    let old = take(&meta, &file.segments[..4]);
+    let old = take(&meta, &segments(&meta, &file)[..4]);
     let new = meta.commit_conversion(put.id, file.put, &old).unwrap()[0].id;
     for old in &old {
         assert!(matches!(by_node(&meta, new), Err(MetaError::Held { .. })));
@@ -130,7 +132,7 @@ fn an_overtaken_conversion_is_refused() {
     let (meta, pool) = pools();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
-    let old = take(&meta, &file.segments[..4]);
+    let old = take(&meta, &segments(&meta, &file)[..4]);
     let refused = |old: &[Displaced]| meta.commit_conversion(put.id, file.put, old).unwrap_err();
     assert!(
         matches!(refused(&old[..3]), MetaError::Placement { .. }),
@@ -157,7 +159,7 @@ fn blocks_come_in_whole_segments_and_pools_keep_one_promise() {
             .map(|b| place(&[0, 2, 4], b))
             .to_vec(),
     ] {
-        let refused = meta.begin_put("g", pool.id, 4096, &blocks, 1);
+        let refused = meta.begin_put(("g", Existing::Stays), pool.id, 4096, &blocks, 1);
         assert!(
             matches!(refused, Err(MetaError::Placement { .. })),
             "{refused:?}"
@@ -195,22 +197,21 @@ fn encoded_of(meta: &Meta<MemoryStore>) -> PoolId {
 #[test]
 fn requested_forms_end_with_their_file() {
     let (meta, pool) = pools();
-    assert!(matches!(
-        meta.request_form("f", RequestedForm::Encoded),
-        Err(MetaError::UnknownFile(_))
-    ));
-    file(&meta, &pool);
-    assert_eq!(meta.requested_form("f"), Ok(None));
-    meta.request_form("f", RequestedForm::Encoded).unwrap();
+    let put = file(&meta, &pool).put;
+    assert_eq!(meta.requested_form(put), Ok(None));
+    meta.request_form(put, RequestedForm::Encoded).unwrap();
     let since_ms = 77;
-    meta.request_form("f", RequestedForm::Replicated { since_ms })
+    meta.request_form(put, RequestedForm::Replicated { since_ms })
         .unwrap();
+    meta.rename(put, 0, "g", Existing::Stays).unwrap();
     assert_eq!(
-        meta.requested_form("f"),
+        meta.requested_form(put),
         Ok(Some(RequestedForm::Replicated { since_ms }))
     );
-    let put = meta.file("f").unwrap().put;
-    meta.remove_file("f", put).unwrap();
-    file(&meta, &pool);
-    assert_eq!(meta.requested_form("f"), Ok(None));
+    meta.remove_file("g", put).unwrap();
+    assert_eq!(meta.requested_form(put), Ok(None));
+    assert_eq!(
+        meta.request_form(put, RequestedForm::Encoded),
+        Err(MetaError::FileGone(put))
+    );
 }

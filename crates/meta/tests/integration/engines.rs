@@ -1,7 +1,7 @@
 //! Requirements of engines: atomic transactions, refusal of damage, and clear errors.
 
-use crate::fixture::{cluster, cluster_in, one_file};
-use gabion_meta::{ClusterId, FORMAT, KeyValue, MemoryStore, Meta, MetaError, RedbStore};
+use crate::fixture::{cluster, cluster_in, one_file, segments};
+use gabion_meta::{ClusterId, Existing, FORMAT, KeyValue, MemoryStore, Meta, MetaError, RedbStore};
 use std::path::Path;
 
 /// The same checks for every engine.
@@ -159,12 +159,18 @@ fn a_newer_format_is_refused_before_anything_is_read() {
 fn any_damaged_row_is_an_error_and_never_a_panic() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "a");
-    meta.begin_put("b", pool.id, 4096, &[crate::fixture::place(1)], 0)
-        .unwrap();
+    meta.begin_put(
+        ("b", Existing::Stays),
+        pool.id,
+        4096,
+        &[crate::fixture::place(1)],
+        0,
+    )
+    .unwrap();
     one_file(&meta, &pool, "c");
     let put = meta.file("c").unwrap().put;
     meta.remove_file("c", put).unwrap();
-    let stripe = file.segments[0];
+    let stripe = segments(&meta, &file)[0];
     let holder = gabion_meta::Holder::Coordinator { incarnation: 1 };
     let membership = crate::fixture::membership();
     meta.acquire(stripe, holder, &membership, 0).unwrap();
@@ -181,7 +187,7 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
                 let _ = (meta.nodes(), meta.topology(), meta.pools(), meta.puts());
                 let _ = (
                     meta.files("", None, 9),
-                    meta.stripes_of("a"),
+                    meta.layout("a"),
                     meta.stripe(stripe),
                 );
                 let _ = (

@@ -4,6 +4,7 @@ mod conversions;
 mod engines;
 mod fixture;
 mod model;
+mod names;
 mod operations;
 mod placed_anew;
 mod replacements;

@@ -1,17 +1,23 @@
 //! Guarantees of each operation, one scenario a test.
 
-use crate::fixture::{cluster, membership, one_file, place, spec};
+use crate::fixture::{cluster, membership, one_stripe, place, segments, spec};
 use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, Start,
     StripeId, Survive, UpdateScheme,
 };
-use gabion_meta::{Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
+use gabion_meta::{Existing, Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
 
 #[test]
 fn a_file_is_seen_once_it_is_committed() {
     let (meta, pool) = cluster();
     let put = meta
-        .begin_put("a", pool.id, 5000, &[place(0), place(1)], 10)
+        .begin_put(
+            ("a", Existing::Stays),
+            pool.id,
+            5000,
+            &[place(0), place(1)],
+            10,
+        )
         .unwrap();
     let ids: Vec<_> = put.stripes.iter().map(|stripe| stripe.id).collect();
     assert_eq!(meta.file("a"), Err(MetaError::UnknownFile("a".to_owned())));
@@ -23,11 +29,11 @@ fn a_file_is_seen_once_it_is_committed() {
     assert_eq!(meta.stripe_status(ids[1]), Ok(StripeStatus::Pending));
     let file = meta.commit_put(put.id, 20).unwrap();
     assert_eq!(
-        (file.size_bytes, file.put, &file.segments),
+        (file.size_bytes, file.put, &segments(&meta, &file)),
         (5000, put.id, &ids)
     );
-    assert_eq!(meta.file("a"), Ok(file));
-    assert_eq!(meta.stripes_of("a"), Ok(put.stripes));
+    assert_eq!(meta.file("a"), Ok(file.clone()));
+    assert_eq!(meta.layout("a"), Ok((file, put.stripes)));
     assert_eq!(meta.stripe_status(ids[1]), Ok(StripeStatus::Live));
     assert_eq!(
         meta.commit_put(put.id, 30),
@@ -39,7 +45,10 @@ fn a_file_is_seen_once_it_is_committed() {
 #[test]
 fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     let (meta, pool) = cluster();
-    let begin = || meta.begin_put("a", pool.id, 4096, &[place(0)], 0).unwrap();
+    let begin = || {
+        meta.begin_put(("a", Existing::Stays), pool.id, 4096, &[place(0)], 0)
+            .unwrap()
+    };
     let (slow, fast) = (begin(), begin());
     let file = meta.commit_put(fast.id, 1).unwrap();
     assert_eq!(
@@ -49,7 +58,7 @@ fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     assert_eq!(meta.file("a"), Ok(file));
     assert_eq!(meta.abort_put(slow.id), Ok(true));
     assert_eq!(meta.garbage(None, 9), Ok(slow.stripes));
-    let late = meta.begin_put("a", pool.id, 0, &[], 3);
+    let late = meta.begin_put(("a", Existing::Stays), pool.id, 0, &[], 3);
     assert_eq!(late, Err(MetaError::FileExists("a".to_owned())));
 }
 
@@ -58,7 +67,7 @@ fn garbage_stays_until_it_is_reclaimed() {
     let (meta, pool) = cluster();
     let ids: Vec<_> = ["a", "b", "c"]
         .iter()
-        .map(|name| one_file(&meta, &pool, name).segments[0])
+        .map(|name| one_stripe(&meta, &pool, name))
         .collect();
     for name in ["a", "b", "c"] {
         let put = meta.file(name).unwrap().put;
@@ -76,14 +85,18 @@ fn garbage_stays_until_it_is_reclaimed() {
     assert_eq!(meta.reclaimed(ids[1]), Ok(false));
     assert_eq!(meta.stripe_status(ids[1]), Ok(StripeStatus::Unknown));
     assert_eq!(page(None, 9), [ids[0], ids[2]]);
-    let next = one_file(&meta, &pool, "a").segments[0];
+    let next = one_stripe(&meta, &pool, "a");
     assert!(next > ids[2], "a stripe id is never used again");
 }
 
 #[test]
 fn silent_puts_expire_and_touched_ones_do_not() {
     let (meta, pool) = cluster();
-    let begin = |name, now| meta.begin_put(name, pool.id, 0, &[], now).unwrap().id;
+    let begin = |name, now| {
+        meta.begin_put((name, Existing::Stays), pool.id, 0, &[], now)
+            .unwrap()
+            .id
+    };
     let (old, touched, new) = (begin("a", 0), begin("b", 0), begin("c", 50));
     meta.touch_put(touched, 60).unwrap();
     meta.touch_put(touched, 40).unwrap();
@@ -99,7 +112,7 @@ fn silent_puts_expire_and_touched_ones_do_not() {
 fn segments_must_fill_in_order_and_suit_the_pool() {
     let (meta, pool) = cluster();
     let begin = |size_bytes, placements: &[Placement]| {
-        let put = meta.begin_put("a", pool.id, size_bytes, placements, 0);
+        let put = meta.begin_put(("a", Existing::Stays), pool.id, size_bytes, placements, 0);
         put.map(|put| meta.abort_put(put.id))
     };
     let sized = |chunk_bytes| Placement {
@@ -139,7 +152,7 @@ fn chunks_go_to_different_nodes_that_have_not_failed() {
     let begin = |change: &dyn Fn(&mut Vec<NodeId>)| {
         let mut placement = place(0);
         change(&mut placement.nodes);
-        let put = meta.begin_put("a", pool.id, 1, &[placement], 0);
+        let put = meta.begin_put(("a", Existing::Stays), pool.id, 1, &[placement], 0);
         put.map(|put| put.id).unwrap_err()
     };
     let placement = |error| matches!(error, MetaError::Placement { segment: 0, .. });
@@ -170,14 +183,16 @@ fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
     let (meta, pool) = cluster();
     let failed = place(0).nodes[3];
     meta.declare_failed(failed).unwrap();
-    let put = meta.begin_put("a", pool.id, 1, &[place(0)], 0).unwrap();
+    let put = meta
+        .begin_put(("a", Existing::Stays), pool.id, 1, &[place(0)], 0)
+        .unwrap();
     let left_out = StaleChunk {
         chunk: ChunkIndex(3),
         missed_after: None,
     };
     assert_eq!(put.stripes[0].stale, [left_out]);
     let file = meta.commit_put(put.id, 0).unwrap();
-    let stripe = meta.stripe(file.segments[0]).unwrap();
+    let stripe = meta.stripe(segments(&meta, &file)[0]).unwrap();
     assert_eq!(
         (stripe.stale, stripe.nodes),
         (vec![left_out], place(0).nodes)
@@ -187,7 +202,7 @@ fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
 #[test]
 fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let chunk = ChunkIndex(2);
     let generation = || meta.stripe(id).unwrap().generation;
     meta.mark_stale(id, chunk).unwrap();
@@ -240,7 +255,7 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
 #[test]
 fn relocation_needs_the_generation_that_it_was_planned_for() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let chunk = ChunkIndex(2);
     let stale = meta.mark_stale(id, chunk).unwrap();
     let gone = StaleChunk {
@@ -301,7 +316,7 @@ fn relocation_needs_the_generation_that_it_was_planned_for() {
 #[test]
 fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let index = ChunkIndex(2);
     let chunk = gabion_layout::ChunkId { stripe: id, index };
     let (old, new) = (meta.stripe(id).unwrap().nodes[2], NodeId(5));
@@ -333,7 +348,7 @@ fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
 #[test]
 fn a_report_marks_the_chunk_that_it_is_about_and_no_later_one() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let index = ChunkIndex(2);
     let chunk = gabion_layout::ChunkId { stripe: id, index };
     let (old, new) = (meta.stripe(id).unwrap().nodes[2], NodeId(5));
@@ -365,9 +380,7 @@ fn a_report_marks_the_chunk_that_it_is_about_and_no_later_one() {
 fn stripes_come_in_pages() {
     let (meta, pool) = cluster();
     let name = |i: u32| format!("dir/{i}");
-    let ids: Vec<StripeId> = (0..7)
-        .map(|i| one_file(&meta, &pool, &name(i)).segments[0])
-        .collect();
+    let ids: Vec<StripeId> = (0..7).map(|i| one_stripe(&meta, &pool, &name(i))).collect();
     let pages = |next: &dyn Fn(Option<StripeId>) -> Vec<StripeId>| {
         let mut all = Vec::new();
         loop {
@@ -498,7 +511,7 @@ fn node(node: u32, incarnation: u64) -> Holder {
 #[test]
 fn a_lease_is_held_until_its_holder_can_no_longer_serve() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let mut membership = membership();
     let first = meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     assert_eq!((first.epoch, first.generation), (Epoch(1), Generation(1)));
@@ -531,7 +544,7 @@ fn a_lease_is_held_until_its_holder_can_no_longer_serve() {
 #[test]
 fn many_leases_are_granted_at_once_and_one_refusal_stops_none() {
     let (meta, pool) = cluster();
-    let ids = ["a", "b", "c"].map(|name| one_file(&meta, &pool, name).segments[0]);
+    let ids = ["a", "b", "c"].map(|name| one_stripe(&meta, &pool, name));
     let membership = membership();
     let held = meta.acquire(ids[1], node(0, 1), &membership, 1000).unwrap();
     let asked = [ids[2], ids[1], StripeId(99), ids[0]];
@@ -560,7 +573,7 @@ fn many_leases_are_granted_at_once_and_one_refusal_stops_none() {
 #[test]
 fn a_new_run_of_a_node_gets_a_new_epoch_and_the_old_run_none() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let mut membership = membership();
     meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     membership.heartbeat(NodeId(0), 2, 1001);
@@ -575,7 +588,7 @@ fn a_new_run_of_a_node_gets_a_new_epoch_and_the_old_run_none() {
 #[test]
 fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let membership = membership();
     let coordinator = |incarnation| Holder::Coordinator { incarnation };
     meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
@@ -604,7 +617,7 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
 #[test]
 fn chunks_change_places_at_a_new_generation_or_not_at_all() {
     let (meta, pool) = cluster();
-    let id = one_file(&meta, &pool, "a").segments[0];
+    let id = one_stripe(&meta, &pool, "a");
     let before = meta.stripe(id).unwrap();
     let mut nodes = before.nodes.clone();
     nodes.swap(0, 3);

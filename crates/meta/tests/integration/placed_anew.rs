@@ -1,13 +1,16 @@
 //! Stripes of an open put that are placed again.
 
-use crate::fixture::{cluster, place};
-use gabion_meta::MetaError;
+use crate::fixture::{cluster, place, segments};
+use gabion_meta::{Existing, MetaError};
 
 #[test]
 fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
     let (meta, pool) = cluster();
     let places = [place(0), place(0), place(1)];
-    let begin = |name| meta.begin_put(name, pool.id, 9000, &places, 0).unwrap();
+    let begin = |name| {
+        meta.begin_put((name, Existing::Stays), pool.id, 9000, &places, 0)
+            .unwrap()
+    };
     let (put, other) = (begin("a"), begin("b"));
     let old = put.stripes[1].clone();
     let anew = meta.place_anew(put.id, old.id, old.id, &old.nodes).unwrap();
@@ -20,7 +23,7 @@ fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
     assert!(matches!(of_another, Err(MetaError::UnknownStripe(_))));
     let file = meta.commit_put(put.id, 1).unwrap();
     assert_eq!(
-        file.segments,
+        segments(&meta, &file),
         [put.stripes[0].id, anew.id, put.stripes[2].id]
     );
     let aborted = other.stripes[0].clone();

@@ -1,17 +1,17 @@
 //! Guarantees of replacements: one change, or none.
 
-use crate::fixture::{cluster, membership, one_file, place};
+use crate::fixture::{cluster, membership, one_file, one_stripe, place, segments};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
-    Displaced, Exclusion, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord, Put, PutId,
-    StripeStatus,
+    Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord,
+    Put, PutId, StripeStatus,
 };
 
 /// A file of three full segments.
 fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let places = [place(0), place(0), place(0)];
     let put = meta
-        .begin_put("f", pool.id, 3 * 4096, &places, 1)
+        .begin_put(("f", Existing::Stays), pool.id, 3 * 4096, &places, 1)
         .expect("a step of the test's own preparation");
     meta.commit_put(put.id, 2)
         .expect("a step of the test's own preparation")
@@ -37,7 +37,7 @@ fn begin(
     displaced: &[Displaced],
 ) -> Result<Put, MetaError> {
     let nodes = vec![place(1).nodes; displaced.len()];
-    meta.begin_replacement("f", file.put, displaced, &nodes, 5)
+    meta.begin_replacement(file.put, displaced, &nodes, 5)
 }
 
 fn acquire(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<Epoch, MetaError> {
@@ -53,7 +53,8 @@ fn acquire(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<Epoch, MetaErro
 fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let displaced = take(&meta, &file.segments[1..]);
+    let first = segments(&meta, &file)[0];
+    let displaced = take(&meta, &segments(&meta, &file)[1..]);
     let put = begin(&meta, &file, &displaced).unwrap();
     assert_eq!(meta.file("f"), Ok(file.clone()), "nothing is seen yet");
     assert_eq!(
@@ -63,16 +64,9 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     );
     assert_eq!(meta.check(), Ok(vec![]));
     assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes.clone()));
-    let after = meta.file("f").unwrap();
-    let segments = vec![file.segments[0], put.stripes[0].id, put.stripes[1].id];
-    assert_eq!(
-        after,
-        FileRecord {
-            segments,
-            ..file.clone()
-        }
-    );
-    assert_eq!(meta.stripes_of("f").unwrap()[1..], put.stripes);
+    let (after, stripes) = meta.layout("f").unwrap();
+    assert_eq!(after, file);
+    assert_eq!((stripes[0].id, &stripes[1..]), (first, &put.stripes[..]));
     assert_eq!(meta.stripe_count(), Ok(3));
     for old in &displaced {
         assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
@@ -92,7 +86,7 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
     // A replacement of the new stripes does not change that.
     let file = meta.file("f").unwrap();
-    let next = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let next = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
     assert!(meta.commit_replacement(next.id).is_ok());
     let again = meta.commit_replacement(put.id);
     assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
@@ -102,7 +96,7 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
 fn a_commit_that_fails_anywhere_changes_nothing() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
     let before = meta.store().rows();
     let mut failure_count = 0;
     loop {
@@ -124,7 +118,7 @@ fn a_commit_that_fails_anywhere_changes_nothing() {
 fn a_new_lease_holder_ends_the_replacement() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let displaced = take(&meta, &file.segments[..2]);
+    let displaced = take(&meta, &segments(&meta, &file)[..2]);
     let put = begin(&meta, &file, &displaced).unwrap();
     let lost = displaced[1];
     assert!(matches!(
@@ -152,7 +146,7 @@ fn a_new_lease_holder_ends_the_replacement() {
 fn a_later_run_commits_an_untouched_replacement() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
     let meta = Meta::open(meta.into_store()).unwrap();
     assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -162,9 +156,9 @@ fn a_later_run_commits_an_untouched_replacement() {
 fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let other = one_file(&meta, &pool, "other").segments[0];
+    let other = one_stripe(&meta, &pool, "other");
     let unheld = Displaced {
-        stripe: file.segments[0],
+        stripe: segments(&meta, &file)[0],
         epoch: Epoch(1),
     };
     let Displaced { stripe, epoch } = unheld;
@@ -172,7 +166,7 @@ fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
         begin(&meta, &file, &[unheld]),
         Err(MetaError::LeaseLost { stripe, epoch })
     );
-    let mut held = take(&meta, &file.segments);
+    let mut held = take(&meta, &segments(&meta, &file));
     let foreign = take(&meta, &[other]);
     assert_eq!(
         begin(&meta, &file, &foreign),
@@ -189,7 +183,7 @@ fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
     };
     assert_eq!(
         begin(&meta, &stranger, &held),
-        Err(MetaError::FileReplaced("f".to_owned()))
+        Err(MetaError::FileGone(PutId(77)))
     );
     assert_eq!(meta.puts(), Ok(vec![]), "a refused one reserves nothing");
 }
@@ -198,14 +192,13 @@ fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
 fn a_removed_or_replaced_file_is_not_brought_back() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
     meta.remove_file("f", file.put).unwrap();
     assert_eq!(meta.check(), Ok(vec![]));
-    let unknown = MetaError::UnknownFile("f".to_owned());
-    assert_eq!(meta.commit_replacement(put.id), Err(unknown));
+    let gone = MetaError::FileGone(file.put);
+    assert_eq!(meta.commit_replacement(put.id), Err(gone.clone()));
     one_file(&meta, &pool, "f");
-    let replaced = MetaError::FileReplaced("f".to_owned());
-    assert_eq!(meta.commit_replacement(put.id), Err(replaced));
+    assert_eq!(meta.commit_replacement(put.id), Err(gone));
     assert_eq!(meta.abort_put(put.id), Ok(true));
     assert_eq!(meta.check(), Ok(vec![]));
 }
@@ -214,7 +207,7 @@ fn a_removed_or_replaced_file_is_not_brought_back() {
 fn a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
-    let displaced = take(&meta, &file.segments[..1]);
+    let displaced = take(&meta, &segments(&meta, &file)[..1]);
     let stripe = meta.stripe(displaced[0].stripe).unwrap();
     let exclusion = Exclusion {
         epoch: displaced[0].epoch,

@@ -19,7 +19,7 @@ use gabion_layout::{
     ChunkId, ChunkIndex, ClusterId, Generation, Keeping, NodeId, RackId, Sequence, Start, StripeId,
     UpdateScheme,
 };
-use gabion_meta::{Meta, Placement, PoolSpec, RedbStore};
+use gabion_meta::{Existing, Meta, Placement, PoolSpec, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{
@@ -186,7 +186,13 @@ fn metadata(path: &std::path::Path, stripe_count: u64) -> Meta<RedbStore> {
         .collect();
     for put in 0..stripe_count / STRIPES_PER_PUT {
         let bytes = STRIPES_PER_PUT * 2 * CHUNK_BYTES;
-        let begun = meta.begin_put(&format!("f{put}"), pool, bytes, &places, 0);
+        let begun = meta.begin_put(
+            (&format!("f{put}"), Existing::Stays),
+            pool,
+            bytes,
+            &places,
+            0,
+        );
         let put = begun.expect("a new file").id;
         meta.commit_put(put, 0).expect("the put is there");
     }

@@ -8,7 +8,7 @@ use gabion_layout::{
     AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, RackId, ReplicaPlacement,
     ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{FileRecord, PoolRecord, PutId};
+use gabion_meta::{FileRecord, Listing, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -169,8 +169,10 @@ pub enum CoordinatorReply {
     Put(PutPlaces),
     /// A file with its layout.
     File(FileLayout),
-    /// Files.
-    Files(Vec<FileRecord>),
+    /// The file was removed.
+    FileGone,
+    /// A page of files.
+    Listing(Listing),
     /// Redundancy and repair.
     Status(ClusterStatus),
     /// The links that were measured, by sender and receiver.

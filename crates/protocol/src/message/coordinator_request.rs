@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, ReserveSpec, Sequence, StripeId, StripeRecord};
-use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
+use gabion_meta::{Exclusion, Existing, Listing, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
 
 calls! {
@@ -152,6 +152,8 @@ calls! {
     BeginPut {
         /// The file's name.
         name: String,
+        /// What happens to a file that has the name already.
+        existing: Existing,
         /// The pool; may be absent when there is only one.
         pool: Option<String>,
         /// The file's size.
@@ -180,11 +182,33 @@ calls! {
         /// The file's name.
         name: String,
     } -> FileLayout { CoordinatorReply::File(layout) => layout }
-    /// Files whose names have this prefix.
+    /// The file that this put made with its layout, whatever its name is now.
+    LookupFile[PutId] -> Option<FileLayout> {
+        CoordinatorReply::File(layout) => Some(layout),
+        CoordinatorReply::FileGone => None,
+    }
+    /// A page of the files whose names have this prefix.
     List {
         /// The prefix.
         prefix: String,
-    } -> Vec<FileRecord> { CoordinatorReply::Files(files) => files }
+        /// The last entry of the page before.
+        after: Option<String>,
+        /// Names that have this behind the prefix are joined up to it.
+        delimiter: Option<String>,
+        /// Most entries; the coordinator may send fewer and say that more follow.
+        limit: u64,
+    } -> Listing { CoordinatorReply::Listing(listing) => listing }
+    /// Give a file another name. May be repeated.
+    Rename {
+        /// The put that brought the file.
+        file: PutId,
+        /// Its generation, of which the sender knows.
+        generation: u64,
+        /// The new name.
+        to: String,
+        /// What happens to a file that has that name already.
+        existing: Existing,
+    }
     /// Delete a file. May be repeated: a newer file of the same name is not deleted.
     RemoveFile {
         /// Its name.
@@ -216,8 +240,6 @@ calls! {
     /// the replacement is committed with [`CoordinatorRequest::CommitReplace`] or aborted with
     /// [`CoordinatorRequest::AbortPut`].
     BeginReplace {
-        /// The file's name.
-        name: String,
         /// The put that brought the file.
         file: PutId,
         /// The stripes, in the file's order.
@@ -264,7 +286,9 @@ impl CoordinatorRequest {
                 | Self::CommitReplace { .. }
                 | Self::Ended(_)
                 | Self::Lookup { .. }
+                | Self::LookupFile(_)
                 | Self::List { .. }
+                | Self::Rename { .. }
                 | Self::RemoveFile { .. }
                 | Self::OrderForm(_)
                 | Self::Drain(_)

@@ -5,7 +5,8 @@ use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Displaced, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
+    Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId,
+    PutRecord, PutTarget,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,8 @@ pub(crate) struct Expected {
     pub(crate) incarnation: u64,
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) files: BTreeMap<String, FileRecord>,
+    /// The stripes of each file, in order.
+    pub(crate) segments: BTreeMap<PutId, Vec<StripeId>>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
     /// For those puts that replace: the file's put, and the displaced stripes.
     replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
@@ -43,6 +46,7 @@ impl Expected {
             incarnation,
             nodes,
             files: BTreeMap::new(),
+            segments: BTreeMap::new(),
             puts: BTreeMap::new(),
             replacements: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -59,9 +63,10 @@ impl Expected {
         match action {
             Action::Begin {
                 name,
+                existing,
                 size_bytes,
                 placements,
-            } => self.begin(name, *size_bytes, placements, world),
+            } => self.begin((name, *existing), *size_bytes, placements, world),
             Action::Commit(put) => self.commit(*put, world.now_ms),
             Action::Lead(stripes) => {
                 let incarnation = self.incarnation;
@@ -74,33 +79,24 @@ impl Expected {
                 leases.map(Answer::Leases)
             }
             Action::Replace {
-                name,
                 file,
                 displaced,
                 nodes,
-            } => self.replace(name, *file, displaced, nodes, world),
+            } => self.replace(*file, displaced, nodes, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
-            Action::Abort(put) => {
-                let replacement = self.replacements.remove(put);
-                let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
-                for old in displaced {
-                    if self.holds(old) {
-                        self.leases.insert(old.stripe, (old.epoch, None));
-                    }
-                }
-                let aborted = self.puts.remove(put);
-                let there = aborted.is_some();
-                let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
-                self.garbage
-                    .extend(stripes.map(|stripe| (stripe.id, stripe)));
-                Ok(Answer::Whether(there))
-            }
+            Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
             Action::Touch(put) => {
                 let (record, _) = self.puts.get_mut(put).ok_or("UnknownPut")?;
                 record.touched_ms = world.now_ms;
                 Ok(Answer::Done)
             }
             Action::Remove(name) => self.remove(name),
+            Action::Rename {
+                file,
+                generation,
+                to,
+                existing,
+            } => self.rename(*file, *generation, to, *existing),
             Action::Reclaim(stripe) => Ok(Answer::Whether(self.garbage.remove(stripe).is_some())),
             Action::Declare(node, failed) => {
                 let node = self.nodes.get_mut(node.0 as usize).ok_or("UnknownNode")?;
@@ -125,22 +121,80 @@ impl Expected {
         }
     }
 
+    /// Whether the put was open.
+    fn abort(&mut self, put: PutId) -> bool {
+        let replacement = self.replacements.remove(&put);
+        let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
+        for old in displaced {
+            if self.holds(old) {
+                self.leases.insert(old.stripe, (old.epoch, None));
+            }
+        }
+        let aborted = self.puts.remove(&put);
+        let there = aborted.is_some();
+        let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
+        self.garbage
+            .extend(stripes.map(|stripe| (stripe.id, stripe)));
+        there
+    }
+
     fn begin(
         &mut self,
-        name: &str,
+        (name, existing): (&str, Existing),
         size_bytes: u64,
         placements: &[Placement],
         world: &World,
     ) -> Outcome {
-        if self.files.contains_key(name) {
-            return Err("FileExists");
-        }
+        self.check_name(name, existing)?;
         if placements.iter().any(|place| self.is_short(&place.nodes)) {
             return Err("NodeFailed");
         }
-        Ok(Answer::Put(
-            self.reserve(name, size_bytes, placements, world),
-        ))
+        let target = PutTarget::New {
+            name: name.to_owned(),
+            existing,
+        };
+        let put = self.reserve(target, size_bytes, placements, world);
+        Ok(Answer::Put(put))
+    }
+
+    /// What a drawn number says of a file with this name.
+    pub(crate) fn existing(&self, name: &str, drawn: u8) -> Existing {
+        match drawn {
+            0 => Existing::IsReplaced,
+            1 => Existing::IsReplacedIf(PutId(999)),
+            2 => Existing::IsReplacedIf(self.files.get(name).map_or(PutId(0), |file| file.put)),
+            _ => Existing::Stays,
+        }
+    }
+
+    /// Whether the name may be given to another file.
+    fn check_name(&self, name: &str, existing: Existing) -> Result<(), &'static str> {
+        match (self.files.get(name), existing) {
+            (None, _) | (_, Existing::IsReplaced) => Ok(()),
+            (Some(_), Existing::Stays) => Err("FileExists"),
+            (Some(file), Existing::IsReplacedIf(put)) if file.put == put => Ok(()),
+            (Some(_), Existing::IsReplacedIf(_)) => Err("FileReplaced"),
+        }
+    }
+
+    fn rename(&mut self, put: PutId, generation: u64, to: &str, existing: Existing) -> Outcome {
+        let mut files = self.files.values();
+        let file = files.find(|file| file.put == put).ok_or("FileGone")?;
+        let age = file.generation.checked_sub(generation);
+        if file.name == to && matches!(age, Some(0 | 1)) {
+            return Ok(Answer::File(file.clone()));
+        }
+        if age != Some(0) {
+            return Err("FileRenamed");
+        }
+        let from = file.name.clone();
+        self.check_name(to, existing)?;
+        let mut file = self.files.remove(&from).expect("it was just there");
+        file.generation += 1;
+        let _ = self.remove(to);
+        to.clone_into(&mut file.name);
+        self.files.insert(to.to_owned(), file.clone());
+        Ok(Answer::File(file))
     }
 
     fn has_failed(&self, node: NodeId) -> bool {
@@ -155,7 +209,7 @@ impl Expected {
 
     fn reserve(
         &mut self,
-        name: &str,
+        target: PutTarget,
         size_bytes: u64,
         placements: &[Placement],
         world: &World,
@@ -183,7 +237,7 @@ impl Expected {
         self.stripe_count += stripes.len() as u64;
         let record = PutRecord {
             id,
-            name: name.to_owned(),
+            target,
             pool: world.pool,
             size_bytes,
             first_stripe,
@@ -207,7 +261,6 @@ impl Expected {
 
     fn replace(
         &mut self,
-        name: &str,
         file: PutId,
         displaced: &[Displaced],
         nodes: &[Vec<NodeId>],
@@ -229,8 +282,12 @@ impl Expected {
             nodes: nodes.clone(),
         };
         let placements: Vec<_> = displaced.iter().zip(nodes).map(place).collect();
-        let size_bytes = self.files[name].size_bytes;
-        let put = self.reserve(name, size_bytes, &placements, world);
+        let mut files = self.files.values();
+        let target = files
+            .find(|record| record.put == file)
+            .expect("it was just there");
+        let (size_bytes, target) = (target.size_bytes, PutTarget::Stripes(file));
+        let put = self.reserve(target, size_bytes, &placements, world);
         self.replacements.insert(put.id, (file, displaced.to_vec()));
         Ok(Answer::Put(put))
     }
@@ -240,23 +297,17 @@ impl Expected {
             return Err("CommittedBefore");
         }
         let (file_put, displaced) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
-        let (record, stripes) = self.puts[&put].clone();
-        let file = self.files.get(&record.name).ok_or("UnknownFile")?;
-        if file.put != file_put {
-            return Err("FileReplaced");
-        }
-        if displaced
-            .iter()
-            .any(|old| !file.segments.contains(&old.stripe))
-        {
+        let (_, stripes) = self.puts[&put].clone();
+        let segments = self.segments.get(&file_put).ok_or("FileGone")?;
+        if displaced.iter().any(|old| !segments.contains(&old.stripe)) {
             return Err("UnknownStripe");
         }
         if !displaced.iter().all(|old| self.holds(*old)) {
             return Err("LeaseLost");
         }
-        let file = self.files.get_mut(&record.name).expect("it was just there");
         for (Displaced { stripe: old, .. }, new) in displaced.iter().zip(&stripes) {
-            let segments = file.segments.iter_mut();
+            let segments = self.segments.get_mut(&file_put).expect("it was just there");
+            let segments = segments.iter_mut();
             segments.filter(|id| *id == old).for_each(|id| *id = new.id);
             self.leases.remove(old);
             let gone = self.live.remove(old).expect("files have stripes");
@@ -272,7 +323,11 @@ impl Expected {
 
     fn remove(&mut self, name: &str) -> Outcome {
         let file = self.files.remove(name).ok_or("UnknownFile")?;
-        for id in &file.segments {
+        let segments = self
+            .segments
+            .remove(&file.put)
+            .expect("each file has a list");
+        for id in &segments {
             let stripe = self.live.remove(id).expect("files have stripes");
             self.leases.remove(id);
             self.garbage.insert(*id, stripe);
@@ -302,24 +357,26 @@ impl Expected {
             return Err("CommittedBefore");
         }
         let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
-        if self.replacements.contains_key(&put) {
+        let PutTarget::New { name, existing } = record.target.clone() else {
             return Err("UnknownPut");
-        }
-        if self.files.contains_key(&record.name) {
-            return Err("FileExists");
-        }
+        };
+        self.check_name(&name, existing)?;
+        let _ = self.remove(&name);
         let (record, stripes) = self.puts.remove(&put).expect("it was just there");
         let file = FileRecord {
-            name: record.name.clone(),
+            name: name.clone(),
             pool: record.pool,
             size_bytes: record.size_bytes,
-            segments: stripes.iter().map(|stripe| stripe.id).collect(),
+            stripe_count: stripes.len() as u64,
             put,
             created_ms: now_ms,
+            generation: 0,
         };
+        let segments = stripes.iter().map(|stripe| stripe.id).collect();
+        self.segments.insert(put, segments);
         self.live
             .extend(stripes.into_iter().map(|stripe| (stripe.id, stripe)));
-        self.files.insert(record.name, file.clone());
+        self.files.insert(name, file.clone());
         self.committed.insert(put);
         Ok(Answer::File(file))
     }

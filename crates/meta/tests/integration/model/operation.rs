@@ -3,8 +3,8 @@
 use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
-    Displaced, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError, NodeRecord,
-    Placement, Put, PutId, Timing,
+    Displaced, Existing, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError,
+    NodeRecord, Placement, Put, PutId, Timing,
 };
 use proptest::prelude::*;
 
@@ -27,6 +27,7 @@ pub(crate) enum Operation {
     },
     Begin {
         name: u8,
+        existing: u8,
         size_bytes: u64,
         place: u32,
     },
@@ -52,6 +53,12 @@ pub(crate) enum Operation {
     },
     Remove {
         name: u8,
+    },
+    Rename {
+        name: u8,
+        to: u8,
+        existing: u8,
+        behind: bool,
     },
     Reclaim {
         pick: usize,
@@ -91,8 +98,12 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     let (pick, chunk, node) = (0usize..8, 0usize..7, 0u32..NODES + 1);
     let one = prop_oneof![
         1 => any::<bool>().prop_map(|killed| Operation::Restart { killed }),
-        4 => (name.clone(), 0..3 * STRIPE_BYTES, 0..NODES)
-            .prop_map(|(name, size_bytes, place)| Operation::Begin { name, size_bytes, place }),
+        4 => (name.clone(), 0u8..4, 0..3 * STRIPE_BYTES, 0..NODES).prop_map(
+            |(name, existing, size_bytes, place)| Operation::Begin { name, existing, size_bytes, place }
+        ),
+        2 => (name.clone(), name.clone(), 0u8..4, prop::bool::weighted(0.2)).prop_map(
+            |(name, to, existing, behind)| Operation::Rename { name, to, existing, behind }
+        ),
         4 => (0usize..3).prop_map(|pick| Operation::Commit { pick }),
         3 => name.clone().prop_map(|name| Operation::Lead { name }),
         3 => (name.clone(), 0usize..2, 0..NODES)
@@ -122,6 +133,7 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
 pub(crate) enum Action {
     Begin {
         name: String,
+        existing: Existing,
         size_bytes: u64,
         placements: Vec<Placement>,
     },
@@ -129,7 +141,6 @@ pub(crate) enum Action {
     /// The coordinator takes the leases of these stripes.
     Lead(Vec<StripeId>),
     Replace {
-        name: String,
         file: PutId,
         displaced: Vec<Displaced>,
         nodes: Vec<Vec<NodeId>>,
@@ -138,6 +149,12 @@ pub(crate) enum Action {
     Abort(PutId),
     Touch(PutId),
     Remove(String),
+    Rename {
+        file: PutId,
+        generation: u64,
+        to: String,
+        existing: Existing,
+    },
     Reclaim(StripeId),
     Relocate(StripeId, Generation, ChunkIndex, NodeId),
     Stale(StripeId, ChunkIndex),
@@ -171,10 +188,17 @@ impl Action {
         match self {
             Self::Begin {
                 name,
+                existing,
                 size_bytes,
                 placements,
             } => meta
-                .begin_put(name, world.pool, *size_bytes, placements, now_ms)
+                .begin_put(
+                    (name, *existing),
+                    world.pool,
+                    *size_bytes,
+                    placements,
+                    now_ms,
+                )
                 .map(Answer::Put),
             Self::Commit(put) => meta.commit_put(*put, now_ms).map(Answer::File),
             Self::Lead(stripes) => {
@@ -185,12 +209,11 @@ impl Action {
                 leases.map(Answer::Leases)
             }
             Self::Replace {
-                name,
                 file,
                 displaced,
                 nodes,
             } => meta
-                .begin_replacement(name, *file, displaced, nodes, now_ms)
+                .begin_replacement(*file, displaced, nodes, now_ms)
                 .map(Answer::Put),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
@@ -199,6 +222,14 @@ impl Action {
                 let removed = meta.file(name).map(|file| meta.remove_file(name, file.put));
                 removed.and_then(|removed| removed).map(Answer::File)
             }
+            Self::Rename {
+                file,
+                generation,
+                to,
+                existing,
+            } => meta
+                .rename(*file, *generation, to, *existing)
+                .map(Answer::File),
             Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
             Self::Relocate(stripe, generation, chunk, node) => meta
                 .relocate(*stripe, *generation, *chunk, (*node, None))
@@ -305,27 +336,35 @@ impl World {
             }
             Operation::Begin {
                 name: n,
+                existing,
                 size_bytes,
                 place,
             } => Action::Begin {
                 name: name(n),
+                existing: expected.existing(&name(n), existing),
                 size_bytes,
                 placements: placements(size_bytes, place),
             },
             Operation::Commit { pick } => Action::Commit(put(pick)),
             Operation::Lead { name: n } => {
                 let file = expected.files.get(&name(n))?;
-                Action::Lead(file.segments.clone())
+                Action::Lead(expected.segments[&file.put].clone())
             }
             Operation::Replace {
                 name: n,
                 first,
                 place,
-            } => replacement(expected, name(n), first, place)?,
+            } => replacement(expected, &name(n), first, place)?,
             Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
             Operation::Abort { pick } => Action::Abort(put(pick)),
             Operation::Touch { pick } => Action::Touch(put(pick)),
             Operation::Remove { name: n } => Action::Remove(name(n)),
+            Operation::Rename {
+                name: n,
+                to,
+                existing,
+                behind,
+            } => rename(expected, (&name(n), behind), name(to), existing)?,
             Operation::Reclaim { pick } => Action::Reclaim(garbage(pick)),
             Operation::Relocate {
                 pick,
@@ -352,17 +391,32 @@ impl World {
     }
 }
 
+/// The rename of a file in its generation, or in the one before.
+fn rename(
+    expected: &Expected,
+    (name, behind): (&str, bool),
+    to: String,
+    existing: u8,
+) -> Option<Action> {
+    let file = expected.files.get(name)?;
+    Some(Action::Rename {
+        file: file.put,
+        generation: file.generation.saturating_sub(u64::from(behind)),
+        existing: expected.existing(&to, existing),
+        to,
+    })
+}
+
 /// The replacement of a file's stripes from the `first` on, under their current leases.
-fn replacement(expected: &Expected, name: String, first: usize, place: u32) -> Option<Action> {
-    let file = expected.files.get(&name)?;
+fn replacement(expected: &Expected, name: &str, first: usize, place: u32) -> Option<Action> {
+    let file = expected.files.get(name)?;
     let epoch = |stripe| {
         expected
             .leases
             .get(stripe)
             .map_or(Epoch(1), |lease| lease.0)
     };
-    let displaced: Vec<Displaced> = file
-        .segments
+    let displaced: Vec<Displaced> = expected.segments[&file.put]
         .iter()
         .skip(first)
         .map(|stripe| Displaced {
@@ -371,7 +425,6 @@ fn replacement(expected: &Expected, name: String, first: usize, place: u32) -> O
         })
         .collect();
     Some(Action::Replace {
-        name,
         file: file.put,
         nodes: vec![spread(place); displaced.len()],
         displaced,

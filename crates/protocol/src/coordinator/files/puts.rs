@@ -4,13 +4,15 @@ use super::Files;
 use super::live_puts::LivePut;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout, PutPlaces, ask};
-use gabion_layout::{PoolId, StripeId};
-use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
+use gabion_layout::{PoolId, StripeId, StripeRecord};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most stripes of a file: a layout must fit into one message and into memory.
 const STRIPES_MAX: u64 = 1 << 17;
+/// Most entries of a page of a list: one message holds them, whatever their names.
+const LISTED_MAX: u64 = 1_000;
 /// The chunk size of a file's last stripe is a multiple of this many bytes, so that no page of a disk or of
 /// memory belongs to two chunks.
 const LAST_CHUNK_UNIT: u64 = 4 << 10;
@@ -20,6 +22,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn begin_put(self: &Arc<Self>, wish: ask::BeginPut) -> Answer {
         let ask::BeginPut {
             name,
+            existing,
             pool,
             size_bytes,
         } = wish;
@@ -59,8 +62,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
-        let begin =
-            move |meta: &Meta<K>| meta.begin_put(&name, pool, size_bytes, &placements, now_ms);
+        let begin = move |meta: &Meta<K>| {
+            meta.begin_put((&name, existing), pool, size_bytes, &placements, now_ms)
+        };
         let put = self.core.with_meta(begin).await?;
         let live = LivePut {
             heard_ms: self.core.ports.now_ms(),
@@ -94,15 +98,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let commit = move |meta: &Meta<K>| {
             let file = meta.commit_put(put, created_ms)?;
             this.timetable.enter(meta, &file)?;
-            match meta.stripes_of(&file.name) {
-                Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
-                stripes => stripes,
+            match meta.layout_of(put) {
+                Err(MetaError::FileGone(_)) => Ok(Vec::new()),
+                layout => Ok(layout?.1),
             }
         };
         match self.core.with_meta(commit).await {
             Ok(stripes) => {
                 lock(&self.puts).remove(&put);
                 self.backlog.add(stripes).await?;
+                // The stripes of the file that it has replaced are garbage.
+                self.leftovers.wake();
             }
             // The answer to the first request was lost.
             Err(MetaError::CommittedBefore(_)) => {}
@@ -144,49 +150,80 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// The files whose names have this prefix.
-    pub(in crate::coordinator) async fn list(&self, prefix: String) -> Answer {
-        let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
-        Ok(CoordinatorReply::Files(self.core.with_meta(list).await?))
+    /// A page of the files whose names have a prefix.
+    pub(in crate::coordinator) async fn list(&self, page: ask::List) -> Answer {
+        let ask::List {
+            prefix,
+            after,
+            delimiter,
+            limit,
+        } = page;
+        let limit = limit.clamp(1, LISTED_MAX) as usize;
+        let list =
+            move |meta: &Meta<K>| meta.list(&prefix, after.as_deref(), delimiter.as_deref(), limit);
+        Ok(CoordinatorReply::Listing(self.core.with_meta(list).await?))
     }
 
     /// A file with its layout.
     pub(in crate::coordinator) async fn lookup(self: &Arc<Self>, name: String) -> Answer {
+        let layout = self.layout(move |meta| meta.layout(&name)).await?;
+        Ok(CoordinatorReply::File(layout))
+    }
+
+    /// The file that this put made with its layout.
+    pub(in crate::coordinator) async fn lookup_file(self: &Arc<Self>, file: PutId) -> Answer {
+        match self.layout(move |meta| meta.layout_of(file)).await {
+            Ok(layout) => Ok(CoordinatorReply::File(layout)),
+            Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::FileGone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn layout(
+        self: &Arc<Self>,
+        find: impl Fn(&Meta<K>) -> Result<(FileRecord, Vec<StripeRecord>), MetaError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<FileLayout, MetaError> {
         let this = Arc::clone(self);
         let look = move |meta: &Meta<K>| {
-            loop {
-                let file = meta.file(&name)?;
-                let stripes = meta.stripes_of(&name)?;
-                // Between the two reads, the file may have been removed and another one stored under its
-                // name.
-                if stripes
-                    .iter()
-                    .map(|stripe| stripe.id)
-                    .eq(file.segments.iter().copied())
-                {
-                    let facts = this.pools.facts(meta, file.pool)?;
-                    let encoded = this.pools.encoded_of(meta, &facts)?;
-                    let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
-                    let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
-                    let appending =
-                        if may_append(&pools.0) || pools.1.as_ref().is_some_and(may_append) {
-                            appending(meta, &file.segments)?
-                        } else {
-                            Vec::new()
-                        };
-                    return Ok((file, pools, stripes, appending));
-                }
-            }
+            let (file, stripes) = find(meta)?;
+            let facts = this.pools.facts(meta, file.pool)?;
+            let encoded = this.pools.encoded_of(meta, &facts)?;
+            let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
+            let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
+            let appending = if may_append(&pools.0) || pools.1.as_ref().is_some_and(may_append) {
+                appending(meta, &stripes)?
+            } else {
+                Vec::new()
+            };
+            Ok((file, pools, stripes, appending))
         };
         let (file, (pool, encoded), stripes, appending) = self.core.with_meta(look).await?;
-        Ok(CoordinatorReply::File(FileLayout {
+        Ok(FileLayout {
             file,
             pool,
             encoded,
             stripes,
             appending,
             nodes: self.nodes.statuses(),
-        }))
+        })
+    }
+
+    /// Gives a file another name.
+    pub(in crate::coordinator) async fn rename(&self, asked: ask::Rename) -> Answer {
+        let ask::Rename {
+            file,
+            generation,
+            to,
+            existing,
+        } = asked;
+        let rename = move |meta: &Meta<K>| meta.rename(file, generation, &to, existing);
+        self.core.with_meta(rename).await?;
+        // The stripes of the file that had the name are garbage.
+        self.leftovers.wake();
+        Ok(CoordinatorReply::Done)
     }
 
     /// Deletes a file. Its chunks are removed from their nodes later.
@@ -208,9 +245,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 /// Those of some stripes that are in an append phase.
 fn appending<K: KeyValue>(
     meta: &Meta<K>,
-    stripes: &[StripeId],
+    stripes: &[StripeRecord],
 ) -> Result<Vec<StripeId>, MetaError> {
-    let stripes: BTreeSet<&StripeId> = stripes.iter().collect();
+    let stripes: BTreeSet<StripeId> = stripes.iter().map(|stripe| stripe.id).collect();
     let mut appending = meta.phases()?;
     appending.retain(|stripe| stripes.contains(stripe));
     Ok(appending)

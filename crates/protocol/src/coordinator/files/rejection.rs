@@ -32,7 +32,7 @@ impl From<MetaError> for Rejection {
         match error {
             // The client's layout is old. With a new one, the client may succeed or learn the reason.
             MetaError::UnknownStripe(_)
-            | MetaError::FileReplaced(_)
+            | MetaError::FileGone(_)
             | MetaError::LeaseLost { .. }
             | MetaError::Held { .. }
             // A node has failed since it was chosen.

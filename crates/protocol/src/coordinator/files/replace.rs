@@ -30,11 +30,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self: &Arc<Self>,
         wish: ask::BeginReplace,
     ) -> Answer {
-        let ask::BeginReplace {
-            name,
-            file,
-            stripes,
-        } = wish;
+        let ask::BeginReplace { file, stripes } = wish;
         let occupation = match self.occupied.occupy(stripes.clone()) {
             Ok(occupation) => occupation,
             Err(stripe) => {
@@ -47,7 +43,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(leases) => leases,
             Err(error) => return Rejection::from(error).answer(),
         };
-        let begun = self.begin_leased(name, file, &leases).await;
+        let begun = self.begin_leased(file, &leases).await;
         let (put, settled) = match begun {
             Ok(begun) => begun,
             Err(rejection) => {
@@ -96,7 +92,6 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Settles the old stripes and makes room for the new ones.
     async fn begin_leased(
         self: &Arc<Self>,
-        name: String,
         file: PutId,
         leases: &[Displaced],
     ) -> Result<(Put, Vec<SettledStripe>), Rejection> {
@@ -112,8 +107,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let nodes = self.new_places(&settled).await?;
         let now_ms = self.core.ports.now_ms();
         let displaced = leases.to_vec();
-        let begin =
-            move |meta: &Meta<K>| meta.begin_replacement(&name, file, &displaced, &nodes, now_ms);
+        let begin = move |meta: &Meta<K>| meta.begin_replacement(file, &displaced, &nodes, now_ms);
         Ok((self.core.with_meta(begin).await?, settled))
     }
 
@@ -197,8 +191,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             // Terms only grow, and a displaced, aborted, removed or lost stripe does not come back.
             Err(
                 error @ (MetaError::UnknownPut(_)
-                | MetaError::UnknownFile(_)
-                | MetaError::FileReplaced(_)
+                | MetaError::FileGone(_)
                 | MetaError::UnknownStripe(_)
                 | MetaError::LeaseLost { .. }
                 | MetaError::PutLost { .. }),

@@ -267,14 +267,9 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let placements = self.places(conversion, settled, &sources)?;
         let nodes: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
         let joins = self.nodes.joins_of_all(&nodes).await;
-        let (name, file, pool) = (
-            conversion.name.clone(),
-            conversion.file,
-            conversion.into.record.id,
-        );
+        let (file, pool) = (conversion.file, conversion.into.record.id);
         let now_ms = self.core.ports.now_ms();
-        let begin =
-            move |meta: &Meta<K>| meta.begin_conversion(&name, file, pool, &placements, now_ms);
+        let begin = move |meta: &Meta<K>| meta.begin_conversion(file, pool, &placements, now_ms);
         let put = self.core.with_meta(begin).await?;
         let done = async {
             let jobs = self.jobs(conversion, &put.stripes, &sources)?;

@@ -17,7 +17,7 @@ use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, StripeId, StripeRecord};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, RequestedForm};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId, RequestedForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -119,15 +119,6 @@ impl Candidate {
 /// The age of each block of a file.
 type QuietBlocks = BTreeMap<StripeId, Quiet>;
 
-/// The state of a file name.
-enum Found {
-    /// No file whose blocks are replicated first.
-    Nothing,
-    /// A file whose stripes are changing now.
-    Changing,
-    File(Box<Candidate>),
-}
-
 impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Converts what is due, until the metadata store fails.
     pub(in crate::coordinator) async fn run(self: Arc<Self>) {
@@ -179,7 +170,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             after = Some(last.name.clone());
             let mut times = self.timetable.times();
             for file in page.iter().filter(|file| pools.contains(&file.pool)) {
-                times.look_at(&file.name, 0);
+                times.look_at(file.put, 0);
             }
         }
     }
@@ -207,7 +198,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 if file.pool != pool.id {
                     return Err(MetaError::UnknownFile(name));
                 }
-                meta.request_form(&name, requested)?;
+                meta.request_form(file.put, requested)?;
                 return this.timetable.enter(meta, &file);
             }
             let mut after: Option<String> = None;
@@ -218,9 +209,9 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 };
                 after = Some(last.name.clone());
                 for file in page.iter().filter(|file| file.pool == pool.id) {
-                    match meta.request_form(&file.name, requested) {
+                    match meta.request_form(file.put, requested) {
                         Ok(()) => this.timetable.enter(meta, file)?,
-                        Err(MetaError::UnknownFile(_)) => {}
+                        Err(MetaError::FileGone(_)) => {}
                         Err(error) => return Err(error),
                     }
                 }
@@ -235,16 +226,16 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let now_ms = self.core.lifetime_ms();
         let mut due = Vec::new();
         while !self.backlog.is_busy() {
-            let names = self.timetable.times().take_due(now_ms, PAGE);
-            if names.is_empty() {
+            let files = self.timetable.times().take_due(now_ms, PAGE);
+            if files.is_empty() {
                 break;
             }
-            match self.look_at(&names).await {
+            match self.look_at(&files).await {
                 Ok(more) => due.extend(more),
                 Err(error) => {
                     let mut times = self.timetable.times();
-                    for name in &names {
-                        times.look_at(name, now_ms + self.core.options.lifecycle_scan_ms);
+                    for &file in &files {
+                        times.look_at(file, now_ms + self.core.options.lifecycle_scan_ms);
                     }
                     return Err(error.into());
                 }
@@ -262,11 +253,11 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     }
 
     /// Finds the due conversions of files, and schedules the next check of each file.
-    async fn look_at(self: &Arc<Self>, names: &[String]) -> Result<Vec<Conversion>, MetaError> {
-        let (this, wanted) = (Arc::clone(self), names.to_vec());
+    async fn look_at(self: &Arc<Self>, files: &[PutId]) -> Result<Vec<Conversion>, MetaError> {
+        let (this, wanted) = (Arc::clone(self), files.to_vec());
         let find = move |meta: &Meta<K>| {
-            let found = wanted.iter().map(|name| this.candidate(meta, name));
-            found.collect::<Result<Vec<Found>, _>>()
+            let found = wanted.iter().map(|&file| this.candidate(meta, file));
+            found.collect::<Result<Vec<Option<Candidate>>, _>>()
         };
         let found = self.core.with_meta(find).await?;
         let quiet = self.quiet_blocks(&found).await;
@@ -274,11 +265,10 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let soonest_ms = now_ms + self.core.options.lifecycle_scan_ms.max(1);
         let mut all_due = Vec::new();
         let mut times = self.timetable.times();
-        for (name, found) in names.iter().zip(found) {
+        for (&file, found) in files.iter().zip(found) {
             let (due, quiet, next_ms) = match found {
-                Found::Nothing => (Vec::new(), QuietBlocks::new(), None),
-                Found::Changing => (Vec::new(), QuietBlocks::new(), Some(now_ms)),
-                Found::File(candidate) => {
+                None => (Vec::new(), QuietBlocks::new(), None),
+                Some(candidate) => {
                     let blocks = candidate.stripes.iter();
                     let known = |stripe: &StripeRecord| Some((stripe.id, *quiet.get(&stripe.id)?));
                     let quiet: QuietBlocks = blocks.filter_map(known).collect();
@@ -286,9 +276,9 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                     (due, quiet, next_ms)
                 }
             };
-            times.note(name, due.len() as u64, quiet);
+            times.note(file, due.len() as u64, quiet);
             if let Some(next_ms) = next_ms {
-                times.look_at(name, next_ms.max(soonest_ms));
+                times.look_at(file, next_ms.max(soonest_ms));
             }
             all_due.extend(due);
         }
@@ -305,7 +295,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let done = self.convert(&conversion).await;
         lock(&self.converted).running_count -= 1;
         match done {
-            Ok(()) => self.timetable.times().converted(&conversion.name),
+            Ok(()) => self.timetable.times().converted(conversion.file),
             Err(TaskError(sentence)) => {
                 let error = format!("{}: {sentence}", conversion.name);
                 lock(&self.converted).last_error = Some(error);
@@ -313,44 +303,33 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         }
     }
 
-    /// The state of a file name.
-    fn candidate(&self, meta: &Meta<K>, name: &str) -> Result<Found, MetaError> {
-        let found = || {
-            let file = meta.file(name)?;
-            let blocks = self.pools.facts(meta, file.pool)?;
-            let encoded = self.pools.encoded_of(meta, &blocks)?;
-            let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
-                return Ok(Found::Nothing);
-            };
-            let (stripes, requested) = (meta.stripes_of(name)?, meta.requested_form(name)?);
-            let ids = stripes.iter().map(|stripe| stripe.id);
-            if !ids.eq(file.segments.iter().copied()) {
-                return Ok(Found::Changing);
-            }
-            Ok(Found::File(Box::new(Candidate {
-                file,
-                requested,
-                blocks,
-                encoded,
-                lifecycle,
-                stripes,
-            })))
+    /// A file, if it is there and its blocks are replicated first.
+    fn candidate(&self, meta: &Meta<K>, file: PutId) -> Result<Option<Candidate>, MetaError> {
+        let (file, stripes) = match meta.layout_of(file) {
+            Err(MetaError::FileGone(_)) => return Ok(None),
+            layout => layout?,
         };
-        match found() {
-            Err(MetaError::UnknownFile(_)) => Ok(Found::Nothing),
-            found => found,
-        }
+        let blocks = self.pools.facts(meta, file.pool)?;
+        let encoded = self.pools.encoded_of(meta, &blocks)?;
+        let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
+            return Ok(None);
+        };
+        Ok(Some(Candidate {
+            requested: meta.requested_form(file.put)?,
+            file,
+            blocks,
+            encoded,
+            lifecycle,
+            stripes,
+        }))
     }
 
     /// Finds how long blocks have not changed, where that decides when they are encoded.
-    async fn quiet_blocks(&self, found: &[Found]) -> QuietBlocks {
+    async fn quiet_blocks(&self, found: &[Option<Candidate>]) -> QuietBlocks {
         let fleet = self.nodes.fleet();
         let mut asked: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();
         let mut before: QuietBlocks = BTreeMap::new();
-        for found in found {
-            let Found::File(candidate) = found else {
-                continue;
-            };
+        for candidate in found.iter().flatten() {
             if !matches!(candidate.lifecycle.after, EncodeAfter::Idle(_)) {
                 continue;
             }
@@ -361,7 +340,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 if let Some(node) = here.and_then(|chunk| block.node_of(chunk)) {
                     asked.entry(node).or_default().push(block.id);
                 }
-                let known = self.timetable.times().quiet(&candidate.file.name, block.id);
+                let known = self.timetable.times().quiet(candidate.file.put, block.id);
                 before.extend(known.map(|known| (block.id, known)));
             }
         }

@@ -5,7 +5,7 @@ use crate::coordinator::core::lock;
 use crate::coordinator::pool_facts::Pools;
 use crate::coordinator::wake_up::WakeUp;
 use gabion_layout::{Sequence, StripeId};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -39,7 +39,7 @@ impl Timetable {
             .lifecycle
             .is_some()
         {
-            self.times().look_at(&file.name, 0);
+            self.times().look_at(file.put, 0);
             self.wake_up.wake();
         }
         Ok(())
@@ -63,45 +63,45 @@ pub(super) struct Quiet {
     pub(super) since_ms: u64,
 }
 
-/// The files of a coordinator, by name. Times are milliseconds for which coordinators have run.
+/// The files of a coordinator, by the puts that made them. Times are milliseconds for which coordinators have run.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// Invariant: the same as `by_name`.
-    by_time: BTreeSet<(u64, String)>,
-    by_name: BTreeMap<String, u64>,
+    /// Invariant: the same as `by_file`.
+    by_time: BTreeSet<(u64, PutId)>,
+    by_file: BTreeMap<PutId, u64>,
     /// How many segments of files are to be converted.
-    waiting: BTreeMap<String, u64>,
+    waiting: BTreeMap<PutId, u64>,
     /// The newest update of blocks that are encoded when they are idle, and the time when it was first
     /// seen.
-    quiet: BTreeMap<String, BTreeMap<StripeId, Quiet>>,
+    quiet: BTreeMap<PutId, BTreeMap<StripeId, Quiet>>,
     /// Whether there was ever a file.
     is_used: bool,
 }
 
 impl Times {
     /// Schedules a check of a file at this time, unless an earlier one is scheduled.
-    pub(super) fn look_at(&mut self, name: &str, at_ms: u64) {
+    pub(super) fn look_at(&mut self, file: PutId, at_ms: u64) {
         self.is_used = true;
-        if let Some(&known_ms) = self.by_name.get(name) {
+        if let Some(&known_ms) = self.by_file.get(&file) {
             if known_ms <= at_ms {
                 return;
             }
-            self.by_time.remove(&(known_ms, name.to_owned()));
+            self.by_time.remove(&(known_ms, file));
         }
-        self.by_name.insert(name.to_owned(), at_ms);
-        self.by_time.insert((at_ms, name.to_owned()));
+        self.by_file.insert(file, at_ms);
+        self.by_time.insert((at_ms, file));
     }
 
     /// Removes and returns the files that are due, at most `limit`, the longest overdue first.
-    pub(super) fn take_due(&mut self, now_ms: u64, limit: usize) -> Vec<String> {
+    pub(super) fn take_due(&mut self, now_ms: u64, limit: usize) -> Vec<PutId> {
         let mut due = Vec::new();
         while due.len() < limit
             && let Some((at_ms, _)) = self.by_time.first()
             && *at_ms <= now_ms
-            && let Some((_, name)) = self.by_time.pop_first()
+            && let Some((_, file)) = self.by_time.pop_first()
         {
-            self.by_name.remove(&name);
-            due.push(name);
+            self.by_file.remove(&file);
+            due.push(file);
         }
         due
     }
@@ -109,35 +109,35 @@ impl Times {
     /// Notes how many segments of a file are to be converted, and how long its blocks have not changed.
     pub(super) fn note(
         &mut self,
-        name: &str,
+        file: PutId,
         waiting_count: u64,
         quiet: BTreeMap<StripeId, Quiet>,
     ) {
         if waiting_count > 0 {
-            self.waiting.insert(name.to_owned(), waiting_count);
+            self.waiting.insert(file, waiting_count);
         } else {
-            self.waiting.remove(name);
+            self.waiting.remove(&file);
         }
         if quiet.is_empty() {
-            self.quiet.remove(name);
+            self.quiet.remove(&file);
         } else {
-            self.quiet.insert(name.to_owned(), quiet);
+            self.quiet.insert(file, quiet);
         }
     }
 
     /// A segment of a file was converted.
-    pub(super) fn converted(&mut self, name: &str) {
-        if let Some(count) = self.waiting.get_mut(name) {
+    pub(super) fn converted(&mut self, file: PutId) {
+        if let Some(count) = self.waiting.get_mut(&file) {
             *count -= 1;
             if *count == 0 {
-                self.waiting.remove(name);
+                self.waiting.remove(&file);
             }
         }
     }
 
     /// The state of a block at the last check of its file.
-    pub(super) fn quiet(&self, name: &str, block: StripeId) -> Option<Quiet> {
-        self.quiet.get(name)?.get(&block).copied()
+    pub(super) fn quiet(&self, file: PutId, block: StripeId) -> Option<Quiet> {
+        self.quiet.get(&file)?.get(&block).copied()
     }
 
     /// The number of segments that are known to be due.
@@ -155,21 +155,25 @@ impl Times {
 mod tests {
     use super::*;
 
+    const A: PutId = PutId(1);
+    const B: PutId = PutId(2);
+    const C: PutId = PutId(3);
+
     #[test]
     fn the_earlier_time_counts_and_what_is_taken_is_gone() {
         let mut table = Times::default();
         assert!(!table.is_used());
-        for (name, at_ms) in [("b", 20), ("a", 30), ("b", 25), ("c", 40), ("a", 10)] {
-            table.look_at(name, at_ms);
+        for (file, at_ms) in [(B, 20), (A, 30), (B, 25), (C, 40), (A, 10)] {
+            table.look_at(file, at_ms);
         }
-        assert_eq!(table.take_due(9, 5), [""; 0]);
-        assert_eq!(table.take_due(39, 1), ["a"]);
-        assert_eq!(table.take_due(39, 5), ["b"]);
-        assert_eq!(table.take_due(39, 5), [""; 0]);
+        assert_eq!(table.take_due(9, 5), []);
+        assert_eq!(table.take_due(39, 1), [A]);
+        assert_eq!(table.take_due(39, 5), [B]);
+        assert_eq!(table.take_due(39, 5), []);
         // An entry made during the check schedules another one.
-        table.look_at("a", 0);
-        table.look_at("a", 50);
-        assert_eq!(table.take_due(100, 5), ["a", "c"]);
+        table.look_at(A, 0);
+        table.look_at(A, 50);
+        assert_eq!(table.take_due(100, 5), [A, C]);
         assert!(table.is_used());
     }
 
@@ -180,17 +184,17 @@ mod tests {
             latest: Sequence(3),
             since_ms: 7,
         };
-        table.note("a", 2, BTreeMap::from([(StripeId(1), quiet)]));
-        table.note("b", 1, BTreeMap::new());
+        table.note(A, 2, BTreeMap::from([(StripeId(1), quiet)]));
+        table.note(B, 1, BTreeMap::new());
         assert_eq!(table.waiting_count(), 3);
-        table.converted("a");
-        table.converted("b");
-        table.converted("b");
+        table.converted(A);
+        table.converted(B);
+        table.converted(B);
         assert_eq!(table.waiting_count(), 1);
-        assert_eq!(table.quiet("a", StripeId(1)), Some(quiet));
-        table.note("a", 0, BTreeMap::new());
+        assert_eq!(table.quiet(A, StripeId(1)), Some(quiet));
+        table.note(A, 0, BTreeMap::new());
         assert_eq!(
-            (table.waiting_count(), table.quiet("a", StripeId(1))),
+            (table.waiting_count(), table.quiet(A, StripeId(1))),
             (0, None)
         );
     }

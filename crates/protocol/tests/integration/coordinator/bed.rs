@@ -77,6 +77,16 @@ pub(crate) fn gone(node: NodeId) -> CallError {
     }
 }
 
+/// Asks for all files whose names have this prefix.
+pub(crate) fn all_with(prefix: &str) -> ask::List {
+    ask::List {
+        prefix: prefix.to_owned(),
+        after: None,
+        delimiter: None,
+        limit: u64::MAX,
+    }
+}
+
 fn usual(request: &NodeRequest, damage: &mut Vec<Damage>) -> NodeReply {
     match request {
         NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
@@ -383,6 +393,7 @@ impl Bed {
     ) -> (gabion_meta::PutId, Vec<StripeRecord>) {
         let reply = self.ask(ask::BeginPut {
             name: name.to_owned(),
+            existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes,
         });

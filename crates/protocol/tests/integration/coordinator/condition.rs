@@ -61,6 +61,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
     }
     let refused = bed.ask(ask::BeginPut {
         name: "f".to_owned(),
+        existing: gabion_meta::Existing::Stays,
         pool: None,
         size_bytes: 4 * MIB,
     });
@@ -83,6 +84,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
     let put = |bed: &mut Bed, stripe_count: u64| {
         bed.ask(ask::BeginPut {
             name: format!("f{stripe_count}"),
+            existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes: stripe_count * 4 * MIB,
         })

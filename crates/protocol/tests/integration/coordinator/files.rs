@@ -1,10 +1,10 @@
 //! Pools, puts, files and what is left of them.
 
-use crate::coordinator::bed::{Bed, TIMING, words};
+use crate::coordinator::bed::{Asked, Bed, TIMING, all_with, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ChunkId, NodeId, StripeId, StripeRecord};
-use gabion_meta::PutId;
+use gabion_meta::{Existing, PutId};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
 };
@@ -88,6 +88,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     let begin = |pool: Option<&str>| {
         CoordinatorRequest::BeginPut(ask::BeginPut {
             name: "f".to_owned(),
+            existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes: (4 << 20) + 1,
         })
@@ -133,9 +134,8 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     let again = bed.ask(CoordinatorRequest::CommitPut(put));
     assert_eq!(again, CoordinatorReply::Done);
     refused(&bed.ask(begin(Some("p"))), "file 'f' already exists");
-    let prefix = "f".to_owned();
-    let listed = bed.ask(ask::List { prefix });
-    assert!(matches!(&listed, CoordinatorReply::Files(files) if files.len() == 1));
+    let listed = bed.ask(all_with("f"));
+    assert!(matches!(&listed, CoordinatorReply::Listing(page) if page.files.len() == 1));
 }
 
 #[test]
@@ -144,6 +144,7 @@ fn a_put_without_room_is_refused() {
     bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
     let put = bed.ask(ask::BeginPut {
         name: "f".to_owned(),
+        existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
     });
@@ -319,6 +320,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
     bed.fail(&[NodeId(4), NodeId(0)]);
     let refusal = bed.ask(ask::BeginPut {
         name: "g".to_owned(),
+        existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
     });
@@ -342,6 +344,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
     bed.pass(TIMING.lease_ms + 100);
     let begin = ask::BeginPut {
         name: "f".to_owned(),
+        existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
     };
@@ -427,4 +430,86 @@ fn a_node_that_a_stripe_needs_is_left_out_once_it_is_declared_failed() {
     let anew = placed(place_anew(&mut bed, put, (first, first), &[4]));
     let left_out: Vec<_> = anew.stale.iter().map(|stale| stale.chunk).collect();
     assert_eq!(left_out, [anew.chunk_on(NodeId(4)).unwrap()]);
+}
+
+#[test]
+fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1);
+    let CoordinatorReply::File(layout) = look_up(&mut bed, "f") else {
+        panic!("it was stored")
+    };
+    let file = layout.file.put;
+    let rename = |generation, to: &str| ask::Rename {
+        file,
+        generation,
+        to: to.to_owned(),
+        existing: Existing::Stays,
+    };
+    for _ in 0..2 {
+        // The first answer was lost.
+        assert_eq!(bed.ask(rename(0, "g")), CoordinatorReply::Done);
+    }
+    refused(&look_up(&mut bed, "f"), "there is no file 'f'");
+    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::LookupFile(file)) else {
+        panic!("it is still there")
+    };
+    assert_eq!((layout.file.name.as_str(), layout.stripes), ("g", before));
+    bed.put("f", 1);
+    refused(&bed.ask(rename(1, "f")), "file 'f' already exists");
+    refused(&bed.ask(rename(0, "h")), "renamed to 'g' meanwhile");
+}
+
+#[test]
+fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
+    let mut bed = Bed::three_racks();
+    let (first, second) = (bed.put("f", 1).remove(0), bed.put("g", 1).remove(0));
+    let CoordinatorReply::File(layout) = look_up(&mut bed, "g") else {
+        panic!("it was stored")
+    };
+    let renamed = bed.ask(ask::Rename {
+        file: layout.file.put,
+        generation: 0,
+        to: "f".to_owned(),
+        existing: Existing::IsReplaced,
+    });
+    assert_eq!(renamed, CoordinatorReply::Done);
+    bed.pass(10_000);
+    assert_eq!(removed_of(&bed.take_log(), first.id), first.nodes.len());
+    let CoordinatorReply::Put(places) = bed.ask(ask::BeginPut {
+        name: "f".to_owned(),
+        existing: Existing::IsReplacedIf(layout.file.put),
+        pool: None,
+        size_bytes: 1 << 20,
+    }) else {
+        panic!("the file may be replaced")
+    };
+    let committed = bed.ask(CoordinatorRequest::CommitPut(places.put));
+    assert_eq!(committed, CoordinatorReply::Done);
+    bed.pass(10_000);
+    assert_eq!(removed_of(&bed.take_log(), second.id), second.nodes.len());
+    let gone = bed.ask(CoordinatorRequest::LookupFile(layout.file.put));
+    assert_eq!(gone, CoordinatorReply::FileGone);
+}
+
+fn look_up(bed: &mut Bed, name: &str) -> CoordinatorReply {
+    let name = name.to_owned();
+    bed.ask(ask::Lookup { name })
+}
+
+/// How many nodes were told to remove chunks of a stripe.
+fn removed_of(log: &[Asked], stripe: StripeId) -> usize {
+    let mut nodes: Vec<_> = log
+        .iter()
+        .filter(|asked| match &asked.request {
+            NodeRequest::Remove(ask::Remove { chunks }) => {
+                chunks.iter().any(|chunk| chunk.stripe == stripe)
+            }
+            _ => false,
+        })
+        .map(|asked| asked.node)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.len()
 }

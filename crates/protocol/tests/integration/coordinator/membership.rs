@@ -1,11 +1,11 @@
 //! How nodes join, stay, fail and return.
 
-use crate::coordinator::bed::{Bed, TIMING, chunk_on};
+use crate::coordinator::bed::{Bed, TIMING, all_with, chunk_on};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StaleChunk, StripeId,
     StripeRecord,
 };
-use gabion_meta::{Exclusion, StoodUpdate};
+use gabion_meta::{Exclusion, Listing, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided,
     DeviceState, DeviceStatus, HeldChunk, Liveness, NodeHealth, StoreFailure, ask,
@@ -388,9 +388,7 @@ fn a_stale_chunk_that_may_be_the_last_resort_is_kept() {
 fn a_store_that_fails_ends_all_decisions() {
     let mut bed = Bed::three_racks();
     bed.store().fail_after(0);
-    let names = ask::List {
-        prefix: String::new(),
-    };
+    let names = all_with("");
     let first = bed.ask(names.clone());
     assert!(matches!(&first, CoordinatorReply::Refused(s) if s.contains("then restart")));
     bed.store().heal();
@@ -400,5 +398,8 @@ fn a_store_that_fails_ends_all_decisions() {
         "what its last write did is not known"
     );
     bed.restart();
-    assert_eq!(bed.ask(names), CoordinatorReply::Files(vec![]));
+    assert_eq!(
+        bed.ask(names),
+        CoordinatorReply::Listing(Listing::default())
+    );
 }

@@ -27,7 +27,6 @@ fn ids(stripes: &[StripeRecord]) -> Vec<StripeId> {
 fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
     let file = look(bed).file.put;
     bed.ask(ask::BeginReplace {
-        name: "f".to_owned(),
         file,
         stripes: ids(stripes),
     })

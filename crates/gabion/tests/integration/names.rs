@@ -1,0 +1,103 @@
+//! Names of stored files on clusters of real processes: lists, renames, files that take the name of another,
+//! and parts of files.
+
+use crate::support::{TestCluster, fails_on, path_text, pattern};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+
+fn names(listed: &Value) -> BTreeSet<String> {
+    let rows = listed.as_array().expect("a list").iter();
+    rows.map(|row| {
+        let name = row.get("name").or(row.get("prefix"));
+        name.and_then(Value::as_str).expect("a name").to_owned()
+    })
+    .collect()
+}
+
+fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(2,1)", "--chunk=64KiB"]);
+    cluster
+}
+
+#[test]
+fn files_are_listed_by_pages_and_directories_and_removed_by_prefix() {
+    let cluster = cluster();
+    for name in ["a", "d/1", "d/2/x", "d/2/y", "e"] {
+        cluster.put(name, name.as_bytes());
+    }
+    let list = |options: &[&str]| names(&cluster.json(&[&["ls"], options].concat()));
+    assert_eq!(list(&["--delimiter=/"]), set(["a", "d/", "e"]));
+    assert_eq!(list(&["d/", "--delimiter=/"]), set(["d/1", "d/2/"]));
+    assert_eq!(list(&["--after=d/1", "--limit=2"]), set(["d/2/x", "d/2/y"]));
+    let table = cluster.run(&["ls", "--delimiter=/"]);
+    assert!(table.contains("d/") && !table.contains("d/1"), "{table}");
+    cluster.run(&["rm", "--prefix=d/"]);
+    assert_eq!(list(&[]), set(["a", "e"]));
+    cluster.run(&["rm", "a", "e"]);
+    assert_eq!(list(&[]), set([]));
+    let error = fails_on(&cluster, &["rm", "--prefix=d/"], 2);
+    assert!(error.contains("begins with 'd/'"), "{error}");
+    fails_on(&cluster, &["rm"], 2);
+    fails_on(&cluster, &["ls", "--limit=0"], 2);
+}
+
+#[test]
+fn a_file_is_renamed_and_replaced_as_a_whole() {
+    let cluster = cluster();
+    let (first, second) = (pattern(300_000, 1), pattern(200_000, 2));
+    cluster.put("draft", &first);
+    cluster.put("final", &second);
+    let error = fails_on(&cluster, &["mv", "draft", "final"], 1);
+    assert!(error.contains("'final' already exists"), "{error}");
+    assert!(cluster.get("final") == second);
+    cluster.run(&["mv", "--replace", "draft", "final"]);
+    assert!(cluster.get("final") == first);
+    assert_eq!(names(&cluster.json(&["ls"])), set(["final"]));
+    fails_on(&cluster, &["mv", "draft", "other"], 1);
+    // In place writes reach the file by its new name.
+    cluster.write("final", 70_000, b"new");
+    let expected = [&first[..70_000], b"new", &first[70_003..]].concat();
+    assert!(cluster.get("final") == expected);
+
+    let source = cluster.path("source");
+    fs::write(&source, &second).expect("a directory of the test's own");
+    let error = fails_on(&cluster, &["put", path_text(&source), "final"], 1);
+    assert!(error.contains("'final' already exists"), "{error}");
+    cluster.run(&["put", "--replace", path_text(&source), "final"]);
+    assert!(cluster.get("final") == second);
+    cluster.run(&["put", "--replace", path_text(&source), "another"]);
+    assert!(cluster.get("another") == second);
+    let scrubbed = cluster.json(&["scrub"]);
+    assert_eq!(scrubbed["damage"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_part_of_a_file_is_read_alone() {
+    let cluster = cluster();
+    let bytes = pattern(300_000, 3);
+    cluster.put("f", &bytes);
+    let target = cluster.path("part");
+    let get = |options: &[&str]| {
+        cluster.run(&[&["get", "f", path_text(&target)], options].concat());
+        fs::read(&target).expect("it was written")
+    };
+    assert!(get(&["--offset=131000", "--length=5000"]) == bytes[131_000..136_000]);
+    assert!(get(&["--offset=299990"]) == bytes[299_990..]);
+    assert!(get(&["--length=7"]) == bytes[..7]);
+    assert!(get(&["--offset=300000"]).is_empty());
+    fs::remove_file(&target).expect("it is there");
+    for range in [&["--offset=300001"][..], &["--offset=1", "--length=300000"]] {
+        let arguments = [&["get", "f", path_text(&target)], range].concat();
+        let error = fails_on(&cluster, &arguments, 2);
+        assert!(error.contains("has 300000 bytes"), "{error}");
+        assert!(!target.exists(), "{error}");
+    }
+    let piped = cluster.output(&["get", "f", "-", "--length=9"]);
+    assert!(piped.stdout == bytes[..9]);
+}

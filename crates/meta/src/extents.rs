@@ -1,0 +1,81 @@
+//! Extents: which stripes hold a file's bytes, by offset. No row grows with its file.
+
+use crate::displaced::discard;
+use crate::error::MetaError;
+use crate::kv::{ReadTxn, WriteTxn};
+use crate::pools::pool;
+use crate::records::{Displaced, Extent, FileRecord, PutId};
+use crate::schema::{Counter, EXTENTS};
+use gabion_layout::{StripeId, StripeRecord};
+use std::collections::BTreeMap;
+
+/// An extent and its offset in its file, in bytes.
+pub(crate) type Placed = (u64, Extent);
+
+/// All extents of a file, in the order of their offsets.
+pub(crate) fn extents(txn: &dyn ReadTxn, file: PutId) -> Result<Vec<Placed>, MetaError> {
+    let span = EXTENTS.between(&(file, 0), &(PutId(file.0.saturating_add(1)), 0));
+    let rows = EXTENTS.scan(txn, &span, usize::MAX)?;
+    Ok(rows
+        .into_iter()
+        .map(|((_, offset), extent)| (offset, extent))
+        .collect())
+}
+
+/// Gives a file stripes for its bytes from `offset` on, one behind the other. Returns the end.
+pub(crate) fn insert(
+    txn: &mut dyn WriteTxn,
+    file: PutId,
+    mut offset: u64,
+    stripes: &[StripeRecord],
+) -> Result<u64, MetaError> {
+    for stripe in stripes {
+        let length_bytes = data_bytes(txn, stripe)?;
+        let extent = Extent {
+            stripe: stripe.id,
+            length_bytes,
+        };
+        EXTENTS.put(txn, &(file, offset), &extent)?;
+        offset = offset.saturating_add(length_bytes);
+    }
+    Ok(offset)
+}
+
+/// The extents of the displaced stripes, each with its position among all of the file. The stripes are in
+/// the file's order and unique.
+///
+/// # Errors
+/// [`MetaError::UnknownStripe`] for one that is not the file's or out of order.
+pub(crate) fn displaced_extents(
+    txn: &dyn ReadTxn,
+    file: PutId,
+    displaced: &[Displaced],
+) -> Result<Vec<(usize, Placed)>, MetaError> {
+    let all = extents(txn, file)?.into_iter().enumerate();
+    let all: BTreeMap<StripeId, (usize, Placed)> = all
+        .map(|(at, placed)| (placed.1.stripe, (at, placed)))
+        .collect();
+    let mut found: Vec<(usize, Placed)> = Vec::with_capacity(displaced.len());
+    for old in displaced {
+        let here = all.get(&old.stripe).copied();
+        let next = here.filter(|(at, _)| found.last().is_none_or(|(last, _)| last < at));
+        found.push(next.ok_or(MetaError::UnknownStripe(old.stripe))?);
+    }
+    Ok(found)
+}
+
+/// Makes all stripes of a file garbage, and deletes its extents.
+pub(crate) fn discard_all(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    for (offset, extent) in extents(txn, file.put)? {
+        discard(txn, extent.stripe)?;
+        EXTENTS.delete(txn, &(file.put, offset))?;
+    }
+    Counter::StripeCount.lower(txn, file.stripe_count)?;
+    Ok(())
+}
+
+/// Capacity of a stripe for data, in bytes.
+pub(crate) fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
+    let data_count = pool(txn, stripe.pool)?.spec.k as u64;
+    Ok(data_count.saturating_mul(stripe.chunk_bytes))
+}
