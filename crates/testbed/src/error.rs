@@ -1,5 +1,6 @@
 //! Why a cluster or a testbed cannot be made, started or stopped: one sentence for people each.
 
+use crate::size::bytes;
 use gabion_client::{ClientError, ErrorKind};
 use gabion_wire::{RateError, WireError};
 use std::fmt;
@@ -38,6 +39,23 @@ pub enum TestbedError {
         wants: String,
         /// How to get the given value.
         remedy: &'static str,
+    },
+    /// The disk has too little free space for what was asked for.
+    #[error(
+        "{what} needs about {} in {}, where {} are free; {advice}",
+        bytes(*needed), directory.display(), bytes(*free)
+    )]
+    NoSpace {
+        /// What needs the space.
+        what: String,
+        /// Bytes that it needs.
+        needed: u64,
+        /// A directory on the disk.
+        directory: PathBuf,
+        /// Free bytes there.
+        free: u64,
+        /// What to do.
+        advice: &'static str,
     },
     /// The cluster has no coordinator yet.
     #[error("the cluster in {directory} was never started; run 'gabion cluster up --dir {directory}'", directory = .0.display())]
@@ -157,10 +175,10 @@ pub enum TestbedError {
     /// The inner half of a job has no memory for its files.
     #[error("a directory in memory cannot be mounted")]
     NoMemory,
-    /// The user ended an experiment.
+    /// A signal ended an experiment or a demo.
     #[error("interrupted; its processes were stopped")]
     Stopped,
-    /// A demo or a replay found what a correct cluster cannot have, or the demo was interrupted.
+    /// A demo or a replay found what a correct cluster cannot have.
     #[error("{0}")]
     Wrong(String),
     /// The replayed file exists with another size.
@@ -216,6 +234,7 @@ impl TestbedError {
             Self::NoCluster(_)
             | Self::NotEmpty(_)
             | Self::OtherOption { .. }
+            | Self::NoSpace { .. }
             | Self::NeverStarted(_)
             | Self::NoNode { .. }
             | Self::Variable(_)

@@ -1,8 +1,8 @@
 //! A whole replay: the file that stands for a trace's volume, the requests at their times, and what was measured.
 
-use super::contents::{Contents, INITIAL, Initial};
 use super::traffic::{Flow, Traffic};
 use super::{Access, Engine, Measured, Target};
+use crate::contents::{Contents, INITIAL, Initial};
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
 use futures::io::AllowStdIo;

@@ -8,14 +8,17 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::ByteRange;
+use gabion_testbed::EndSignals;
 use gabion_testbed::demo::{self, Script};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Failure> {
     let script = script(&options)?;
+    // Before the directory is made, so that a signal deletes it.
+    let signals = EndSignals::listen()?;
     let scratch = Scratch::new()?;
-    let report = demo::run(&scratch.0, &script, Shown::of).await?;
+    let report = demo::run(&scratch.0, &script, Shown::of, signals).await?;
     report::print(&report, format)
 }
 
