@@ -135,7 +135,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Plan(PlanCommand),
     /// Analyse traces, compute their cost, and replay them on a cluster
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Lab(LabCommand),
     /// Run a whole cluster on this machine with real data, and clean up
     Demo(DemoOptions),
@@ -373,9 +373,10 @@ pub(crate) enum ChaosCommand {
         /// Index of the chunk file, in the order of their names
         #[arg(long, default_value_t = 0)]
         file: usize,
-        /// Index of the byte in the chunk's data
-        #[arg(long, default_value_t = 12345)]
-        byte: u64,
+        /// Index of the byte, counted from the end of the chunk's data [default: 12345, or the first byte of a
+        /// smaller chunk]
+        #[arg(long)]
+        byte: Option<u64>,
     },
 }
 
@@ -396,9 +397,9 @@ pub(crate) struct PlanShowOptions {
     /// Repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
     #[arg(long, value_name = "STRIPE:CHUNK")]
     pub(crate) repair: Option<String>,
-    /// Repair scheme
-    #[arg(long, default_value = "pipeline")]
-    pub(crate) scheme: String,
+    /// Repair scheme, with --repair [default: pipeline]
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
     /// Print a Graphviz digraph instead of text
     #[arg(long)]
     pub(crate) graphviz: bool,
@@ -406,9 +407,11 @@ pub(crate) struct PlanShowOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Replay the writes of this trace (MSR rows) instead of the built-in workload
+    /// Replay the writes of this trace instead of the built-in workload
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Bytes to store
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     pub(crate) size: u64,

@@ -93,6 +93,16 @@ pub enum TestbedError {
         /// Path of its log.
         log: PathBuf,
     },
+    /// The data that a process made at its first start is not there.
+    #[error("{name} did not start: {} is not there; {remedy}", path.display())]
+    DataGone {
+        /// The process.
+        name: String,
+        /// Where its data should be.
+        path: PathBuf,
+        /// What to do.
+        remedy: String,
+    },
     /// A killed process does not end.
     #[error("{what} was killed and has not ended after {after_s} s; its disk may hang")]
     Lingers {

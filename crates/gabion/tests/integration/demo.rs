@@ -65,37 +65,32 @@ fn it_does_the_same_on_arrays_of_ssds() {
     check(&["--engine=tween"]);
 }
 
-/// Ends a demo by a signal; it must stop what it started and leave nothing.
-fn check_ended_by(signal: Signal) {
-    let temporary = tempfile::tempdir().unwrap();
-    let child = demo(temporary.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_for("the demo has started its nodes", || {
-        let found = std::fs::read_dir(temporary.path()).unwrap().next();
-        found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
-    });
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, signal).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{signal:?}: {said}");
-    assert!(said.contains("interrupted"), "{signal:?}: {said}");
-    assert!(is_empty(temporary.path()), "{signal:?}");
-    let mine = format!("{}/", temporary.path().display());
-    let processes = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
-    let left = processes.filter(|line| text(line).contains(&mine)).count();
-    assert_eq!(left, 0, "{signal:?}: processes of the demo go on");
-}
-
 #[test]
 fn each_signal_that_ends_it_ends_everything_that_it_started() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        check_ended_by(signal);
+        let temporary = tempfile::tempdir().unwrap();
+        let child = demo(temporary.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for("the demo has started its nodes", || {
+            let found = std::fs::read_dir(temporary.path()).unwrap().next();
+            found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
+        });
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{signal:?}: {said}");
+        assert!(said.contains("interrupted"), "{signal:?}: {said}");
+        assert!(is_empty(temporary.path()), "{signal:?}");
+        let mine = format!("{}/", temporary.path().display());
+        let processes = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
+        let left = processes.filter(|line| text(line).contains(&mine)).count();
+        assert_eq!(left, 0, "{signal:?}: processes of the demo go on");
     }
 }
 
