@@ -16,6 +16,7 @@ pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 
 use crate::output::{Format, parse_bytes};
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use gabion_testbed::ClusterOptions;
@@ -51,13 +52,33 @@ impl Arguments {
     /// # Errors
     /// A usage error; or the requested help or version.
     pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = Self::command().try_get_matches();
+        let matches = matches.map_err(without_hidden_commands)?;
         let mut arguments = Self::from_arg_matches(&matches)?;
         if let Command::Cluster(ClusterCommand::Up(options)) = &mut arguments.command {
             options.given = given(&matches);
         }
         Ok(arguments)
     }
+}
+
+/// Removes hidden commands from the list of those that are possible.
+fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
+    let listed = error.get(ContextKind::ValidSubcommand);
+    if let Some(ContextValue::Strings(names)) = listed {
+        let mut names = names.clone();
+        let all = Arguments::command();
+        let hidden = all
+            .get_subcommands()
+            .flat_map(clap::Command::get_subcommands);
+        let hidden: Vec<&str> = hidden
+            .filter(|command| command.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        names.retain(|name| !hidden.contains(&name.as_str()));
+        error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// The options that the user has given to the innermost command.
@@ -135,7 +156,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Plan(PlanCommand),
     /// Analyse traces, compute their cost, and replay them on a cluster
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(subcommand)]
     Lab(LabCommand),
     /// Run a whole cluster on this machine with real data, and clean up
     Demo(DemoOptions),

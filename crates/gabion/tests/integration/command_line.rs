@@ -238,6 +238,13 @@ fn options_without_effect_and_values_out_of_range_get_exit_code_2() {
 }
 
 #[test]
+fn hidden_commands_are_not_listed() {
+    let error = fails(&["lab"], 2);
+    assert!(error.contains("trace-stats"), "{error}");
+    assert!(!error.contains("in-testbed"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_started_leaves_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
