@@ -16,6 +16,7 @@ pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 
 use crate::output::{Format, parse_bytes};
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use gabion_testbed::ClusterOptions;
@@ -51,13 +52,33 @@ impl Arguments {
     /// # Errors
     /// A usage error; or the requested help or version.
     pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = Self::command().try_get_matches();
+        let matches = matches.map_err(without_hidden_commands)?;
         let mut arguments = Self::from_arg_matches(&matches)?;
         if let Command::Cluster(ClusterCommand::Up(options)) = &mut arguments.command {
             options.given = given(&matches);
         }
         Ok(arguments)
     }
+}
+
+/// Removes hidden commands from the list of those that are possible.
+fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
+    let listed = error.get(ContextKind::ValidSubcommand);
+    if let Some(ContextValue::Strings(names)) = listed {
+        let mut names = names.clone();
+        let all = Arguments::command();
+        let hidden = all
+            .get_subcommands()
+            .flat_map(clap::Command::get_subcommands);
+        let hidden: Vec<&str> = hidden
+            .filter(|command| command.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        names.retain(|name| !hidden.contains(&name.as_str()));
+        error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// The options that the user has given to the innermost command.
@@ -409,9 +430,10 @@ pub(crate) enum ChaosCommand {
         /// Index of the chunk file, in the order of their names
         #[arg(long, default_value_t = 0)]
         file: usize,
-        /// Index of the byte in the chunk's data
-        #[arg(long, default_value_t = 12345)]
-        byte: u64,
+        /// Index of the byte, counted from the end of the chunk's data [default: 12345, or the first byte of a
+        /// smaller chunk]
+        #[arg(long)]
+        byte: Option<u64>,
     },
 }
 
@@ -432,9 +454,9 @@ pub(crate) struct PlanShowOptions {
     /// Repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
     #[arg(long, value_name = "STRIPE:CHUNK")]
     pub(crate) repair: Option<String>,
-    /// Repair scheme
-    #[arg(long, default_value = "pipeline")]
-    pub(crate) scheme: String,
+    /// Repair scheme, with --repair [default: pipeline]
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
     /// Print a Graphviz digraph instead of text
     #[arg(long)]
     pub(crate) graphviz: bool,
@@ -442,9 +464,11 @@ pub(crate) struct PlanShowOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Replay the writes of this trace (MSR rows) instead of the built-in workload
+    /// Replay the writes of this trace instead of the built-in workload
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trace_form: TraceForm,
     /// Bytes to store
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     pub(crate) size: u64,

@@ -29,9 +29,10 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to stdout and are no failure; clap distinguishes them.
             if error.use_stderr() {
-                let said = error.render().to_string();
+                let rendered = error.render().to_string();
+                let said = plain(&rendered);
                 let fits = output::wrapped_lines(&said, 2);
-                if fits == said {
+                if fits == rendered {
                     // With colours, on a terminal.
                     let _ = error.print();
                 } else {
@@ -45,6 +46,30 @@ fn main() -> ExitCode {
         }
     };
     exit(run(arguments).and_then(|()| output::written()))
+}
+
+/// What the standard library says of a number that is none, and the same for people.
+const PLAIN: [(&str, &str); 4] = [
+    ("invalid digit found in string", "write a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "write a whole number",
+    ),
+    (
+        "number too large to fit in target type",
+        "the number is too large",
+    ),
+    (
+        "number too small to fit in target type",
+        "the number is too small",
+    ),
+];
+
+/// The message of a wrong argument, without phrases of the standard library.
+fn plain(said: &str) -> String {
+    PLAIN
+        .iter()
+        .fold(said.to_owned(), |said, (from, to)| said.replace(from, to))
 }
 
 /// Indent of further lines of a long error.
@@ -95,10 +120,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
                 commands::files::rm(names, prefix, &place, format).await
             }
             Command::Stat { name } => commands::files::stat(&name, &place, format).await,
-            Command::Chaos(command) => commands::chaos::run(command, &place).await,
+            Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
             Command::Repair(options) => commands::repair::repair(options, &place, format).await,
             Command::Scrub => commands::repair::scrub(&place, format).await,
-            Command::Plan(command) => commands::plan::run(command, &place).await,
+            Command::Plan(command) => commands::plan::run(command, &place, format).await,
             Command::Lab(command) => commands::lab::run(command, &place, format).await,
             Command::Demo(options) => commands::demo::run(options, format).await,
         }

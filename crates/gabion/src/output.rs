@@ -8,7 +8,7 @@ pub(crate) use gabion_testbed::bytes;
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width};
 use gabion_client::Progress;
 use gabion_testbed::Unit;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -55,6 +55,8 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
+/// Spaces around the text of a cell.
+const CELL_PADDING: usize = 2;
 /// Width of the output in columns.
 const COLUMNS: usize = 100;
 
@@ -82,6 +84,12 @@ pub(crate) fn wrapped(sentence: &str, indent: usize) -> String {
         column += length;
     }
     lines
+}
+
+/// A number with what it counts: `counted(1, "chunk is", "chunks are")`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    let what = if count == 1 { one } else { many };
+    format!("{count} {what}")
 }
 
 /// Breaks each line of a text as [`wrapped`] does.
@@ -145,10 +153,33 @@ pub(crate) fn table(heading: &[&str]) -> Table {
     table
 }
 
-/// Right-aligns all columns but the first.
+/// Right-aligns all columns but the first, and keeps words whole where the table's width allows it.
 pub(crate) fn align_numbers(table: &mut Table) {
+    keep_words_whole(table);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Makes each column at least as wide as its longest word, unless the table would be too wide.
+fn keep_words_whole(table: &mut Table) {
+    let rows: Vec<&Row> = table.header().into_iter().chain(table.row_iter()).collect();
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (at, cell) in row.cell_iter().enumerate() {
+            let content = cell.content();
+            let longest = content.split_whitespace().map(|word| word.chars().count());
+            let width = longest.max().unwrap_or(0) + CELL_PADDING;
+            widths.resize(widths.len().max(at + 1), 0);
+            widths[at] = widths[at].max(width);
+        }
+    }
+    // A separator stands between columns.
+    if widths.iter().sum::<usize>() + widths.len() > COLUMNS {
+        return;
+    }
+    for (column, width) in table.column_iter_mut().zip(widths) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width as u16)));
     }
 }
 
@@ -231,6 +262,17 @@ impl Progress for Shown {
     }
 }
 
+/// A time as people read it: `41.7 h`, `12.0 min` or `3.5 s`.
+pub(crate) fn time(seconds: f64) -> String {
+    if seconds >= 3600.0 {
+        format!("{:.1} h", seconds / 3600.0)
+    } else if seconds >= 60.0 {
+        format!("{:.1} min", seconds / 60.0)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
 /// Reads a size with a unit: `4KiB`, `1MiB`, `512`, `64M`.
 ///
 /// # Errors
@@ -306,6 +348,49 @@ mod tests {
         assert_eq!(
             wrapped(&format!("read {path} now"), 2),
             format!("read\n  {path}\n  now")
+        );
+    }
+
+    #[test]
+    fn times_have_the_largest_unit_that_they_fill() {
+        assert_eq!(time(150_000.0), "41.7 h");
+        assert_eq!(time(720.0), "12.0 min");
+        assert_eq!(time(0.25), "0.2 s");
+    }
+
+    #[test]
+    fn tables_break_between_words() {
+        let mut advice = table(&[
+            "scheme",
+            "code",
+            "chunk",
+            "across racks",
+            "95 % of pools",
+            "a byte written",
+            "exposure",
+            "longest wait",
+            "loss",
+            "stored a byte",
+        ]);
+        let row = [
+            "baseline",
+            "rs(6,3)",
+            "64 KiB",
+            "8.2 MiB",
+            "7.9 MiB to 8.5 MiB",
+            "3.00",
+            "12.0 min",
+            "1.0 h",
+        ];
+        advice.add_row(row.into_iter().chain(["1.23e-12", "1.50"]));
+        align_numbers(&mut advice);
+        let shown = advice.to_string();
+        for word in ["exposure", "1.23e-12", "baseline", "longest"] {
+            assert!(shown.contains(word), "{word} is broken:\n{shown}");
+        }
+        assert!(
+            shown.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{shown}"
         );
     }
 

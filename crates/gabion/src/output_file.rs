@@ -2,15 +2,17 @@
 //! written directly, as by `cp`.
 //!
 //! A regular file's bytes go to a temporary file in the same directory, which replaces the target
-//! when it is complete. A link stays a link: its target is replaced. Devices and FIFOs are opened
+//! when it is complete. It gets a name only then, so that nothing stays of an interrupted command; a file
+//! system without files that have no name gives it one at once. A link stays a link: its target is replaced. Devices and FIFOs are opened
 //! and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`,
 //! are stdout.
 
 use crate::failure::{Context, Failure};
 use crate::output;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -38,10 +40,17 @@ enum Place {
 /// A file that replaces another when it is complete. If dropped before, it leaves nothing behind.
 #[derive(Debug)]
 struct Replacement {
-    new: PathBuf,
+    /// The directory of both files.
+    directory: PathBuf,
     target: PathBuf,
-    is_done: bool,
+    /// The name of the new file, if it has one yet.
+    name: Option<TemporaryName>,
 }
+
+/// The name of a temporary file, which is deleted when this is dropped. If it was renamed, nothing has the
+/// name any more.
+#[derive(Debug)]
+struct TemporaryName(PathBuf);
 
 impl OutputFile {
     /// Prepares to write to `path`. If this fails, nothing has changed.
@@ -103,12 +112,15 @@ impl OutputFile {
         target: PathBuf,
         permissions: Option<fs::Permissions>,
     ) -> io::Result<Self> {
-        let directory = target.parent().unwrap_or(Path::new(""));
-        let (file, new) = create_unique(directory)?;
+        let directory = match target.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let (file, name) = create_temporary(&directory)?;
         let replaces = Replacement {
-            new,
+            directory,
             target,
-            is_done: false,
+            name,
         };
         if let Some(permissions) = permissions {
             file.set_permissions(permissions)?;
@@ -136,13 +148,15 @@ impl OutputFile {
     /// If the disk cannot take them; a regular file is unchanged then.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let doing = || format!("write {}", self.named.display());
-        let Place::Regular(mut replaces) = self.place else {
+        let Place::Regular(replaces) = self.place else {
             return Ok(());
         };
         self.file.sync_all().context(doing())?;
-        fs::rename(&replaces.new, &replaces.target).context(doing())?;
-        replaces.is_done = true;
-        Ok(())
+        let name = match replaces.name {
+            Some(name) => name,
+            None => give_name(&self.file, &replaces.directory).context(doing())?,
+        };
+        fs::rename(&name.0, &replaces.target).context(doing())
     }
 
     /// The error of a failed write.
@@ -156,24 +170,45 @@ impl OutputFile {
     }
 }
 
-impl Drop for Replacement {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
-        if !self.is_done {
-            let _ = fs::remove_file(&self.new);
-        }
+        let _ = fs::remove_file(&self.0);
     }
 }
 
-/// A new file in a directory.
-fn create_unique(directory: &Path) -> io::Result<(File, PathBuf)> {
+/// A new file in a directory, without a name if the file system has such files.
+fn create_temporary(directory: &Path) -> io::Result<(File, Option<TemporaryName>)> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(directory, flags, Mode::from_raw_mode(0o666)) {
+        return Ok((File::from(file), None));
+    }
+    let (file, name) = with_unique_name(directory, |path| {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o666).open(path)
+    })?;
+    Ok((file, Some(name)))
+}
+
+/// Gives a name to a file that has none.
+fn give_name(file: &File, directory: &Path) -> io::Result<TemporaryName> {
+    // The kernel links a file without a name by this path.
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |path: &Path| Ok(linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
+    with_unique_name(directory, link).map(|((), name)| name)
+}
+
+/// Makes something under a name that nothing in the directory has.
+fn with_unique_name<T>(
+    directory: &Path,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(T, TemporaryName)> {
     let process = std::process::id();
     for count in 0..NAME_COUNT_MAX {
         let path = directory.join(format!(".gabion-{process}-{count}"));
-        let mut options = OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o666).open(&path) {
+        match make(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
-            Ok(file) => return Ok((file, path)),
+            Ok(new) => return Ok((new, TemporaryName(path))),
         }
     }
     let why = "files of interrupted commands take all names; remove .gabion-* there";
@@ -216,6 +251,11 @@ mod tests {
         let unfinished = OutputFile::create(&path).unwrap();
         unfinished.file().write_all(b"half").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(
+            names(directory.path()),
+            ["f"],
+            "a kill now would leave nothing"
+        );
         drop(unfinished);
         write(&path, b"second");
         assert_eq!(fs::read(&path).unwrap(), b"second");
@@ -234,6 +274,17 @@ mod tests {
         one.finish().unwrap();
         other.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"other");
+        assert_eq!(names(directory.path()), ["f"]);
+    }
+
+    #[test]
+    fn a_temporary_file_with_a_name_is_deleted_unless_it_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, name) = with_unique_name(directory.path(), |path| File::create_new(path)).unwrap();
+        let (_, other) = with_unique_name(directory.path(), |path| File::create_new(path)).unwrap();
+        assert_eq!(names(directory.path()).len(), 2);
+        fs::rename(&other.0, directory.path().join("f")).unwrap();
+        drop((name, other));
         assert_eq!(names(directory.path()), ["f"]);
     }
 

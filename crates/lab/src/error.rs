@@ -118,6 +118,16 @@ pub enum LabError {
         /// Racks asked for.
         racks: u32,
     },
+    /// The stripe has no such data chunk.
+    #[error("there is no data chunk {chunk}; {code} has data chunks 0 to {last}")]
+    NoDataChunk {
+        /// The chunk asked for.
+        chunk: u8,
+        /// The code.
+        code: String,
+        /// The last data chunk.
+        last: usize,
+    },
     /// The layout says nothing of racks and neither did the user.
     #[error("layout {layout} needs a number of racks that divides {chunks}")]
     RacksMissing {
@@ -218,6 +228,32 @@ pub enum LabError {
         /// Bytes of the workload's largest request.
         request_bytes: u64,
     },
+}
+
+impl LabError {
+    /// Whether the caller asked for something impossible, so that to try again is of no use.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::UnknownFormatName { .. }
+            | Self::SeveralVolumes { .. }
+            | Self::NoSuchVolume { .. }
+            | Self::UnknownExperiment { .. }
+            | Self::UnevenRacks { .. }
+            | Self::NoDataChunk { .. }
+            | Self::RacksMissing { .. }
+            | Self::RacksDiffer { .. }
+            | Self::UnknownScheme { .. }
+            | Self::ChunksOnly { .. }
+            | Self::NoScheme { .. }
+            | Self::ChunkBytes { .. }
+            | Self::Geometry(_)
+            | Self::Plan(_)
+            | Self::Target(_)
+            | Self::FileTooSmall { .. } => true,
+            Self::Testbed(error) => error.is_usage(),
+            _ => false,
+        }
+    }
 }
 
 impl From<ClientError> for LabError {

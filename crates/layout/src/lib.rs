@@ -23,7 +23,7 @@ pub use ids::{
     Sequence, Start, StripeId,
 };
 pub use keeping::Keeping;
-pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement};
+pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement, duration};
 pub use slices::Slices;
 pub use stripe::{StaleChunk, StripeRecord};
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

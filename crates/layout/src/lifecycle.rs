@@ -90,10 +90,23 @@ impl FromStr for EncodeAfter {
     }
 }
 
+/// Units of durations, in seconds.
+const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+
+/// A number of seconds in the largest unit that divides it: `45s`, `30m`, `12h` or `7d`.
+///
+/// ```
+/// assert_eq!(gabion_layout::duration(5400), "90m");
+/// ```
+pub fn duration(seconds: u64) -> String {
+    let divides = |&&(_, unit): &&(char, u64)| seconds > 0 && seconds.is_multiple_of(unit);
+    let (name, unit) = UNITS.iter().rev().find(divides).unwrap_or(&UNITS[0]);
+    format!("{}{name}", seconds / unit)
+}
+
 /// A duration such as `45s`, `30m`, `12h` or `7d`.
 fn parse_seconds(text: &str) -> Option<u64> {
-    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
-    let mut units = units.iter();
+    let mut units = UNITS.iter();
     let (digits, unit) =
         units.find_map(|&(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
     digits.parse::<u64>().ok()?.checked_mul(unit)
@@ -102,8 +115,8 @@ fn parse_seconds(text: &str) -> Option<u64> {
 impl fmt::Display for EncodeAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Age(seconds) => write!(f, "{seconds}s"),
-            Self::Idle(seconds) => write!(f, "idle:{seconds}s"),
+            Self::Age(seconds) => write!(f, "{}", duration(*seconds)),
+            Self::Idle(seconds) => write!(f, "idle:{}", duration(*seconds)),
             Self::Full => f.write_str("full"),
             Self::Asked => f.write_str("asked"),
         }

@@ -191,10 +191,8 @@ impl Node {
         ports.spawn(async move { upkept.keep_up().await }.boxed());
         let committing = Arc::clone(&self);
         ports.spawn(async move { committing.keep_committing().await }.boxed());
+        // The first heartbeat follows the join at once: it reports the disk, and brings the other nodes.
         loop {
-            ports
-                .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
-                .await;
             if let Some(cause) = self.participant.store.failure() {
                 self.announce_failure(cause.clone()).await;
                 return Left::StoreFailed(cause);
@@ -207,6 +205,9 @@ impl Node {
             lock(&self.staging).expire(now_ms);
             self.participant.expire_unfinished().await;
             self.unpin(|pinned| pinned.until_ms <= now_ms);
+            ports
+                .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
+                .await;
         }
     }
 

@@ -12,6 +12,7 @@ use gabion_flash::{
     PAGE_BYTES, is_blank,
 };
 use gabion_store::{Disk, DiskFile, FlashDisk};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -179,6 +180,7 @@ impl Memory {
 
 /// Creates an array of devices that are blank, or have only an earlier attempt's writes.
 fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerError> {
+    check_space(config)?;
     let mut devices = Vec::new();
     let mut capacity_bytes = u64::MAX;
     for path in &config.devices {
@@ -211,6 +213,36 @@ fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerErro
     let options = FlashOptions::default();
     let made = FlashStore::format(geometry, identity, devices, nvram, options)?;
     Ok(made)
+}
+
+/// Refuses new devices that do not fit on their disks: their files are allocated whole.
+fn check_space(config: &ArrayConfig) -> Result<(), ServerError> {
+    let mut needed = BTreeMap::new();
+    for path in &config.devices {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0) {
+            continue;
+        }
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let disk = fs::metadata(directory).map_err(io_error("open", directory))?;
+        let needed = needed.entry(disk.dev()).or_insert((directory, 0_u64));
+        needed.1 = needed.1.saturating_add(config.device_bytes);
+    }
+    for (directory, needed) in needed.into_values() {
+        let space = rustix::fs::statvfs(directory).map_err(io::Error::from);
+        let space = space.map_err(io_error("query the free space of", directory))?;
+        let free = space.f_bavail * space.f_frsize;
+        if needed > free {
+            return Err(ServerError::NoSpace {
+                directory: directory.to_owned(),
+                needed,
+                free,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Opens an array with the present devices. A blank one takes its place later.
@@ -438,6 +470,19 @@ mod tests {
             store.absent_devices().is_empty() && store.usage().degraded_stripes == 0
         });
         check(&array, &bytes);
+    }
+
+    #[test]
+    fn devices_that_do_not_fit_are_refused_before_one_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ArrayConfig {
+            device_bytes: 1 << 50,
+            ..config(directory.path())
+        };
+        let refused = Array::open(&config).map(drop).unwrap_err();
+        assert!(matches!(refused, ServerError::NoSpace { .. }), "{refused}");
+        let left = fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(left, 0, "files are left");
     }
 
     #[test]

@@ -35,6 +35,15 @@ impl Engine {
         }
     }
 
+    /// The name of the other engine, if a node's directory has a store of that engine and none of this one.
+    pub(crate) fn other_in(&self, directory: &Path) -> Option<&'static str> {
+        let (files, nvram) = (directory.join("store"), directory.join("nvram"));
+        match self {
+            Self::Files => (!files.exists() && nvram.exists()).then_some("tween"),
+            Self::Tween(config) => (!config.nvram.exists() && files.exists()).then_some("files"),
+        }
+    }
+
     /// Opens or creates the disk of a node's store. Blocks.
     pub(crate) fn open(&self, store: &Path) -> Result<EngineDisk, ServerError> {
         Ok(match self {

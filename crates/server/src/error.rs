@@ -64,6 +64,24 @@ pub enum ServerError {
         /// The node of the store, in words.
         found: String,
     },
+    /// The node's store was made with the other engine.
+    #[error("the store in {} was made with --engine {has}; start the node with that engine, or name another --data", directory.display())]
+    OtherEngine {
+        /// The node's directory.
+        directory: PathBuf,
+        /// The engine of its store.
+        has: &'static str,
+    },
+    /// The devices of a new array do not fit on their disk.
+    #[error("new devices need {} MiB in {}, where {} MiB are free; give a smaller --device-size, or devices on a larger disk", needed >> 20, directory.display(), free >> 20)]
+    NoSpace {
+        /// A directory on the disk.
+        directory: PathBuf,
+        /// Bytes of all new devices there.
+        needed: u64,
+        /// Free bytes there.
+        free: u64,
+    },
     /// There is no metadata, and `init` is off.
     #[error("{} does not exist; mount its disk, or add --init to make a new cluster there", path.display())]
     NoMetadata {

@@ -216,6 +216,9 @@ async fn open(
             },
             None => ServerError::NoStore { path: path.clone() },
         };
+        if let Some(has) = engine.other_in(&directory) {
+            return Err(ServerError::OtherEngine { directory, has });
+        }
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         } else if !engine.exists(&path) {

@@ -1,5 +1,6 @@
 //! Why a cluster or a testbed cannot be made, started or stopped: one sentence for people each.
 
+use crate::size::bytes;
 use gabion_client::{ClientError, ErrorKind};
 use gabion_wire::{RateError, WireError};
 use std::fmt;
@@ -39,6 +40,23 @@ pub enum TestbedError {
         /// How to get the given value.
         remedy: &'static str,
     },
+    /// The disk has too little free space for what was asked for.
+    #[error(
+        "{what} needs about {} in {}, where {} are free; {advice}",
+        bytes(*needed), directory.display(), bytes(*free)
+    )]
+    NoSpace {
+        /// What needs the space.
+        what: String,
+        /// Bytes that it needs.
+        needed: u64,
+        /// A directory on the disk.
+        directory: PathBuf,
+        /// Free bytes there.
+        free: u64,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The cluster has no coordinator yet.
     #[error("the cluster in {directory} was never started; run 'gabion cluster up --dir {directory}'", directory = .0.display())]
     NeverStarted(PathBuf),
@@ -74,6 +92,16 @@ pub enum TestbedError {
         why: String,
         /// Path of its log.
         log: PathBuf,
+    },
+    /// The data that a process made at its first start is not there.
+    #[error("{name} did not start: {} is not there; {remedy}", path.display())]
+    DataGone {
+        /// The process.
+        name: String,
+        /// Where its data should be.
+        path: PathBuf,
+        /// What to do.
+        remedy: String,
     },
     /// A killed process does not end.
     #[error("{what} was killed and has not ended after {after_s} s; its disk may hang")]
@@ -157,10 +185,10 @@ pub enum TestbedError {
     /// The inner half of a job has no memory for its files.
     #[error("a directory in memory cannot be mounted")]
     NoMemory,
-    /// The user ended an experiment.
+    /// A signal ended an experiment or a demo.
     #[error("interrupted; its processes were stopped")]
     Stopped,
-    /// A demo or a replay found what a correct cluster cannot have, or the demo was interrupted.
+    /// A demo or a replay found what a correct cluster cannot have.
     #[error("{0}")]
     Wrong(String),
     /// The replayed file exists with another size.
@@ -216,6 +244,7 @@ impl TestbedError {
             Self::NoCluster(_)
             | Self::NotEmpty(_)
             | Self::OtherOption { .. }
+            | Self::NoSpace { .. }
             | Self::NeverStarted(_)
             | Self::NoNode { .. }
             | Self::Variable(_)

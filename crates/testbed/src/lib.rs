@@ -12,15 +12,20 @@
 //! people.
 
 pub mod cluster;
+mod contents;
 pub mod demo;
 mod error;
 pub mod namespaces;
 pub mod processor_time;
 mod progress;
 pub mod replay;
+mod signals;
 mod size;
+mod space;
 
 pub use cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, READY, Started};
 pub use error::TestbedError;
 pub use progress::{Bars, Unit};
+pub use signals::EndSignals;
 pub use size::bytes;
+pub use space::require_free;

@@ -21,6 +21,9 @@ const PROBE_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// A probe is conclusive if it takes this much longer than a byte: for a link of 2 Mbit/s, 16 KiB are
 /// enough.
 const TELLING: Duration = Duration::from_millis(20);
+/// A shorter time is noise of timers and of a busy machine, and counts as this. So a probe shows 262 MB/s at
+/// most; streams show more.
+const NOISE: Duration = Duration::from_millis(1);
 /// Interval of the checks for a link that needs a probe.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// After probing a link, the node pauses for at least this many times the duration of the probes.
@@ -94,7 +97,7 @@ impl LinkRates {
 }
 
 fn rate(bytes: u64, took: Duration) -> u64 {
-    let nanoseconds = took.as_nanos().max(1);
+    let nanoseconds = took.max(NOISE).as_nanos();
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
@@ -235,6 +238,14 @@ mod tests {
         assert_eq!(busy.iter().filter(|now| **now).count(), 1);
         assert_eq!(busy.last(), Some(&true), "it has waited long enough");
         assert_eq!(looks(5, false), [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_time_too_short_to_measure_shows_no_higher_rate() {
+        assert_eq!(rate(4 << 10, Duration::from_millis(2)), 2_048_000);
+        for short in [Duration::ZERO, Duration::from_nanos(1), NOISE] {
+            assert_eq!(rate(256 << 10, short), 262_144_000, "{short:?}");
+        }
     }
 
     #[tokio::test]

@@ -2,7 +2,8 @@
 
 use crate::output::parse_bytes;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use gabion_server::{ArrayConfig, Engine};
+use std::path::{Path, PathBuf};
 
 /// The storage engine of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -33,19 +34,65 @@ pub(crate) struct EngineOptions {
     /// failed. A blank replacement is rebuilt
     #[arg(long, value_delimiter = ',', value_name = "PATH,...")]
     pub(crate) devices: Vec<PathBuf>,
-    /// Number of devices that may fail
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub(crate) parity_devices: u8,
+    /// Number of devices that may fail [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) parity_devices: Option<u8>,
     /// Non-volatile memory of the array, a file [default: DIR/nvram]. Place it on memory that keeps
     /// its bytes (a DAX file system) or on the fastest disk: every write waits for it
     #[arg(long, value_name = "FILE")]
     pub(crate) nvram: Option<PathBuf>,
-    /// Data bytes of a stripe, for a new array
-    #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = parse_stripe)]
-    pub(crate) stripe: u64,
-    /// Size of a device whose file does not exist, for a new array
-    #[arg(long, default_value = "16GiB", value_name = "SIZE", value_parser = parse_bytes)]
-    pub(crate) device_size: u64,
+    /// Data bytes of a stripe, for a new array [default: 8MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_stripe)]
+    pub(crate) stripe: Option<u64>,
+    /// Size of a device whose file does not exist, for a new array [default: 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) device_size: Option<u64>,
+}
+
+/// Data bytes of a stripe of a new array.
+const STRIPE_BYTES: u64 = 8 << 20;
+/// Size of a new device.
+const DEVICE_BYTES: u64 = 16 << 30;
+
+impl EngineOptions {
+    /// The engine of a node whose files are in this directory.
+    ///
+    /// # Errors
+    /// One plain sentence.
+    pub(crate) fn engine(self, data: &Path) -> Result<Engine, String> {
+        let of_array = [
+            (!self.devices.is_empty(), "--devices"),
+            (self.parity_devices.is_some(), "--parity-devices"),
+            (self.nvram.is_some(), "--nvram"),
+            (self.stripe.is_some(), "--stripe"),
+            (self.device_size.is_some(), "--device-size"),
+        ];
+        if self.engine == EngineName::Files {
+            let stray = of_array.into_iter().find(|(is_given, _)| *is_given);
+            return match stray {
+                None => Ok(Engine::Files),
+                Some((_, name)) => Err(format!(
+                    "{name} is an option of an array; add '--engine tween' for one, or omit it"
+                )),
+            };
+        }
+        let parity_devices = usize::from(self.parity_devices.unwrap_or(1));
+        if self.devices.len() <= parity_devices {
+            return Err(format!(
+                "an array that survives the loss of {parity_devices} has at least {} devices, not {}; \
+                 name them with --devices",
+                parity_devices + 1,
+                self.devices.len()
+            ));
+        }
+        Ok(Engine::Tween(ArrayConfig {
+            devices: self.devices,
+            parity_devices,
+            nvram: self.nvram.unwrap_or_else(|| data.join("nvram")),
+            stripe_bytes: self.stripe.unwrap_or(STRIPE_BYTES),
+            device_bytes: self.device_size.unwrap_or(DEVICE_BYTES),
+        }))
+    }
 }
 
 fn parse_stripe(text: &str) -> Result<u64, String> {

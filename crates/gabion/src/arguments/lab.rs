@@ -105,6 +105,13 @@ pub(crate) struct TraceForm {
     pub(crate) volume: Option<String>,
 }
 
+impl TraceForm {
+    /// Whether any of it is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.trace_format.is_some() || self.volume.is_some()
+    }
+}
+
 fn format_help() -> String {
     let names = Format::names();
     format!("Format of the trace: {names} [default: found by its first rows]")
@@ -212,7 +219,7 @@ pub(crate) struct AdviseOptions {
     #[command(flatten)]
     pub(crate) trace_form: TraceForm,
     /// Number of racks, over which stripes rotate on as many nodes as they have chunks
-    #[arg(long, required_unless_present = "like")]
+    #[arg(long, required_unless_present = "like", value_parser = clap::value_parser!(u32).range(2..=255))]
     pub(crate) racks: Option<u32>,
     /// Place stripes as a pool of each scheme does, on racks with this number of nodes, and count
     /// several pools
@@ -296,7 +303,7 @@ pub(crate) struct SynthOptions {
     /// Generate only one request of this number, on proportionally less data
     #[arg(long, default_value = "1", value_name = "NUMBER")]
     pub(crate) one_in: NonZeroU64,
-    /// Spread the requests over this many bytes [default: the fewest that hold them]
+    /// Spread the requests over this many bytes [default: as the volume does]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) span: Option<u64>,
 }

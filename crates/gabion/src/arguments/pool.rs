@@ -79,12 +79,12 @@ fn scheme_help(text: &str, has: fn(&Descriptor) -> bool, default: &str) -> Strin
 /// Limits of append phases, for schemes that have them; the first limit reached starts a commit.
 #[derive(Args, Debug)]
 pub(crate) struct AppendOptions {
-    #[arg(long = "replicas", value_name = "COUNT", help = scheme_help(
+    #[arg(long = "replicas", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..), help = scheme_help(
         "Copies of appended bytes on parity nodes in other racks, until a commit updates parity",
         Descriptor::appends_by_rack, "1"
     ))]
     replicas: Option<u8>,
-    #[arg(long = "commit-stripes", value_name = "COUNT", help = scheme_help(
+    #[arg(long = "commit-stripes", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help = scheme_help(
         "Stripes of a primary that may wait for a commit", Descriptor::appends, "100"
     ))]
     stripes: Option<u64>,

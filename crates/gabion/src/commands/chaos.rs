@@ -3,18 +3,25 @@
 use super::health;
 use crate::arguments::{ChaosCommand, Place};
 use crate::failure::{Context, Failure};
-use crate::output::say;
+use crate::output::{Format, print_json, say};
 use gabion_layout::NodeId;
 use gabion_testbed::cluster::lock;
 use gabion_testbed::{Engine, LocalCluster, Started};
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A chunk file's data begins behind its header block.
 const HEADER_BYTES: u64 = 4096;
+/// The byte that is damaged if none is named, in a chunk that has so many.
+const USUAL_BYTE: u64 = 12345;
 
-pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Failure> {
+pub(crate) async fn run(
+    command: ChaosCommand,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
         Failure::usage("chaos needs --dir, the directory of a cluster made by 'gabion cluster up'")
     })?;
@@ -22,38 +29,71 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
     match command {
         ChaosCommand::KillNode { node } => {
             cluster.kill_node(node).await?;
-            println!("killed node {node}");
+            let json = json!({ "node": node, "state": "killed" });
+            print_done(format, &json, &format!("killed node {node}"))
         }
         ChaosCommand::KillCoordinator => {
             cluster.kill_coordinator().await?;
-            println!("killed the coordinator");
+            let json = json!({ "coordinator": "killed" });
+            print_done(format, &json, "killed the coordinator")
         }
         ChaosCommand::StartNode { node } => {
             let _lock = lock(directory)?;
-            match cluster.start_node(node).await? {
-                Started::Serves => println!("node {node} runs"),
-                Started::Waits(join) => say(health::join_trouble(NodeId(node), &join)),
-                Started::IsNoMember => say(format!(
-                    "node {node} runs, but counts as failed and may not join yet; 'gabion cluster log' tells why"
-                )),
+            if !cluster.coordinator_runs() {
+                eprintln!(
+                    "node {node} can only join when the coordinator runs, which it does not; waiting for it at \
+                     most 60 s"
+                );
             }
+            print_started(node, &cluster.start_node(node).await?, format)
         }
         ChaosCommand::FlipBit { .. } if cluster.options().engine == Engine::Tween => {
-            return Err(Failure::usage(
+            Err(Failure::usage(
                 "nodes on arrays have no chunk files; remove one of a node's devices instead",
-            ));
+            ))
         }
         ChaosCommand::FlipBit { node, file, byte } => {
             cluster.check_node(node)?;
             let path = flip_bit(&cluster.node_directory(node), file, byte)?;
-            println!("flipped a bit of {}", path.display());
+            let path = path.display().to_string();
+            let json = json!({ "node": node, "flipped_file": path });
+            print_done(format, &json, &format!("flipped a bit of {path}"))
         }
     }
+}
+
+/// Prints the outcome of a command: an object or a sentence.
+fn print_done(format: Format, json: &Value, sentence: &str) -> Result<(), Failure> {
+    if format == Format::Json {
+        return print_json(json);
+    }
+    say(sentence);
     Ok(())
 }
 
-/// Flips the lowest bit of a byte near the end of a chunk file, where its data is.
-pub(crate) fn flip_bit(node: &Path, file: usize, byte: u64) -> Result<PathBuf, Failure> {
+/// Prints the state of a node after a start.
+fn print_started(node: u32, started: &Started, format: Format) -> Result<(), Failure> {
+    let (state, sentence) = match started {
+        Started::Serves => ("runs", format!("node {node} runs")),
+        Started::Waits(join) => ("joins", health::join_trouble(NodeId(node), join)),
+        Started::IsNoMember => (
+            "failed",
+            format!(
+                "node {node} runs, but counts as failed and may not join yet; 'gabion cluster log' tells why"
+            ),
+        ),
+        Started::HasLeft => {
+            return Err(Failure::usage(format!(
+                "node {node} is drained and has left the cluster; let it return with 'gabion node drain \
+                 {node} --cancel', then start it"
+            )));
+        }
+    };
+    print_done(format, &json!({ "node": node, "state": state }), &sentence)
+}
+
+/// Flips the lowest bit of a byte of a chunk file's data.
+fn flip_bit(node: &Path, file: usize, byte: Option<u64>) -> Result<PathBuf, Failure> {
     let mut files = Vec::new();
     chunk_files(&node.join("store").join("chunks"), &mut files)?;
     files.sort();
@@ -71,9 +111,11 @@ pub(crate) fn flip_bit(node: &Path, file: usize, byte: u64) -> Result<PathBuf, F
         .context(doing())?;
     let length = chunk.metadata().context(doing())?.len();
     let room = length.saturating_sub(HEADER_BYTES);
+    let byte = byte.unwrap_or_else(|| USUAL_BYTE.min(room.saturating_sub(1)));
     if byte >= room {
         return Err(Failure::usage(format!(
-            "choose a byte below {room}, not {byte}"
+            "{} has {room} bytes of data; choose --byte below that, not {byte}",
+            path.display()
         )));
     }
     let at = length - 1 - byte;

@@ -7,12 +7,13 @@ use super::node::departure_name;
 use super::repair_status;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, align_numbers, bytes, print_json, say, table};
-use comfy_table::ContentArrangement;
+use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, say, table};
+use comfy_table::{ContentArrangement, Table};
 use gabion_client::ClientOptions;
+use gabion_layout::NodeId;
 use gabion_meta::Departure;
 use gabion_protocol::message::{
-    ClusterStatus, LifecycleStatus, Liveness, Meter, NodeStatus, Purpose,
+    ClusterStatus, LifecycleStatus, LinkRate, Liveness, Meter, NodeStatus, Purpose,
 };
 use gabion_testbed::LocalCluster;
 use gabion_testbed::cluster::lock;
@@ -29,8 +30,8 @@ pub(crate) async fn run(
         ClusterCommand::Up(options) => up(options, &place, format).await,
         ClusterCommand::Status => status(&place, format).await,
         ClusterCommand::Links => links(&place, format).await,
-        ClusterCommand::Log { last } => log(&place, last),
-        ClusterCommand::Down => down(&place).await,
+        ClusterCommand::Log { last } => log(&place, last, format),
+        ClusterCommand::Down => down(&place, format).await,
     }
 }
 
@@ -82,6 +83,8 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
 
 /// Interval of asking the coordinator whether started nodes are up.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time after which the command says what it waits for.
+const SAY_AFTER: Duration = Duration::from_secs(5);
 /// Time limit of that, in addition to a lease.
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -93,7 +96,8 @@ const UP_DEADLINE: Duration = Duration::from_secs(10);
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
     let lease = Duration::from_millis(cluster.options().behaviour.lease_ms);
-    let give_up_at = Instant::now() + UP_DEADLINE + lease;
+    let begun = Instant::now();
+    let mut was_told = false;
     loop {
         let status = client.status().await?;
         let waits = |node| {
@@ -106,11 +110,18 @@ async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
         if missing.is_empty() {
             return Ok(status);
         }
-        if Instant::now() >= give_up_at {
+        let missing = missing.join(", ");
+        if begun.elapsed() >= SAY_AFTER && !was_told {
+            was_told = true;
+            eprintln!(
+                "waiting for a heartbeat of {missing}; nodes that run already send one every {:.1} s",
+                lease.as_secs_f64() / 4.0
+            );
+        }
+        if begun.elapsed() >= UP_DEADLINE + lease {
             return Err(Failure::failed(format!(
-                "the coordinator gets no heartbeat of {}, which was started; see 'gabion cluster status' and the \
-                 logs in the cluster's directory",
-                missing.join(", ")
+                "the coordinator gets no heartbeat of {missing}, which was started; see 'gabion cluster status' and the \
+                 logs in the cluster's directory"
             )));
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -141,15 +152,27 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
     }
     let receivers: BTreeSet<_> = links.iter().map(|link| link.to).collect();
     let senders: BTreeSet<_> = links.iter().map(|link| link.from).collect();
+    let receivers: Vec<NodeId> = receivers.into_iter().collect();
+    for receivers in receivers.chunks(RECEIVERS_ABREAST) {
+        println!("{}", matrix(&links, &senders, receivers));
+    }
+    Ok(())
+}
+
+/// Columns of the matrix of links that fit into the output's width; the others follow in further tables.
+const RECEIVERS_ABREAST: usize = 10;
+
+/// The rates of the links to some receivers.
+fn matrix(links: &[LinkRate], senders: &BTreeSet<NodeId>, receivers: &[NodeId]) -> Table {
     let names: Vec<String> = receivers.iter().map(|node| node.0.to_string()).collect();
     let heading: Vec<&str> = ["MB/s from, to"]
         .into_iter()
         .chain(names.iter().map(|n| &**n))
         .collect();
     let mut matrix = table(&heading);
-    // Numbers stay unbroken: the matrix of a large cluster is wide.
+    // Numbers stay unbroken.
     matrix.set_content_arrangement(ContentArrangement::Disabled);
-    for from in senders {
+    for &from in senders {
         let rate = |to| {
             let link = links.iter().find(|link| (link.from, link.to) == (from, to));
             link.map_or(String::new(), |link| {
@@ -162,12 +185,11 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
         matrix.add_row([from.to_string()].into_iter().chain(row));
     }
     align_numbers(&mut matrix);
-    println!("{matrix}");
-    Ok(())
+    matrix
 }
 
 /// Prints the end of the coordinator's log.
-fn log(place: &Place, last: usize) -> Result<(), Failure> {
+fn log(place: &Place, last: usize, format: Format) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
         Failure::usage(
             "say which cluster: 'gabion cluster log --dir D'; a coordinator that you started yourself \
@@ -178,13 +200,17 @@ fn log(place: &Place, last: usize) -> Result<(), Failure> {
     let log = std::fs::read(&path).context(format!("read {}", path.display()))?;
     let log = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = log.lines().collect();
-    for line in &lines[lines.len().saturating_sub(last)..] {
-        println!("{line}");
+    let lines = &lines[lines.len().saturating_sub(last)..];
+    if format == Format::Json {
+        return print_json(&lines);
+    }
+    for line in lines {
+        say(line);
     }
     Ok(())
 }
 
-async fn down(place: &Place) -> Result<(), Failure> {
+async fn down(place: &Place, format: Format) -> Result<(), Failure> {
     let directory = place
         .dir
         .as_deref()
@@ -192,6 +218,10 @@ async fn down(place: &Place) -> Result<(), Failure> {
     let cluster = LocalCluster::open(directory)?;
     let _lock = lock(directory)?;
     let stopped = cluster.stop().await?;
+    if format == Format::Json {
+        let directory = directory.display().to_string();
+        return print_json(&json!({ "directory": directory, "stopped_processes": stopped }));
+    }
     println!(
         "stopped {stopped} processes; the data stays in {}",
         directory.display()
@@ -246,25 +276,36 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
 /// Redundancy and repair in sentences.
 pub(crate) fn print_redundancy(status: &ClusterStatus) {
     for (left, stripes) in &status.stripes_by_failures_left {
-        let what = match left {
-            -1 => "have lost data".to_owned(),
-            0 => "survive no further failure".to_owned(),
-            left => format!("survive {left} more chunk failures"),
+        let (one, many) = match left {
+            -1 => ("stripe has lost data", "stripes have lost data"),
+            0 => (
+                "stripe survives no further failure",
+                "stripes survive no further failure",
+            ),
+            _ => ("stripe survives", "stripes survive"),
         };
-        println!("{stripes} stripes {what}");
+        let further = match left {
+            ..=0 => String::new(),
+            1 => " one more chunk failure".to_owned(),
+            left => format!(" {left} more chunk failures"),
+        };
+        println!("{}{further}", counted(*stripes, one, many));
     }
     if status.appending_stripe_count > 0 {
         say(format!(
-            "{} stripes have updates that wait for a commit, and survive as many failures as the \
-             copies of these",
-            status.appending_stripe_count
+            "{} as many failures as the copies of their updates, which wait for a commit",
+            counted(
+                status.appending_stripe_count,
+                "stripe survives",
+                "stripes survive"
+            )
         ));
     }
     let repair = &status.repair;
     say(format!(
-        "{} chunks are lost now; repair ({}): {} waiting, {} done ({}), {} caught up ({}), \
+        "{} lost now; repair ({}): {} waiting, {} done ({}), {} caught up ({}), \
          {} cross racks planned",
-        status.lost_chunk_count,
+        counted(status.lost_chunk_count, "chunk is", "chunks are"),
         repair.scheme,
         repair.queued_chunk_count,
         repair.repaired_chunk_count,

@@ -134,6 +134,11 @@ pub(crate) async fn write(
             .read_to_end(&mut new)
             .await
             .context(doing())?;
+    } else if file.is_dir() {
+        let file = file.display();
+        return Err(Failure::usage(format!(
+            "{file} is a directory; name a file"
+        )));
     } else {
         new = tokio::fs::read(&file).await.context(doing())?;
     }

@@ -2,7 +2,7 @@
 //! are good and no required one is missing.
 
 use super::repair_status;
-use crate::output::say;
+use crate::output::{counted, say};
 use gabion_layout::NodeId;
 use gabion_meta::Departure;
 use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
@@ -40,17 +40,30 @@ pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
     let degraded: u64 = status.at_risk.values().sum();
     let repair = &status.repair;
     let counts = [
-        (status.lost_chunk_count, "chunks are lost"),
+        (status.lost_chunk_count, "chunk is lost", "chunks are lost"),
         (
             status.unreachable_chunk_count,
+            "chunk cannot be reached now",
             "chunks cannot be reached now",
         ),
-        (degraded, "stripes survive fewer failures than promised"),
-        (repair.queued_chunk_count, "chunks are to be repaired"),
-        (repair.moving_chunk_count, "chunks are to be moved"),
+        (
+            degraded,
+            "stripe survives fewer failures than promised",
+            "stripes survive fewer failures than promised",
+        ),
+        (
+            repair.queued_chunk_count,
+            "chunk is to be repaired",
+            "chunks are to be repaired",
+        ),
+        (
+            repair.moving_chunk_count,
+            "chunk is to be moved",
+            "chunks are to be moved",
+        ),
     ];
-    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    troubles.extend(counts.map(|(count, what)| format!("{count} {what}")));
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    troubles.extend(counts.map(|(count, one, many)| counted(count, one, many)));
     troubles
 }
 
@@ -239,7 +252,7 @@ mod tests {
                 status.at_risk.insert(left, 1);
             }
         };
-        let words = "1 chunks are lost; 1 stripes survive fewer failures than promised";
+        let words = "1 chunk is lost; 1 stripe survives fewer failures than promised";
         check(lost(1), "yellow", words);
         check(lost(0), "red", words);
     }

@@ -3,12 +3,17 @@
 use super::connect;
 use crate::arguments::{Place, PlanCommand, PlanShowOptions};
 use crate::failure::Failure;
-use crate::output::{parse_bytes, wrapped_lines};
+use crate::output::{Format, parse_bytes, print_json, wrapped_lines};
 use gabion_client::Planned;
 use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_planner::repair::Scheme;
+use serde_json::json;
 
-pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failure> {
+pub(crate) async fn run(
+    command: PlanCommand,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
     let PlanCommand::Show(options) = command;
     let PlanShowOptions {
         name,
@@ -18,6 +23,11 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
         graphviz,
     } = options;
     let planned = match (update, repair) {
+        (Some(_), None) if scheme.is_some() => {
+            return Err(Failure::usage(
+                "--scheme is that of a repair; an update follows its pool's scheme. Omit it, or use --repair",
+            ));
+        }
         (Some(update), None) => {
             let (offset, length) = pair(&update, "OFFSET:LENGTH, such as 4096:100")?;
             if length == 0 {
@@ -33,7 +43,8 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
         }
         (None, Some(repair)) => {
             let (stripe, chunk) = pair(&repair, "STRIPE:CHUNK, such as 0:2")?;
-            let scheme: Scheme = scheme.parse().map_err(Failure::usage)?;
+            let scheme = scheme.map_or(Ok(Scheme::Pipeline), |scheme| scheme.parse());
+            let scheme: Scheme = scheme.map_err(Failure::usage)?;
             let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
             let chunk = chunk.ok_or_else(|| Failure::usage("a stripe has at most 255 chunks"))?;
             let stripe = usize::try_from(stripe).map_err(Failure::usage)?;
@@ -50,17 +61,29 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
             ));
         }
     };
-    for Planned {
-        plan,
-        code,
-        topology,
-    } in planned
-    {
+    print(&planned, graphviz, format)
+}
+
+/// Prints plans, as text or as digraphs.
+fn print(planned: &[Planned], graphviz: bool, format: Format) -> Result<(), Failure> {
+    let text = |planned: &Planned| {
         if graphviz {
-            print!("{}", gabion_plan::graphviz(&plan, &topology));
+            gabion_plan::graphviz(&planned.plan, &planned.topology)
         } else {
-            let text = gabion_plan::text(&plan, &code, &topology);
-            print!("{}", wrapped_lines(&text, 6));
+            gabion_plan::text(&planned.plan, &planned.code, &planned.topology)
+        }
+    };
+    if format == Format::Json {
+        let plans = planned
+            .iter()
+            .map(|planned| json!({ "code": planned.code.to_string(), "plan": text(planned) }));
+        return print_json(&plans.collect::<Vec<_>>());
+    }
+    for planned in planned {
+        if graphviz {
+            print!("{}", text(planned));
+        } else {
+            print!("{}", wrapped_lines(&text(planned), 6));
         }
     }
     Ok(())

@@ -4,9 +4,10 @@ use super::connect;
 use super::repair_status::restraints;
 use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, say, table, wrapped};
+use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table, wrapped};
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
+use gabion_layout::duration;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
@@ -23,13 +24,33 @@ pub(crate) async fn run(
         PoolCommand::Create(options) => {
             let request = request(options)?;
             let client = connect(place).await?;
-            show(&[client.create_pool(request).await?], format)
+            let created = client.create_pool(request).await.map_err(refused)?;
+            show(&[created], format)
         }
         PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
         PoolCommand::Encode(options) => order(options, true, place, format).await,
         PoolCommand::Promote(options) => order(options, false, place, format).await,
-        PoolCommand::Commit { name } => Ok(connect(place).await?.commit_pool(&name).await?),
+        PoolCommand::Commit { name } => commit(&name, place, format).await,
     }
+}
+
+/// The failure of a request for a new pool: what the coordinator refuses is wrong use.
+fn refused(error: ClientError) -> Failure {
+    match error {
+        ClientError::Refused(why) => Failure::usage(why),
+        error => error.into(),
+    }
+}
+
+/// Commits what a pool has appended.
+async fn commit(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    client.commit_pool(name).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "pool": name, "committed": true }));
+    }
+    say(format!("every update of pool {name} is in its parity"));
+    Ok(())
 }
 
 /// Interval of checking whether files have the requested form.
@@ -204,8 +225,9 @@ fn show_converted(
         (_, copies),
     ] = rows;
     say(format!(
-        "{encoded} segments encoded and {promoted} replicated again, {} of data; across racks {} for \
+        "{} encoded and {promoted} replicated again, {} of data; across racks {} for \
          parity, {} of data to encode, {} of copies",
+        counted(encoded, "segment", "segments"),
         bytes(data),
         bytes(across.saturating_sub(down)),
         bytes(down),
@@ -327,23 +349,23 @@ fn reserved_share(spec: &PoolSpec, initial_bytes: u64) -> f64 {
 fn updates(spec: &PoolSpec) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
         return Some(format!(
-            "{}: {} behind parity at first (+{:.0}% of the data), reviewed each {} s (weight {})",
+            "{}: {} behind parity at first (+{:.0}% of the data), reviewed each {} (weight {})",
             spec.name,
             bytes(initial),
             reserved_share(spec, initial) * 100.0,
-            reserve.period_s,
+            duration(reserve.period_s),
             reserve.smoothing
         ));
     }
     let (append, survives) = (spec.append?, phase_survives(spec)?);
     let grouping = append.grouping;
     Some(format!(
-        "{}: survives {survives} failures until a commit, after {} stripes, {} or {} s \
+        "{}: survives {survives} failures until a commit, after {} stripes, {} or {} \
          at the latest; grouping {}",
         spec.name,
         append.stripes_max,
         bytes(append.log_bytes_max),
-        append.age_max_s,
+        duration(append.age_max_s),
         grouping.map_or("off".to_owned(), |rule| rule.to_string())
     ))
 }

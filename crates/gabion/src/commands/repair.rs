@@ -6,7 +6,7 @@ use super::repair_status::RepairErrors;
 use super::{connect, repair_status};
 use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
-use crate::output::{Format, Shown, bytes, print_json};
+use crate::output::{Format, Shown, bytes, counted, print_json};
 use gabion_client::Client;
 use gabion_layout::NodeId;
 use gabion_planner::manager::Limits;
@@ -175,8 +175,8 @@ pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> 
         return all_were_asked(&report.unreachable);
     }
     println!(
-        "verified {} chunks, {}",
-        report.chunk_count,
+        "verified {}, {}",
+        counted(report.chunk_count, "chunk", "chunks"),
         bytes(report.bytes)
     );
     for damage in &report.damage {
@@ -200,7 +200,7 @@ fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
     }
     let names: Vec<String> = unreachable.iter().map(NodeId::to_string).collect();
     Err(Failure::failed(format!(
-        "the scrub could not ask {}, so their chunks are not verified; see 'gabion cluster \
+        "the scrub could not ask {}, so not all chunks are verified; see 'gabion cluster \
          status', then scrub again",
         names.join(", ")
     )))

@@ -1,17 +1,13 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
-use crate::arguments::{Behaviour, CoordinatorOptions, EngineName, EngineOptions, NodeOptions};
+use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions};
 use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{
-    ArrayConfig, CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess,
-    check_listen,
-};
+use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
 use gabion_testbed::READY;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
-use std::path::Path;
 
 /// Raises the limit of open files and connections to the system's maximum.
 fn raise_descriptor_limit() {
@@ -65,7 +61,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
              --join HOST:PORT'",
         ));
     };
-    let engine = engine_of(engine, &data)?;
+    let engine = engine.engine(&data).map_err(Failure::usage)?;
     if init {
         // Nothing is created for a node that cannot listen.
         check_listen(&listen).await.map_err(Failure::failed)?;
@@ -97,32 +93,6 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
     let process = NodeProcess::start(config).await.map_err(Failure::failed)?;
     ready(&process.id().to_string());
     process.run().await.map_err(Failure::failed)
-}
-
-/// The requested engine.
-fn engine_of(options: EngineOptions, data: &Path) -> Result<Engine, Failure> {
-    let parity_devices = usize::from(options.parity_devices);
-    match options.engine {
-        EngineName::Files if options.devices.is_empty() => Ok(Engine::Files),
-        EngineName::Files => Err(Failure::usage(
-            "--devices are those of an array; add '--engine tween' for one",
-        )),
-        EngineName::Tween if options.devices.len() <= parity_devices => {
-            Err(Failure::usage(format!(
-                "an array that survives the loss of {parity_devices} has at least {} devices, not {}; \
-                 name them with --devices",
-                parity_devices + 1,
-                options.devices.len()
-            )))
-        }
-        EngineName::Tween => Ok(Engine::Tween(ArrayConfig {
-            devices: options.devices,
-            parity_devices,
-            nvram: options.nvram.unwrap_or_else(|| data.join("nvram")),
-            stripe_bytes: options.stripe,
-            device_bytes: options.device_size,
-        })),
-    }
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.

@@ -97,6 +97,24 @@ fn a_device_is_lost_and_replaced_while_clients_write() {
 }
 
 #[test]
+fn a_store_is_not_started_with_the_other_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = format!("--data={}", directory.path().display());
+    let node = ["node", "--rack=0", "--join=127.0.0.1:1", &data];
+    let device = |name: &str| directory.path().join(name).display().to_string();
+    let devices = format!("--devices={},{}", device("a"), device("b"));
+    fs::create_dir(directory.path().join("store")).unwrap();
+    let array = [&node[..], &["--engine=tween", &devices]].concat();
+    let said = fails(&array, 1);
+    assert!(said.contains("made with --engine files"), "{said}");
+    assert!(!said.contains("--init"), "{said}");
+    fs::remove_dir(directory.path().join("store")).unwrap();
+    File::create(directory.path().join("nvram")).unwrap();
+    let said = fails(&node, 1);
+    assert!(said.contains("made with --engine tween"), "{said}");
+}
+
+#[test]
 fn an_array_needs_devices_and_a_directory_none() {
     let node = ["node", "--rack=0", "--join=127.0.0.1:1"];
     let with = |further: &[&str]| {

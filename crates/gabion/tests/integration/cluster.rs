@@ -1,6 +1,6 @@
 //! Clusters of real processes: store, update, lose, read on, repair, find damage.
 
-use crate::support::{TestCluster, complaint, fails, path_text, pattern, wait_for};
+use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
 
 const KIB: usize = 1024;
 
@@ -109,6 +109,16 @@ fn impossible_requests_are_refused_in_plain_words() {
         error.contains("rs(6,3)") || error.contains("9 chunks"),
         "{error}"
     );
+    for (option, expected) in [
+        ("--chunk=1000", "4096 to"),
+        ("--reserve-period=9999999999d", "a year"),
+    ] {
+        let plr = ["pool", "create", "p", "--update=plr", option];
+        let error = fails_on(&cluster, &plr, 2);
+        assert!(error.contains(expected), "{option}: {error}");
+    }
+    let error = fails_on(&cluster, &["pool", "encode", "nothing"], 1);
+    assert!(error.contains("no pool 'nothing'"), "{error}");
     let error = refused(&["get", "nothing", "/dev/null"]);
     assert!(error.contains("nothing"), "{error}");
     let error = refused(&["plan", "show", "nothing", "--update=0:1"]);
@@ -123,6 +133,20 @@ fn impossible_requests_are_refused_in_plain_words() {
     assert!(error.contains('f'), "{error}");
     let error = refused(&["write", "f", "--offset=5", path_text(&file)]);
     assert!(error.contains("10"), "{error}");
+    let directory = path_text(&cluster.path("")).to_owned();
+    let error = fails_on(&cluster, &["write", "f", "--offset=0", &directory], 2);
+    assert!(error.contains("is a directory"), "{error}");
+    let trace = cluster.path("far.csv");
+    std::fs::write(
+        &trace,
+        "128166372003061629,web,0,Write,1125899906842624,4096,100\n",
+    )
+    .unwrap();
+    let replay = ["lab", "replay", "--name=far", "--trace", path_text(&trace)];
+    let error = fails_on(&cluster, &replay, 2);
+    assert!(error.contains("are free; fold the trace"), "{error}");
+    let error = fails_on(&cluster, &["pool", "promote", "p"], 1);
+    assert!(error.contains("can be replicated again"), "{error}");
     let error = refused(&["chaos", "kill-node", "9"]);
     assert!(error.contains("0 to 3"), "{error}");
     let error = refused(&["put", path_text(&cluster.path("missing")), "g"]);
@@ -133,6 +157,36 @@ fn impossible_requests_are_refused_in_plain_words() {
         2,
     );
     assert!(error.contains("not empty"), "{error}");
+}
+
+#[test]
+fn each_command_prints_json_if_asked() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--chunk=64KiB", "--update=cau"]);
+    cluster.put("f", b"0123456789");
+    let plans = cluster.json(&["plan", "show", "f", "--update=0:1"]);
+    assert!(
+        plans[0]["plan"]
+            .as_str()
+            .is_some_and(|plan| plan.contains("cost")),
+        "{plans}"
+    );
+    assert_eq!(cluster.json(&["pool", "commit", "p"])["committed"], true);
+    let node = cluster.json(&["stat", "f"])["stripes"][0]["nodes"][0].to_string();
+    let flipped = cluster.json(&["chaos", "flip-bit", &node]);
+    assert!(flipped["flipped_file"].is_string(), "{flipped}");
+    assert_eq!(
+        cluster.json(&["chaos", "kill-node", "1"])["state"],
+        "killed"
+    );
+    assert_eq!(cluster.json(&["chaos", "start-node", "1"])["state"], "runs");
+    let log = cluster.json(&["cluster", "log", "--last=3"]);
+    assert_eq!(log.as_array().map(Vec::len), Some(3), "{log}");
+    assert_eq!(
+        cluster.json(&["chaos", "kill-coordinator"])["coordinator"],
+        "killed"
+    );
+    assert_eq!(cluster.json(&["cluster", "down"])["stopped_processes"], 6);
 }
 
 #[test]

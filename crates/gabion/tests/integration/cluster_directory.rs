@@ -1,7 +1,9 @@
 //! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
 
 use crate::support::{TestCluster, complaint, fails, fails_on, gabion, path_text, wait_for};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn options_that_differ_from_the_clusters_are_refused() {
@@ -138,6 +140,53 @@ fn nodes_start_though_others_cannot() {
         std::fs::rename(aside, directory).unwrap();
     }
     cluster.up();
+}
+
+#[test]
+fn a_long_lease_does_not_delay_the_start() {
+    let begun = Instant::now();
+    let cluster = TestCluster::start_with(1, 2, &["--lease-ms=600000"]);
+    assert!(
+        begun.elapsed() < Duration::from_mins(1),
+        "it waited for a heartbeat"
+    );
+    assert_eq!(cluster.json(&["cluster", "status"])["light"], "green");
+}
+
+#[test]
+fn lost_data_is_named_with_what_helps() {
+    let cluster = TestCluster::start(1, 2);
+    cluster.run(&["cluster", "down"]);
+    let store = cluster.path("cluster/nodes/1/store");
+    std::fs::rename(&store, cluster.path("aside")).unwrap();
+    for arguments in [&["cluster", "up"][..], &["chaos", "start-node", "1"]] {
+        let error = fails_on(&cluster, arguments, 1);
+        assert!(error.contains("nodes/1/store is not there"), "{error}");
+        assert!(
+            error.contains("delete") && error.contains("made/node-1"),
+            "{error}"
+        );
+        assert!(!error.contains("--init"), "{error}");
+    }
+    std::fs::rename(cluster.path("aside"), &store).unwrap();
+    cluster.up();
+}
+
+#[test]
+fn a_node_that_is_started_without_a_coordinator_says_what_it_waits_for() {
+    let cluster = TestCluster::start(1, 2);
+    cluster.run(&["cluster", "down"]);
+    let mut start = cluster
+        .command(&["chaos", "start-node", "1"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let stderr = start.stderr.take().expect("stderr is piped");
+    BufReader::new(stderr).read_line(&mut first).unwrap();
+    start.kill().unwrap();
+    start.wait().unwrap();
+    assert!(first.contains("when the coordinator runs"), "{first}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::support::{fails, gabion, path_text, run, trace};
 use serde_json::Value;
+use std::fs;
 
 fn baseline(trace: &str, arguments: &[&str]) -> (u64, u64) {
     let mut all = vec![
@@ -168,6 +169,79 @@ fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
         let error = fails(&arguments, 2).replace("\n  ", " ");
         assert!(error.contains(expected), "gabion {arguments:?}: {error}");
     }
+}
+
+#[test]
+fn options_without_effect_and_values_out_of_range_get_exit_code_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path_text(&path).to_owned()
+    };
+    let row = |disk: u32, kind: &str| format!("128166372003061629,web,{disk},{kind},0,4096,100\n");
+    let reads = file("reads.csv", &row(0, "Read"));
+    let two = file("two.csv", &[row(0, "Write"), row(1, "Write")].concat());
+    let one = file("one.csv", &row(0, "Write"));
+    let traffic = |option: &str, value: &str| {
+        let all = ["lab", "update-traffic", "--code=rs(6,3)", "--racks=3"];
+        let mut all = all.map(str::to_owned).to_vec();
+        all.retain(|word| !word.starts_with(option));
+        all.extend([format!("--trace={one}"), format!("{option}={value}")]);
+        all
+    };
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for (arguments, expected) in [
+        (
+            words("lab bound --code rs(12,4) --racks 8 --update 12"),
+            "data chunks 0 to 11",
+        ),
+        (
+            words(&format!("lab advise --racks 1 --trace {one}")),
+            "2..=255",
+        ),
+        (
+            words(&format!("lab advise --racks 100000 --trace {one}")),
+            "2..=255",
+        ),
+        (words("lab summary --from nosuch"), "no directory nosuch"),
+        (
+            words("lab synth --volume wdev_1 --span 512 --out /dev/null"),
+            "larger --span",
+        ),
+        (words("demo --volume web_0"), "name it with --trace"),
+        (words(&format!("demo --trace {reads}")), "has no writes"),
+        (words(&format!("demo --trace {two}")), "--volume"),
+        (
+            words("plan show disk --update 0:1 --scheme ppr"),
+            "--repair",
+        ),
+        (
+            words("node --rack=0 --join=127.0.0.1:1 --parity-devices=2"),
+            "--engine tween",
+        ),
+        (
+            words("node --rack=0 --join=127.0.0.1:1 --device-size=1GiB"),
+            "--engine tween",
+        ),
+        (words("pool create p --update=cau --replicas=0"), "1.."),
+        (words("cluster up --racks=many"), "write a whole number"),
+        (traffic("--racks", "0"), "0 racks"),
+        (traffic("--scheme", "foo"), "no update scheme 'foo'"),
+        (traffic("--chunk", "0"), "0 bytes"),
+        (traffic("--us", "0"), "--us"),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let error = fails(&arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn hidden_commands_are_not_listed() {
+    let error = fails(&["lab"], 2);
+    assert!(error.contains("trace-stats"), "{error}");
+    assert!(!error.contains("in-testbed"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The demo, smaller than by default: it runs to its end, measures what it planned, and leaves
 //! nothing behind, also when it is interrupted.
 
-use crate::support::{gabion, text, wait_for};
+use crate::support::{complaint, gabion, text, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -65,31 +66,44 @@ fn it_does_the_same_on_arrays_of_ssds() {
 }
 
 #[test]
-fn an_interrupt_ends_it_and_everything_that_it_started() {
+fn each_signal_that_ends_it_ends_everything_that_it_started() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let temporary = tempfile::tempdir().unwrap();
+        let child = demo(temporary.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for("the demo has started its nodes", || {
+            let found = std::fs::read_dir(temporary.path()).unwrap().next();
+            found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
+        });
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{signal:?}: {said}");
+        assert!(said.contains("interrupted"), "{signal:?}: {said}");
+        assert!(is_empty(temporary.path()), "{signal:?}");
+        let mine = format!("{}/", temporary.path().display());
+        let processes = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
+        let left = processes.filter(|line| text(line).contains(&mine)).count();
+        assert_eq!(left, 0, "{signal:?}: processes of the demo go on");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_before_anything_starts() {
     let temporary = tempfile::tempdir().unwrap();
-    let child = demo(temporary.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
+    let output = gabion(&["demo", "--size=100TiB"])
+        .env("TMPDIR", temporary.path())
+        .output()
         .unwrap();
-    wait_for("the demo has started its nodes", || {
-        let found = std::fs::read_dir(temporary.path()).unwrap().next();
-        found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
-    });
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("interrupted"),
-        "{}",
-        text(&output.stderr)
-    );
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("a file of 100 TiB needs about"), "{said}");
+    assert!(said.contains("smaller --size"), "{said}");
     assert!(is_empty(temporary.path()));
-    let mine = format!("{}/", temporary.path().display());
-    let processes = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
-    let left = processes.filter(|line| text(line).contains(&mine)).count();
-    assert_eq!(left, 0, "processes of the demo go on");
 }

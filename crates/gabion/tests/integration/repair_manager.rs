@@ -84,7 +84,13 @@ fn a_drained_node_leaves_and_nothing_is_missed() {
     assert_eq!(status["made_chunks"], 0, "nothing was decoded");
     cluster.wait_until_failed(&[5]);
     let status = cluster.json(&["repair", "status"]);
-    assert_eq!(status["light"], "green", "nobody misses it: {status}");
+    assert_eq!(status["light"], "green", "{status}");
+    cluster.run(&["scrub"]);
+    let log = cluster.run(&["cluster", "log"]);
+    assert!(log.contains("node 5 is drained"), "{log}");
+    assert!(!log.contains("node 5 has failed"), "{log}");
+    let left = fails_on(&cluster, &["chaos", "start-node", "5"], 2);
+    assert!(left.contains("drained and has left"), "{left}");
     let new = pattern(100 * KIB, 8);
     cluster.write("disk", 300 * KIB, &new);
     bytes[300 * KIB..400 * KIB].copy_from_slice(&new);

@@ -9,7 +9,9 @@ use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
 use gabion_layout::{Survive, UpdateScheme};
 use gabion_protocol::message::{PoolRequest, Purpose};
-use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, TestbedError};
+use gabion_testbed::{
+    Behaviour, ClusterOptions, EndSignals, Engine, LocalCluster, Merging, TestbedError,
+};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -67,10 +69,10 @@ pub(super) async fn use_and_stop<T>(
     mut cluster: LocalCluster,
     work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let interrupted = tokio::signal::ctrl_c();
+    let mut signals = EndSignals::listen()?;
     let done = tokio::select! {
         done = work(&mut cluster) => done,
-        _ = interrupted => Err(TestbedError::Stopped.into()),
+        () = signals.recv() => Err(TestbedError::Stopped.into()),
     };
     let stopped = cluster.stop().await;
     let result = done?;

@@ -31,11 +31,17 @@ pub(super) fn text(mut bytes: impl Read + Send + 'static) -> io::Result<Text> {
     } else if is_bzip2 {
         Box::new(BufReader::new(MultiBzDecoder::new(whole)))
     } else if is_zstd {
-        let first = StreamingDecoder::new(whole).map_err(io::Error::other)?;
+        let first = StreamingDecoder::new(whole).map_err(|_| damaged())?;
         Box::new(BufReader::new(Frames { frame: Some(first) }))
     } else {
         Box::new(whole)
     })
+}
+
+/// The error of a Zstandard frame that cannot be read: the decoder's own names its parts, not the remedy.
+fn damaged() -> io::Error {
+    let why = "its Zstandard data is damaged or cut off; fetch the file again";
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// The frames of a Zstandard file, one after another; `None` after the last.
@@ -46,7 +52,7 @@ struct Frames<R: Read> {
 impl<R: BufRead> Read for Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(frame) = &mut self.frame {
-            let read = frame.read(buffer)?;
+            let read = frame.read(buffer).map_err(|_| damaged())?;
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
@@ -56,7 +62,7 @@ impl<R: BufRead> Read for Frames<R> {
             };
             if !rest.fill_buf()?.is_empty() {
                 let next = StreamingDecoder::new_with_decoder(rest, decoder);
-                self.frame = Some(next.map_err(io::Error::other)?);
+                self.frame = Some(next.map_err(|_| damaged())?);
             }
         }
         Ok(0)

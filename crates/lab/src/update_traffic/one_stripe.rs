@@ -10,8 +10,8 @@ use super::touched::Batch;
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry};
+use gabion_planner::Stripe;
 use gabion_planner::bound::{self, Proof};
-use gabion_planner::{PlanError, Stripe};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -64,8 +64,12 @@ pub fn bound(
     };
     updated.sort_unstable();
     updated.dedup();
-    if !updated.iter().all(|&chunk| geometry.is_data(chunk)) {
-        return Err(PlanError::BadRanges.into());
+    if let Some(chunk) = updated.iter().find(|&&chunk| !geometry.is_data(chunk)) {
+        return Err(LabError::NoDataChunk {
+            chunk: chunk.0,
+            code: code.to_string(),
+            last: geometry.k() - 1,
+        });
     }
     let stripes = Stripes::new(code.clone(), geometry, layout, racks)?;
     let placement = stripes.placement(stripe)?;

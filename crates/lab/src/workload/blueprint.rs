@@ -121,6 +121,11 @@ impl Blueprint {
         })
     }
 
+    /// Sectors of all areas, side by side.
+    pub(super) const fn least_span_sectors(&self) -> u64 {
+        self.area_count * self.area_footprint
+    }
+
     /// Sectors of hot extent `at`.
     pub(super) fn extent_sectors(&self, at: u64) -> u64 {
         self.extent.min(self.hot - at * self.extent)

@@ -55,6 +55,11 @@ impl Workload {
         &self.target
     }
 
+    /// The fewest bytes over which the requests can be spread.
+    pub const fn least_span_bytes(&self) -> u64 {
+        self.blueprint.least_span_sectors() * crate::stats::SECTOR_BYTES
+    }
+
     /// The requests, the same ones each time.
     pub fn requests(&self) -> Requests {
         Requests::new(self.target, self.blueprint, self.seed)

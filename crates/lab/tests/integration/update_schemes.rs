@@ -126,7 +126,15 @@ fn the_papers_example_takes_8_chunks_under_rackcu_and_24_under_the_baseline() {
     let one = update_traffic::bound(&code, layout, None, 0, &[ChunkIndex(3)]).unwrap();
     assert_eq!(one.schemes["rackcu"], 2);
     let parity = update_traffic::bound(&code, layout, None, 0, &[ChunkIndex(6)]);
-    assert!(matches!(parity, Err(LabError::Plan(_))));
+    let is_named = matches!(
+        parity,
+        Err(LabError::NoDataChunk {
+            chunk: 6,
+            last: 5,
+            ..
+        })
+    );
+    assert!(is_named);
 }
 
 /// Counts by the rules alone, chunk by chunk, for a Reed-Solomon code: `rack(stripe, chunk)` says

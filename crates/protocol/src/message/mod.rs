@@ -44,7 +44,7 @@ pub use status::{
 };
 
 pub use gabion_layout::RunId;
-pub use gabion_meta::Progress;
+pub use gabion_meta::{Departure, Progress};
 pub use gabion_store::{RunMemory, StoreCounts};
 
 /// The requests themselves, as types; each names its reply.

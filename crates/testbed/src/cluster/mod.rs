@@ -11,7 +11,7 @@ mod shape;
 
 use self::process::Running;
 use self::readiness::{
-    NotReady, START_DEADLINE, last_line, state_of, until_it_waits, wait_until_ready,
+    NotReady, START_DEADLINE, has_left, last_line, state_of, until_it_waits, wait_until_ready,
 };
 pub use self::readiness::{READY, Started};
 use self::shape::Shape;
@@ -206,25 +206,54 @@ impl LocalCluster {
         ];
         let seed = behaviour.placement_seed;
         arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
-        self.spawn_with_data("coordinator", namespaces::COORDINATOR, arguments)
+        let metadata = self.directory.join("coordinator/metadata.redb");
+        self.spawn_with_data("coordinator", namespaces::COORDINATOR, &metadata, arguments)
             .await
     }
 
-    /// Starts a process that keeps data. Only the first start of each may create it: lost data is
-    /// reported, and not created again.
+    /// Starts a process that keeps data, at this path. Only the first start of each may create it: lost data
+    /// is reported, and not created again.
     async fn spawn_with_data(
         &self,
         name: &str,
         seat: &str,
+        data: &Path,
         mut arguments: Vec<String>,
     ) -> Result<String, TestbedError> {
-        let made = self.directory.join("made").join(name);
-        if !made.exists() {
+        let made = self.made_file(name);
+        if !self.was_made(name) {
             arguments.push("--init".to_owned());
+        } else if !holds_anything(data) {
+            return Err(TestbedError::DataGone {
+                name: name.to_owned(),
+                path: data.to_owned(),
+                remedy: match name {
+                    "coordinator" => "mount its disk, or restore its copy".to_owned(),
+                    _ => format!(
+                        "mount its disk, or, if its chunks are lost for good, delete {} and start it again",
+                        made.display()
+                    ),
+                },
+            });
         }
         let ready = self.spawn(name, seat, &arguments).await?;
         fs::write(&made, "").context(format!("write {}", made.display()))?;
         Ok(ready)
+    }
+
+    /// The file that shows that a process has made its data.
+    fn made_file(&self, name: &str) -> PathBuf {
+        self.directory.join("made").join(name)
+    }
+
+    fn was_made(&self, name: &str) -> bool {
+        self.made_file(name).exists()
+    }
+
+    /// Whether the coordinator's process runs.
+    #[must_use]
+    pub fn coordinator_runs(&self) -> bool {
+        self.running("coordinator").is_some()
     }
 
     /// The testbed of this process, if any; it must have a seat for each node.
@@ -247,6 +276,9 @@ impl LocalCluster {
         if self.running(&name).is_some() {
             let known = state_of(self.coordinator()?, NodeId(node)).await;
             return Ok(known.unwrap_or(Started::Serves));
+        }
+        if self.was_made(&name) && has_left(self.coordinator()?, NodeId(node)).await {
+            return Ok(Started::HasLeft);
         }
         let rack = node / self.shape.options.nodes_per_rack;
         let index = node % self.shape.options.nodes_per_rack;
@@ -279,9 +311,15 @@ impl LocalCluster {
             arguments.extend(self.array_arguments(node)?);
         }
         let seat = namespaces::node_seat(rack, index);
+        let data = self
+            .node_directory(node)
+            .join(match self.shape.options.engine {
+                Engine::Files => "store",
+                Engine::Tween => "nvram",
+            });
         let coordinator = self.coordinator()?;
         tokio::select! {
-            ready = self.spawn_with_data(&name, &seat, arguments) => ready.map(|_| Started::Serves),
+            ready = self.spawn_with_data(&name, &seat, &data, arguments) => ready.map(|_| Started::Serves),
             // The process continues by itself once the operator has agreed.
             join = until_it_waits(coordinator, NodeId(node)) => Ok(Started::Waits(join)),
         }
@@ -456,6 +494,11 @@ impl LocalCluster {
         }
         Err(TestbedError::NoNode { node, last })
     }
+}
+
+/// Whether a path is a file or a directory with entries: an unmounted disk leaves neither.
+fn holds_anything(path: &Path) -> bool {
+    path.is_file() || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Locks the cluster in a directory against starting and stopping processes, until dropped.

@@ -3,7 +3,7 @@
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
-use gabion_protocol::message::{JoinProgress, Liveness};
+use gabion_protocol::message::{Departure, JoinProgress, Liveness};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub enum Started {
     Waits(JoinProgress),
     /// It ran already, and the coordinator counts the node as failed: it may not join yet.
     IsNoMember,
+    /// It was not started: the node is drained and has left the cluster.
+    HasLeft,
 }
 
 /// Why a process is not ready.
@@ -69,13 +71,21 @@ pub(super) async fn state_of(coordinator: &str, node: NodeId) -> Option<Started>
     if let Some(join) = status.joining.remove(&node) {
         return Some(Started::Waits(join));
     }
-    let mut nodes = status.nodes.iter();
-    let has_failed = nodes.any(|s| s.node == node && s.liveness == Liveness::Failed);
-    Some(if has_failed {
-        Started::IsNoMember
-    } else {
-        Started::Serves
+    let known = status.nodes.iter().find(|status| status.node == node);
+    Some(match known {
+        Some(known) if known.departure == Departure::Drained => Started::HasLeft,
+        Some(known) if known.liveness == Liveness::Failed => Started::IsNoMember,
+        _ => Started::Serves,
     })
+}
+
+/// Time limit of the coordinator's answer before a node is started. Without an answer it starts.
+const LEFT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Whether the node is drained, so that it would leave again at once.
+pub(super) async fn has_left(coordinator: &str, node: NodeId) -> bool {
+    let state = tokio::time::timeout(LEFT_DEADLINE, state_of(coordinator, node)).await;
+    matches!(state, Ok(Some(Started::HasLeft)))
 }
 
 /// The last sentence of a log. Indented lines continue the one before.

@@ -11,11 +11,14 @@ pub use report::{Degraded, Form, Repair, Report, Updates};
 use crate::cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging};
 use crate::error::TestbedError;
 use crate::progress::Bars;
+use crate::signals::EndSignals;
+use crate::size::bytes;
+use crate::space::require_free;
 use gabion_layout::ByteRange;
 use std::path::Path;
 use steps::Demo;
 
-/// Seed of the file's contents, and of a calibrated workload on it.
+/// Seed of a calibrated workload on the file.
 pub const SEED: u64 = 1;
 /// Emulated links: slow enough that they, and not this machine's cores, limit repairs.
 const NODE_BYTES_PER_S: u64 = 50_000_000;
@@ -34,13 +37,37 @@ pub struct Script {
     pub writes: Vec<ByteRange>,
 }
 
-/// Runs the demo on a new cluster in an empty directory, and stops the cluster in the end, also when it is
-/// interrupted.
+/// Bytes on disk for each byte of the file: its stripes have half as many parity chunks as data chunks, and repairs make
+/// lost chunks again.
+const DISK_BYTES_PER_BYTE: u64 = 2;
+/// Bytes on disk besides the file's: journals, and the file that changes its form.
+const DISK_BYTES_BESIDES: u64 = 2 << 30;
+
+impl Script {
+    /// Refuses a file for which the disk has no room.
+    fn check_space(&self, directory: &Path) -> Result<(), TestbedError> {
+        let needed = self.file_bytes.saturating_mul(DISK_BYTES_PER_BYTE);
+        let needed = needed.saturating_add(DISK_BYTES_BESIDES);
+        let what = format!("a demo with a file of {}", bytes(self.file_bytes));
+        let advice = "choose a smaller --size, or set TMPDIR to a directory on a larger disk";
+        require_free(directory, needed, what, advice)
+    }
+}
+
+/// Runs the demo on a new cluster in an empty directory, and stops the cluster in the end, also after one of the
+/// signals.
 ///
 /// # Errors
-/// Why the cluster does not start, stop or answer; [`TestbedError::Wrong`] for a result that a correct cluster cannot
-/// have, or after an interrupt.
-pub async fn run(directory: &Path, script: &Script, bars: Bars) -> Result<Report, TestbedError> {
+/// [`TestbedError::NoSpace`] if the file does not fit, before anything starts; why the cluster does not start, stop or
+/// answer; [`TestbedError::Wrong`] for a result that a correct cluster cannot have; [`TestbedError::Stopped`] after a
+/// signal.
+pub async fn run(
+    directory: &Path,
+    script: &Script,
+    bars: Bars,
+    mut signals: EndSignals,
+) -> Result<Report, TestbedError> {
+    script.check_space(directory)?;
     let up = ClusterOptions {
         racks: 3,
         nodes_per_rack: 4,
@@ -58,10 +85,9 @@ pub async fn run(directory: &Path, script: &Script, bars: Bars) -> Result<Report
         given: Vec::new(),
     };
     let mut cluster = LocalCluster::open_or_make(directory, &up)?;
-    let interrupted = tokio::signal::ctrl_c();
     let done = tokio::select! {
         report = demonstrate(&mut cluster, script, bars) => report,
-        _ = interrupted => Err(TestbedError::Wrong("interrupted; everything was cleaned up".to_owned())),
+        () = signals.recv() => Err(TestbedError::Stopped),
     };
     let stopped = cluster.stop().await;
     let report = done?;

@@ -1,8 +1,8 @@
 //! The demo's steps, in the order in which they run.
 
+use super::Script;
 use super::data::{Expected, Verifier};
 use super::report::{Degraded, Repair, Report, Updates};
-use super::{SEED, Script};
 use crate::cluster::LocalCluster;
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
@@ -79,7 +79,7 @@ impl<'a> Demo<'a> {
         Ok(Self {
             cluster,
             client,
-            expected: Expected::new(size, SEED),
+            expected: Expected::new(size),
             report,
             bars,
             stripe_bytes: geometry.stripe_bytes(),
@@ -88,9 +88,9 @@ impl<'a> Demo<'a> {
 
     /// Stores the file.
     pub(super) async fn store(&mut self) -> Result<(), TestbedError> {
-        let size = self.expected.bytes.len() as u64;
+        let size = self.expected.size_bytes;
         let begun = Instant::now();
-        let source = self.expected.bytes.as_slice();
+        let source = self.expected.initial();
         let progress = (self.bars)("storing", Unit::Bytes);
         self.client
             .put(FILE, Some(POOL), source, size, &*progress)
@@ -122,7 +122,7 @@ impl<'a> Demo<'a> {
         let begun = Instant::now();
         let mut latencies_ms = Vec::with_capacity(writes.len());
         for (done, write) in (1..).zip(writes) {
-            let new = self.expected.overwrite(write.offset, write.length);
+            let new = self.expected.overwrite(*write);
             let sent = Instant::now();
             file.write(write.offset, new.into()).await?;
             latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
@@ -195,7 +195,7 @@ impl<'a> Demo<'a> {
     /// Small writes all over the file, so that nearly every chunk gets some, lost ones too. None
     /// spans stripes: such a write would replace both, and less would be left to repair.
     fn spread_writes(&self) -> Vec<ByteRange> {
-        let size = self.expected.bytes.len() as u64;
+        let size = self.expected.size_bytes;
         let stride = (size / DEGRADED_WRITES)
             .max(1)
             .next_multiple_of(DEGRADED_WRITE_BYTES);
@@ -279,9 +279,9 @@ impl<'a> Demo<'a> {
     }
 
     async fn read_back(&self, what: &str) -> Result<f64, TestbedError> {
-        let size = self.expected.bytes.len() as u64;
+        let size = self.expected.size_bytes;
         let begun = Instant::now();
-        let mut verifier = Verifier::new(&self.expected.bytes);
+        let mut verifier = Verifier::new(&self.expected);
         let progress = (self.bars)(what, Unit::Bytes);
         self.client.get(FILE, &mut verifier, &*progress).await?;
         if !verifier.is_complete() {

@@ -11,13 +11,13 @@ use super::limits::{Limits, Uplink, rate_text, regions_text};
 use super::network;
 use super::seats::{CLIENT, SHAPE_VARIABLE, Seats, command_in};
 use crate::error::{Context, TestbedError};
+use crate::signals::EndSignals;
 use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Racks of nodes, and the speeds of their links.
 #[derive(Clone, Debug)]
@@ -96,15 +96,11 @@ impl Testbed {
     pub async fn run(&self, command: &[OsString]) -> Result<i32, TestbedError> {
         require_nothing_missing()?;
         // Installed first: from here on no signal ends this process before the other.
-        let mut interrupted = signal(SignalKind::interrupt()).context("listen for signals")?;
-        let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
-        let mut hung_up = signal(SignalKind::hangup()).context("listen for signals")?;
+        let mut signals = EndSignals::listen()?;
         let mut inner = self.start_inner(command)?;
         let ended = tokio::select! {
             ended = inner.wait() => Some(ended.context("wait for the testbed")?),
-            _ = interrupted.recv() => None,
-            _ = terminated.recv() => None,
-            _ = hung_up.recv() => None,
+            () = signals.recv() => None,
         };
         let Some(ended) = ended else {
             inner.kill().await.context("end the testbed")?;

@@ -1,7 +1,6 @@
 //! Runs requests on a stored file, several at a time, and keeps the order of those that touch the
 //! same bytes.
 
-mod contents;
 mod latencies;
 mod run;
 mod traffic;
@@ -10,9 +9,9 @@ pub use latencies::Latencies;
 pub use run::{Outcome, Pace, Replay, Request, Setting};
 pub use traffic::{Flow, Moved, cross_rack};
 
+use crate::contents::{Contents, Piece, bytes_of, first_difference};
 use crate::error::TestbedError;
 use bytes::Bytes;
-use contents::{Contents, Piece, bytes_of, first_difference};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};

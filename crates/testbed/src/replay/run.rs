@@ -1,14 +1,17 @@
 //! A whole replay: the file that stands for a trace's volume, the requests at their times, and what was measured.
 
-use super::contents::{Contents, INITIAL, Initial};
 use super::traffic::{Flow, Traffic};
 use super::{Access, Engine, Measured, Target};
+use crate::contents::{Contents, INITIAL, Initial};
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
+use crate::size::bytes;
+use crate::space::require_free;
 use futures::io::AllowStdIo;
 use gabion_client::Client;
 use gabion_layout::ByteRange;
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// When requests are due.
@@ -31,6 +34,8 @@ pub struct Setting {
     pub pool: Option<String>,
     /// Its size; by default the span of the trace.
     pub size: Option<NonZeroU64>,
+    /// A directory on the disk of all nodes, if they share one that is known: a new file must fit there.
+    pub disk: Option<PathBuf>,
     /// When requests are due.
     pub pace: Pace,
     /// Most requests in flight.
@@ -109,6 +114,7 @@ impl<'a> Replay<'a> {
         } else {
             let size = setting.size.or_else(|| NonZeroU64::new(span_bytes));
             let size = size.ok_or_else(|| TestbedError::NoRequests(setting.trace.clone()))?;
+            check_room(client, setting, size.get()).await?;
             let source = AllowStdIo::new(Initial::new(size.get()));
             let progress = bars(&format!("storing {name}"), Unit::Bytes);
             let pool = setting.pool.as_deref();
@@ -222,6 +228,31 @@ impl Pace {
         let due = after.ok().and_then(|after| begun.checked_add(after));
         due.map(Some).ok_or(TestbedError::TooLong)
     }
+}
+
+/// Refuses a new file that does not fit on the disk of the nodes.
+async fn check_room(client: &Client, setting: &Setting, size: u64) -> Result<(), TestbedError> {
+    let Some(disk) = &setting.disk else {
+        return Ok(());
+    };
+    let pools = client.pools().await?;
+    let mut specs = pools.into_iter().map(|pool| pool.spec);
+    let spec = specs.find(|spec| setting.pool.as_ref().is_none_or(|name| *name == spec.name));
+    // The put is refused without such a pool.
+    let Some(geometry) = spec.and_then(|spec| spec.geometry().ok()) else {
+        return Ok(());
+    };
+    let stripe_bytes = geometry.chunk_bytes().saturating_mul(geometry.n() as u64);
+    let needed = size
+        .div_ceil(geometry.stripe_bytes())
+        .saturating_mul(stripe_bytes);
+    let what = format!("a file of {} for {}", bytes(size), setting.trace);
+    require_free(
+        disk,
+        needed,
+        what,
+        "fold the trace into a smaller file with --size",
+    )
 }
 
 async fn check_pool(client: &Client, setting: &Setting) -> Result<(), TestbedError> {

@@ -3,19 +3,23 @@
 
 mod report;
 
-use crate::arguments::DemoOptions;
+use crate::arguments::{DemoOptions, TraceForm};
+use crate::commands::lab::trace;
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown};
-use gabion_lab::{Request, RequestKind, TraceReader, workload};
+use gabion_lab::{Request, RequestKind, workload};
 use gabion_layout::ByteRange;
+use gabion_testbed::EndSignals;
 use gabion_testbed::demo::{self, Script};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Failure> {
     let script = script(&options)?;
+    // Before the directory is made, so that a signal deletes it.
+    let signals = EndSignals::listen()?;
     let scratch = Scratch::new()?;
-    let report = demo::run(&scratch.0, &script, Shown::of).await?;
+    let report = demo::run(&scratch.0, &script, Shown::of, signals).await?;
     report::print(&report, format)
 }
 
@@ -23,32 +27,46 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
 fn script(options: &DemoOptions) -> Result<Script, Failure> {
     let (size, seed) = (options.size, demo::SEED);
     let (source, requests) = match &options.trace {
+        None if options.trace_form.is_given() => {
+            return Err(Failure::usage(
+                "--volume and --trace-format are those of a trace; name it with --trace",
+            ));
+        }
         None => {
             let requests = workload::wdev_1(seed).requests_within(size);
             let source = "workload calibrated to MSR wdev_1".to_owned();
             (source, requests.map_err(Failure::usage)?.collect())
         }
-        Some(path) => (path.display().to_string(), fold(path, size)?),
+        Some(path) => (
+            path.display().to_string(),
+            fold(path, &options.trace_form, size)?,
+        ),
     };
     let writes = requests.into_iter();
     let writes = writes.filter(|request| request.kind == RequestKind::Write);
+    let writes: Vec<ByteRange> = writes
+        .map(|write| ByteRange::new(write.offset_bytes, write.length_bytes))
+        .collect();
+    if writes.is_empty() {
+        return Err(Failure::usage(format!(
+            "{source} has no writes, and the demo replays only writes; name another --trace"
+        )));
+    }
     Ok(Script {
         engine: options.engine.into(),
         file_bytes: size,
         source,
-        writes: writes
-            .map(|write| ByteRange::new(write.offset_bytes, write.length_bytes))
-            .collect(),
+        writes,
     })
 }
 
 /// The requests of a trace, moved into a file of `size` bytes.
-fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
+fn fold(path: &Path, form: &TraceForm, size: u64) -> Result<Vec<Request>, Failure> {
     let size = NonZeroU64::new(size)
         .ok_or_else(|| Failure::usage("an empty file takes no writes; give --size some bytes"))?;
-    let requests = TraceReader::open(path).map_err(Failure::failed)?;
+    let requests = trace::open(path, form).map_err(trace::failure)?;
     let folded = requests.map(|request| request.map(|request| request.folded(size)));
-    folded.collect::<Result<_, _>>().map_err(Failure::failed)
+    folded.collect::<Result<_, _>>().map_err(trace::failure)
 }
 
 /// A directory that is deleted when the demo ends in any way.

@@ -1,7 +1,7 @@
 //! Prints the demo's measurements.
 
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table};
 use gabion_testbed::demo::{Repair, Report, Updates};
 
 fn row(updates: &Updates, how: &str) -> [String; 5] {
@@ -22,22 +22,22 @@ pub(super) fn print(report: &Report, format: Format) -> Result<(), Failure> {
     if format == Format::Json {
         return print_json(report);
     }
-    println!(
+    say(format!(
         "12 nodes in 3 racks, {} with {} chunks; links {}/s a node, {}/s a rack",
         report.code,
         bytes(report.chunk_bytes),
         bytes(report.node_bytes_per_s),
         bytes(report.rack_bytes_per_s)
-    );
+    ));
     print_steps(report);
     print_forms(report);
     print_repairs(report);
-    println!(
+    say(format!(
         "every byte was compared after each step; scrub verified {} on disk; every stripe \
-             survives {} more chunk failures",
+         survives {} more chunk failures",
         bytes(report.scrubbed_bytes),
         report.failures_left
-    );
+    ));
     Ok(())
 }
 
@@ -71,10 +71,10 @@ fn print_steps(report: &Report) {
     println!("{steps}");
     let degraded = report.degraded.iter().map(|degraded| &degraded.updates);
     for updates in std::iter::once(&report.updates).chain(degraded) {
-        println!(
+        say(format!(
             "updates: {}; latency p50 {:.2} ms, p99 {:.2} ms",
             updates.source, updates.p50_ms, updates.p99_ms
-        );
+        ));
     }
 }
 
@@ -106,9 +106,9 @@ fn print_forms(report: &Report) {
     align_numbers(&mut forms);
     println!("{forms}");
     if report.forms.iter().any(|form| form.begun_anew_count > 0) {
-        println!(
+        say(
             "segments written during their conversion were restarted: the metered bytes include all \
-                 attempts, the planned bytes only the successful ones"
+             attempts, the planned bytes only the successful ones",
         );
     }
 }

@@ -4,7 +4,7 @@ use super::trace;
 use crate::arguments::{AdviseOptions, Place, Unit};
 use crate::commands::connect;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, table, time};
 use gabion_codec::Code;
 use gabion_lab::advise::{
     self, AdviceQuestion, Choice, Placement, Terms, advise_stored, usual_codes,
@@ -23,6 +23,12 @@ pub(super) async fn run(
         (None, Some(racks)) => of_racks(&options, racks)?,
         (None, None) => return Err(Failure::usage("give --racks or --like")),
     };
+    if choices.is_empty() {
+        return Err(Failure::usage(
+            "no code, chunk size and scheme fits these racks and --survive; name others with --code, or \
+             another number of --racks",
+        ));
+    }
     if format == Format::Json {
         return print_json(&choices);
     }
@@ -117,29 +123,26 @@ fn print(choices: &[Choice]) {
         "scheme",
         "code",
         "chunk",
-        "GiB across racks",
+        "across racks",
         "95 % of pools",
         "a byte written",
-        "exposure, h",
-        "longest wait, h",
+        "exposure",
+        "longest wait",
         "loss",
         "stored a byte",
     ]);
     for choice in choices {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let interval = choice.interval_bytes.map(|[low, high]| {
-            let [low, high] = [low, high].map(gib);
-            format!("{low:.3} to {high:.3}")
-        });
+        let interval = choice.interval_bytes;
+        let interval = interval.map(|[low, high]| format!("{} to {}", bytes(low), bytes(high)));
         table.add_row([
             choice.scheme.to_owned(),
             choice.code.clone(),
             bytes(choice.chunk_bytes),
-            format!("{:.3}", choice.cross_rack_bytes as f64 / f64::from(1 << 30)),
+            bytes(u64::try_from(choice.cross_rack_bytes).unwrap_or(u64::MAX)),
             interval.unwrap_or_default(),
             format!("{:.2}", choice.amplification),
-            format!("{:.1}", choice.exposure_hours),
-            format!("{:.2}", choice.longest_wait_hours),
+            time(choice.exposure_hours * 3600.0),
+            time(choice.longest_wait_hours * 3600.0),
             format!("{:.2e}", choice.loss_probability),
             format!("{:.2}", choice.storage),
         ]);

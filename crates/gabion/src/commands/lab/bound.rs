@@ -1,8 +1,9 @@
 //! `gabion lab bound`: the least that an update of whole chunks must send across racks.
 
+use super::trace;
 use crate::arguments::BoundOptions;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, print_json, table};
+use crate::output::{Format, align_numbers, print_json, say, table};
 use gabion_lab::update_traffic::bound;
 use gabion_layout::ChunkIndex;
 
@@ -10,8 +11,8 @@ pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> 
     let code = options.code.parse().map_err(Failure::usage)?;
     let layout = options.layout.parse().map_err(Failure::usage)?;
     let updated: Vec<ChunkIndex> = options.update.into_iter().map(ChunkIndex).collect();
-    let found =
-        bound(&code, layout, options.racks, options.stripe, &updated).map_err(Failure::failed)?;
+    let found = bound(&code, layout, options.racks, options.stripe, &updated);
+    let found = found.map_err(trace::failure)?;
     if format == Format::Json {
         return print_json(&found);
     }
@@ -21,7 +22,7 @@ pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> 
         _ => "by cuts; a plan may need more",
     };
     let count = found.updated.len();
-    println!(
+    say(format!(
         "updating {count} chunk{} of stripe {} of {} in layout {} takes at least {} chunk transfers \
          across racks ({proof}); by cuts any plan takes at least {}",
         if count == 1 { "" } else { "s" },
@@ -30,7 +31,7 @@ pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> 
         found.layout,
         found.bound,
         found.cut_bound,
-    );
+    ));
     let mut table = table(&["scheme", "cross-rack chunks", "over bound"]);
     for (scheme, &chunks) in &found.schemes {
         let ratio = if found.bound > 0.0 {

@@ -7,7 +7,7 @@ mod run;
 mod summary;
 mod synth;
 mod testbed;
-mod trace;
+pub(crate) mod trace;
 mod trace_stats;
 mod update_traffic;
 

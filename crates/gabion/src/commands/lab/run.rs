@@ -3,7 +3,7 @@
 
 use crate::arguments::{RunOptions, ScaleOption};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, align_numbers, print_json, table};
+use crate::output::{Format, Shown, align_numbers, print_json, say, table, wrapped};
 use crate::output_file::OutputFile;
 use gabion_lab::clusters::LocalClusters;
 use gabion_lab::experiments::{
@@ -40,7 +40,8 @@ pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failu
         return print_json(&json);
     }
     print(experiment, &report);
-    println!("\n{}", in_one_line(&report));
+    print!("\n");
+    say(in_one_line(&report));
     for path in saved {
         println!("saved {}", path.display());
     }
@@ -160,7 +161,9 @@ fn print(experiment: &Experiment, report: &Report) {
             shown.add_row(row.iter().map(Cell::text));
         }
         align_numbers(&mut shown);
-        println!("\n{}\n{shown}", measured.title);
+        print!("\n");
+        say(&measured.title);
+        println!("{shown}");
     }
     if !report.findings.is_empty() {
         let mut shown = table(&["figure", "ours", "paper", "verdict"]);
@@ -174,19 +177,20 @@ fn print(experiment: &Experiment, report: &Report) {
         }
         println!("\nBeside the paper\n{shown}");
         for left_out in &report.left_out {
-            println!("  left out: {left_out}");
+            println!("{}", wrapped(&format!("  left out: {left_out}"), 4));
         }
         for finding in &report.findings {
             if let Some(why) = &finding.why {
-                println!("  {}: {why}", finding.what);
+                println!("{}", wrapped(&format!("  {}: {why}", finding.what), 4));
             }
         }
     }
     for reading in &report.readings {
-        println!(
-            "\nJudged by one reading of what the paper leaves open, {}: {}, since {}",
+        print!("\n");
+        say(format!(
+            "Judged by one reading of what the paper leaves open, {}: {}, since {}",
             reading.open, reading.chosen, reading.why
-        );
+        ));
     }
     print_goals(&report.goals);
     print_list("Notes", &report.notes);
@@ -215,7 +219,12 @@ fn in_one_line(report: &Report) -> String {
         other_readings,
     } = report.tally();
     let Some(verdict) = report.verdict() else {
-        return "Verdict: none, since no paper prints figures of this".to_owned();
+        let why = if report.goals.is_empty() {
+            "nothing measured here can be compared with the paper's figures"
+        } else {
+            "no paper prints figures of this"
+        };
+        return format!("Verdict: none, since {why}");
     };
     let others = match other_readings {
         0 => String::new(),
@@ -238,7 +247,7 @@ fn print_goals(goals: &[Goal]) {
     println!("\nGoals\n{shown}");
     for goal in goals {
         if let Some(why) = &goal.why {
-            println!("  {}: {why}", goal.what);
+            println!("{}", wrapped(&format!("  {}: {why}", goal.what), 4));
         }
     }
 }
@@ -248,6 +257,6 @@ fn print_list(title: &str, lines: &[String]) {
         println!("\n{title}");
     }
     for line in lines {
-        println!("  - {line}");
+        println!("{}", wrapped(&format!("  - {line}"), 4));
     }
 }

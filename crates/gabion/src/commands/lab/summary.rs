@@ -26,6 +26,12 @@ struct Row {
 
 /// Prints the table.
 pub(super) fn run(options: &SummaryOptions, format: Format) -> Result<(), Failure> {
+    if !options.from.is_dir() {
+        return Err(Failure::usage(format!(
+            "there is no directory {}; name one with results of 'gabion lab run' with --from",
+            options.from.display()
+        )));
+    }
     let rows: Result<Vec<Row>, Failure> = registry()
         .iter()
         .map(|experiment| row(experiment, &options.from))

@@ -3,7 +3,7 @@
 use super::trace_stats::gib;
 use crate::arguments::SynthOptions;
 use crate::failure::Failure;
-use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, say, table};
 use crate::output_file::OutputFile;
 use gabion_lab::stats::{Stats, StatsCount};
 use gabion_lab::workload::{self, Class, FileCounts, HeldOut, Ratios, Target, VOLUMES, Workload};
@@ -35,6 +35,14 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     let mut target = volume.target.part(options.one_in);
     target.span_bytes = options.span.unwrap_or(target.span_bytes);
     let workload = Workload::new(target, options.seed).map_err(Failure::usage)?;
+    let least = workload.least_span_bytes();
+    if options.span.is_some_and(|span| span < least) {
+        return Err(Failure::usage(format!(
+            "the requests after {} take at least {}; choose a larger --span, or omit it",
+            volume.name,
+            bytes(least)
+        )));
+    }
     let output = OutputFile::create(&options.out)?;
     let made = write(&output, volume.name, &workload).map_err(|error| output.failure(&error))?;
     let is_stdout = output.is_stdout();
@@ -46,7 +54,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     if format == Format::Json {
         return print_as_json(options, &made, &figures, volume.class);
     }
-    println!(
+    say(format!(
         "{}: {} writes and {} reads after {} ({}), seed {}",
         options.out.display(),
         made.stats.writes,
@@ -54,7 +62,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
         volume.name,
         volume.role,
         options.seed
-    );
+    ));
     print(&figures);
     print_class(volume.class);
     Ok(())
@@ -211,14 +219,14 @@ fn print(figures: &[Figure]) {
 
 /// Prints where sizes and places come from, and how far stand-ins of the class were from real volumes.
 fn print_class(class: Class) {
-    println!("{}", class.text());
+    say(class.text());
     let Some(errors) = class.held_out() else {
         return;
     };
-    println!(
+    say(format!(
         "figures of stand-ins over those of real volumes that were held out ({}):",
         errors.volumes.join(", ")
-    );
+    ));
     let mut table = table(&["figure", "chunks", "least", "most"]);
     let mut add = |figure: &str, chunk_bytes: u64, ratios: Ratios| {
         let [least, most] = [ratios.least, ratios.most].map(|ratio| format!("{ratio:.2}"));

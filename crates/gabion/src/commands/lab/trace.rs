@@ -2,6 +2,7 @@
 
 use crate::arguments::TraceForm;
 use crate::failure::Failure;
+use crate::output::wrapped;
 use gabion_lab::trace::Warning;
 use gabion_lab::{LabError, TraceOptions, TraceReader};
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Opens a trace as the command line asks for.
-pub(super) fn open(path: &Path, form: &TraceForm) -> Result<TraceReader, LabError> {
+pub(crate) fn open(path: &Path, form: &TraceForm) -> Result<TraceReader, LabError> {
     let options = TraceOptions {
         format: form.trace_format,
         volume: form.volume.clone(),
@@ -18,11 +19,12 @@ pub(super) fn open(path: &Path, form: &TraceForm) -> Result<TraceReader, LabErro
     TraceReader::open_with(path, &options)
 }
 
-/// The failure of a command that read a trace: a volume not chosen or not there is wrong use.
-pub(super) fn failure(error: LabError) -> Failure {
-    match error {
-        LabError::SeveralVolumes { .. } | LabError::NoSuchVolume { .. } => Failure::usage(error),
-        _ => Failure::failed(error),
+/// The failure of a command of the lab.
+pub(crate) fn failure(error: LabError) -> Failure {
+    if error.is_usage() {
+        Failure::usage(error)
+    } else {
+        Failure::failed(error)
     }
 }
 
@@ -32,7 +34,10 @@ fn warn(warning: &Warning) {
     let sentence = warning.to_string();
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.contains(&sentence) {
-        eprintln!("warning: {sentence}");
+        eprintln!(
+            "{}",
+            wrapped(&format!("warning: {sentence}"), "warning: ".len())
+        );
         said.insert(sentence);
     }
 }

@@ -3,7 +3,7 @@
 use super::trace;
 use crate::arguments::TraceStatsOptions;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table, time};
 use gabion_codec::Code;
 use gabion_lab::trace::volumes;
 use gabion_lab::{LabError, Profile};
@@ -86,13 +86,13 @@ fn print_as_json(options: &TraceStatsOptions, profile: &Profile) -> Result<(), F
 }
 
 fn print(options: &TraceStatsOptions, profile: &Profile) {
-    println!(
-        "{}: {} requests over {:.1} hours and {}",
+    say(format!(
+        "{}: {} requests over {} and {}",
         options.file.display(),
         profile.requests,
-        seconds(profile) / 3600.0,
+        time(seconds(profile)),
         bytes(profile.span_bytes)
-    );
+    ));
     let stats = &profile.stats;
     let locality = &profile.locality;
     let mut figures = table(&["figure", "value"]);

@@ -3,7 +3,7 @@
 use super::trace;
 use crate::arguments::{Unit, UpdateTrafficOptions};
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table};
 use gabion_codec::Code;
 use gabion_lab::update_traffic::{
     ByteReport, Options, Question, Report, Stripes, Volume, count, count_bytes,
@@ -23,6 +23,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         }
         return run_in_bytes(&options, format);
     }
+    options.append_phase.spec()?;
     let scheme_options = Options {
         stripes_max: options.append_phase.us,
         replicas: usize::from(options.append_phase.replicas),
@@ -42,7 +43,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
     if format == Format::Json {
         return print_json(&report);
     }
-    println!(
+    say(format!(
         "{}: {} writes touch {} chunks of {}; {} on {} racks, layout {}",
         report.trace,
         report.writes,
@@ -51,7 +52,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         report.code,
         report.racks,
         report.layout
-    );
+    ));
     print_schemes(&report);
     Ok(())
 }
@@ -61,7 +62,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
     let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), options.chunk)
         .map_err(Failure::usage)?;
     let layout = options.layout.parse().map_err(Failure::usage)?;
-    let stripes = Stripes::new(code, geometry, layout, options.racks).map_err(Failure::failed)?;
+    let stripes = Stripes::new(code, geometry, layout, options.racks).map_err(trace::failure)?;
     let phase = &options.append_phase;
     let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let report = count_bytes(
@@ -76,7 +77,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
     if format == Format::Json {
         return print_json(&report);
     }
-    println!(
+    say(format!(
         "{}: {} writes of {} bytes; {}, chunks of {}, layout {}",
         options.trace.display(),
         report.writes,
@@ -84,7 +85,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
         options.code,
         bytes(options.chunk),
         options.layout
-    );
+    ));
     print_bytes(&report);
     Ok(())
 }

@@ -188,15 +188,23 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             meta.note_lifetime(since_ms)?;
             let pool = meta.pool_named(&order.pool)?;
             if pool.lifecycle.is_none() {
+                let what = if order.is_encoded {
+                    "encoded"
+                } else {
+                    "replicated again"
+                };
                 return Err(MetaError::Pool(format!(
-                    "pool {} has no replicated blocks; only pools made with --write replicate:3 can be encoded",
+                    "pool {} has no replicated blocks; only pools made with --write replicate:3 can be {what}",
                     order.pool
                 )));
             }
             if let Some(name) = order.file {
                 let file = meta.file(&name)?;
                 if file.pool != pool.id {
-                    return Err(MetaError::UnknownFile(name));
+                    return Err(MetaError::Pool(format!(
+                        "{name} is a file of another pool than {}; name its pool",
+                        order.pool
+                    )));
                 }
                 meta.request_form(file.put, requested)?;
                 return this.timetable.enter(meta, &file);

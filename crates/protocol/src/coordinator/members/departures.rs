@@ -60,7 +60,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
                 lock(&self.nodes.roster).learn_standing(node, standing);
             }
-            self.core.ports.note_event(&Event::GivenUp(node));
+            self.note_loss(node, &Event::GivenUp(node));
             self.backlog.add_node(node).await?;
             self.leftovers.wake();
         }

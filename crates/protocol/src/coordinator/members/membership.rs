@@ -264,7 +264,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             }
             let (late, silent, given_up) = lock(&self.nodes.roster).tick(self.core.ports.now_ms());
             for node in late {
-                self.core.ports.note_event(&Event::Suspect(node));
+                self.note_loss(node, &Event::Suspect(node));
             }
             let any_silent = !silent.is_empty();
             for node in silent {
@@ -273,7 +273,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                     .with_meta(move |meta| meta.declare_failed(node))
                     .await?;
                 lock(&self.nodes.roster).learn(record);
-                self.core.ports.note_event(&Event::Failed(node));
+                self.note_loss(node, &Event::Failed(node));
             }
             if any_silent {
                 // Repairs that waited for these nodes to answer or to fail.
@@ -284,5 +284,12 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         };
         self.give_nodes_up(given_up).await?;
         self.check_departures().await
+    }
+
+    /// Logs that a node has become silent, unless it is drained: it holds nothing and may be switched off.
+    pub(super) fn note_loss(&self, node: NodeId, event: &Event) {
+        if !lock(&self.nodes.roster).is_drained(node) {
+            self.core.ports.note_event(event);
+        }
     }
 }

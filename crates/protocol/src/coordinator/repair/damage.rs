@@ -8,7 +8,7 @@ use crate::ports::Ask as _;
 use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
-use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
+use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
@@ -30,12 +30,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 } else {
                     None
                 };
-                (node, reply)
+                (status, reply)
             }
         });
         let (mut chunk_count, mut bytes) = (0, 0);
         let (mut damage, mut unreachable) = (Vec::new(), Vec::new());
-        for (node, reply) in join_all(scrubs).await {
+        for (status, reply) in join_all(scrubs).await {
             if let Some(Scrubbed {
                 chunk_count: chunks,
                 bytes: verified,
@@ -44,10 +44,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             {
                 chunk_count += chunks;
                 bytes += verified;
-                self.mark_scrubbed(node, &found).await?;
+                self.mark_scrubbed(status.node, &found).await?;
                 damage.extend(found);
-            } else {
-                unreachable.push(node);
+            } else if status.departure != Departure::Drained {
+                unreachable.push(status.node);
             }
         }
         Ok(CoordinatorReply::Scrubbed(ScrubReport {

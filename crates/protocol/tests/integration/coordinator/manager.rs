@@ -234,6 +234,14 @@ fn a_node_is_drained_by_copying_and_may_then_leave() {
     bed.pass(1_000);
     assert_eq!(departure(&mut bed, node), Departure::Drained);
     bed.stop(node);
+    let CoordinatorReply::Scrubbed(scrub) = bed.ask(CoordinatorRequest::ScrubAll) else {
+        panic!("a scrub does not fail")
+    };
+    assert_eq!(
+        scrub.unreachable,
+        [],
+        "a drained node has nothing to verify"
+    );
     let heartbeat = ask::Heartbeat {
         node,
         incarnation: u64::MAX,

@@ -428,10 +428,9 @@ impl Bed {
     }
 
     async fn beat(&self, node: u32) {
-        self.world().nap_count = 1;
         let node = Arc::clone(&self.world().nodes[&NodeId(node)]);
         let mut beats = std::pin::pin!(node.keep_alive().fuse());
-        // It sends one as soon as it is asked to, and would go on for as long as its process lives.
+        // It sends one at once, and then sleeps without an end.
         futures::select_biased! {
             _ = beats => {}
             () = ready(()).fuse() => {}

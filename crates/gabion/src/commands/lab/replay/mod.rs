@@ -6,7 +6,7 @@ use super::trace;
 use crate::arguments::{Pace, Place, ReplayOptions};
 use crate::commands::connect_with;
 use crate::failure::Failure;
-use crate::output::{Format, Shown};
+use crate::output::{Format, Shown, bytes, wrapped};
 use gabion_client::ClientOptions;
 use gabion_lab::{LabError, RequestKind};
 use gabion_layout::ByteRange;
@@ -31,7 +31,22 @@ pub(super) async fn run(
         span_bytes = request.end_bytes().max(span_bytes);
     }
     let client = connect_with(place, client_options(&options)).await?;
-    let setting = setting(&options);
+    let setting = setting(&options, place);
+    if options.size.is_none()
+        && client
+            .ls(&setting.name)
+            .await?
+            .iter()
+            .all(|file| file.name != setting.name)
+    {
+        let sentence = format!(
+            "storing {}: {}, as far as {} reaches; --size makes it smaller",
+            setting.name,
+            bytes(span_bytes),
+            setting.trace
+        );
+        eprintln!("{}", wrapped(&sentence, 2));
+    }
     let replay = Replay::prepare(&client, &setting, span_bytes, Shown::of).await?;
     let size = replay.size_bytes();
     let requests = requests(&options)?.map(|request| {
@@ -51,12 +66,13 @@ fn client_options(options: &ReplayOptions) -> ClientOptions {
     }
 }
 
-fn setting(options: &ReplayOptions) -> replay::Setting {
+fn setting(options: &ReplayOptions, place: &Place) -> replay::Setting {
     replay::Setting {
         trace: options.trace.display().to_string(),
         name: options.name.clone(),
         pool: options.pool.clone(),
         size: options.size,
+        disk: place.dir.clone(),
         pace: match options.pace {
             Pace::Fast => replay::Pace::Fast,
             Pace::Trace => replay::Pace::Trace(options.speed.unwrap_or(1.0)),

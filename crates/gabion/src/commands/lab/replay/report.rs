@@ -2,7 +2,7 @@
 
 use crate::arguments::ReplayOptions;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::CacheCounts;
 use gabion_testbed::replay::{Flow, Measured, Moved, Outcome, cross_rack};
 use serde::Serialize;
@@ -112,7 +112,7 @@ impl CacheReport {
     }
 
     fn print(&self) {
-        println!(
+        say(format!(
             "cache of {}: {} writes became {} updates ({} saved), {} instead of {}; {} went past it",
             bytes(self.size_bytes),
             self.writes,
@@ -121,7 +121,7 @@ impl CacheReport {
             bytes(self.update_bytes),
             bytes(self.write_bytes),
             self.writes_through
-        );
+        ));
         println!(
             "cache of reads: {} hits, {} misses, {} read, {} fetched",
             self.read_hits,
@@ -165,7 +165,7 @@ impl Report {
         if format == Format::Json {
             return print_json(self);
         }
-        println!(
+        say(format!(
             "{} on {} ({}, pool {}, {}): {:.1} s, at most {} at a time",
             self.trace,
             self.file,
@@ -174,7 +174,7 @@ impl Report {
             self.code,
             self.seconds,
             self.depth
-        );
+        ));
         let mut kinds = table(&["", "requests", "size", "ops/s", "MB/s", "p50 ms", "p99 ms"]);
         for (name, kind) in [("writes", &self.writes), ("reads", &self.reads)] {
             if kind.count == 0 {
@@ -206,10 +206,10 @@ impl Report {
         align_numbers(&mut traffic);
         println!("{traffic}");
         if !self.unmetered_nodes.is_empty() {
-            println!(
+            say(format!(
                 "metered bytes are too low: nodes {:?} did not answer",
                 self.unmetered_nodes
-            );
+            ));
         }
         if let Some(verified) = self.verified_bytes {
             println!("verified {}: nothing is lost", bytes(verified));

@@ -1,4 +1,4 @@
-//! The expected contents of a replayed file: the last write at each byte, from which the byte
+//! The expected contents of a stored file under test: the last write at each byte, from which the byte
 //! follows. So memory grows with the written extents and not with the file.
 
 use crate::error::TestbedError;
@@ -7,15 +7,15 @@ use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-/// The number of the write that created the file; those of the trace follow from 1.
-pub(super) const INITIAL: u64 = 0;
+/// The number of the write that created the file; later writes follow from 1.
+pub(crate) const INITIAL: u64 = 0;
 
 /// Bytes that the final comparison reads at a time.
 const COMPARE_BYTES: u64 = 8 << 20;
 
 /// Bytes of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Its place in the file.
     pub range: ByteRange,
     /// Number of the write.
@@ -24,7 +24,7 @@ pub(super) struct Piece {
 
 /// The last write at each byte. For a file that existed before, only bytes written since are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// End and write by start.
     /// Invariant: pieces are not empty and do not overlap.
     pieces: BTreeMap<u64, (u64, u64)>,
@@ -32,7 +32,7 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Takes the range as written by `write`.
-    pub(super) fn overwrite(&mut self, range: ByteRange, write: u64) {
+    pub(crate) fn overwrite(&mut self, range: ByteRange, write: u64) {
         assert!(range.length > 0, "requests have at least one byte");
         let (start, end) = (range.offset, range.end());
         self.cut(start);
@@ -56,7 +56,7 @@ impl Contents {
 
     /// Reads all known parts of the file, and compares them; `progress` hears how many of its bytes are
     /// done. Returns the compared bytes.
-    pub(super) async fn verify(
+    pub(crate) async fn verify(
         &self,
         file: &File,
         progress: impl Fn(u64, u64),
@@ -82,7 +82,7 @@ impl Contents {
     }
 
     /// The known pieces of a range, by address.
-    pub(super) fn known(&self, range: ByteRange) -> Vec<Piece> {
+    pub(crate) fn known(&self, range: ByteRange) -> Vec<Piece> {
         let (start, end) = (range.offset, range.end());
         let before = self.pieces.range(..start).next_back();
         let all = before.into_iter().chain(self.pieces.range(start..end));
@@ -99,12 +99,13 @@ impl Contents {
 
 /// The bytes of a write at a range. They depend on the address, so that misplaced bytes are
 /// detected too.
-pub(super) fn bytes_of(piece: Piece) -> Vec<u8> {
+pub(crate) fn bytes_of(piece: Piece) -> Vec<u8> {
     let Piece { range, write } = piece;
     let (first, last) = (range.offset / 8, range.end().div_ceil(8));
-    let mut bytes: Vec<u8> = (first..last)
-        .flat_map(|word| word_of(write, word).to_le_bytes())
-        .collect();
+    let mut bytes = Vec::with_capacity(((last - first) * 8) as usize);
+    for word in first..last {
+        bytes.extend_from_slice(&word_of(write, word).to_le_bytes());
+    }
     bytes.drain(..(range.offset % 8) as usize);
     bytes.truncate(range.length as usize);
     bytes
@@ -122,7 +123,7 @@ const fn word_of(write: u64, word: u64) -> u64 {
 }
 
 /// The address of the first byte that differs from the pieces, for bytes that begin at `start`.
-pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
+pub(crate) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
     pieces.iter().find_map(|&piece| {
         let from = (piece.range.offset - start) as usize;
         let found = bytes.get(from..)?;
@@ -135,14 +136,14 @@ pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Op
 }
 
 /// The bytes of the write that creates the file, in order.
-pub(super) struct Initial {
+pub(crate) struct Initial {
     at: u64,
     end: u64,
 }
 
 impl Initial {
     /// The bytes of a file of this size.
-    pub(super) const fn new(size_bytes: u64) -> Self {
+    pub(crate) const fn new(size_bytes: u64) -> Self {
         Self {
             at: 0,
             end: size_bytes,
