@@ -410,7 +410,7 @@ impl Journal {
         if used_bytes < segment.capacity_bytes {
             segment
                 .file
-                .truncate(used_bytes)
+                .set_length(used_bytes)
                 .context("truncate", &segment_path(number))?;
             segment.capacity_bytes = used_bytes;
         }

@@ -56,7 +56,8 @@ impl Store {
             place = state.place_of(&head);
         }
         let run = head.run;
-        let lsn = if place == Place::Reserve {
+        let has_space = |state: &mut State| self.shared.back_reserve(state, record.chunk);
+        let lsn = if place == Place::Reserve && has_space(&mut state)? {
             self.shared.append_to_reserve(&mut state, record, head)?
         } else {
             self.shared.append_to_journal(&mut state, record, head)?
