@@ -16,25 +16,30 @@ use gabion_layout::{ByteRange, ChunkId, Sequence};
 
 impl Shared {
     /// Gives a chunk's reserve its disk space before the first append to it, so that no later one
-    /// fails for lack of it. Returns false if the disk is full.
+    /// fails for lack of it, and ensures that the journal can take a record of `frame_bytes`.
+    /// Returns false if the disk is full.
     pub(crate) fn back_reserve(
         &self,
         state: &mut State,
         chunk: ChunkId,
+        frame_bytes: u64,
     ) -> Result<bool, StoreError> {
+        // A record's image, and its copy when it leaves the reserve, are in the journal.
+        let grown = state.grow_segments(frame_bytes);
+        match grown.and_then(|()| self.allocate_whole(state, chunk)) {
+            Err(StoreError::NoSpace { .. }) => Ok(false),
+            backed => self.require(backed).map(|()| true),
+        }
+    }
+
+    fn allocate_whole(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
         let header = state.header(chunk)?;
         let file = state.open_file(chunk)?;
-        let Some(reserve) = state.reserve_mut(chunk).filter(|r| !r.is_backed) else {
-            return Ok(true);
-        };
-        match self.allocate_reserve(&header, &*file, ByteRange::new(0, reserve.bytes)) {
-            Err(StoreError::NoSpace { .. }) => Ok(false),
-            outcome => {
-                self.require(outcome)?;
-                reserve.is_backed = true;
-                Ok(true)
-            }
+        if let Some(reserve) = state.reserve_mut(chunk).filter(|r| !r.is_backed) {
+            self.allocate_reserve(&header, &*file, ByteRange::new(0, reserve.bytes))?;
+            reserve.is_backed = true;
         }
+        Ok(())
     }
 
     /// Allocates disk space for a range of a reserve.
