@@ -307,7 +307,7 @@ pub(crate) struct NodeOptions {
     /// Create a new store if there is none; without it a missing or empty directory is refused
     #[arg(long)]
     pub(crate) init: bool,
-    /// Journal segment size; two segments stay allocated
+    /// Largest size of a journal segment; segments begin with 64 KiB, and two stay allocated
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
     pub(crate) journal_segment: u64,
     #[command(flatten)]

@@ -136,10 +136,10 @@ fn room(topology: &Topology, per_rack: usize, spare: usize) -> usize {
         .sum()
 }
 
-/// What a pool costs, for people who choose one.
+/// The cost of a pool, for the choice of one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PoolCost {
-    /// Data bytes of each stored byte, `k / n`.
+    /// Data bytes of each stored byte: `k / n` without reserves.
     pub usable_share: f64,
     /// Stored bytes over the stored bytes of three replicas.
     pub share_of_three_replicas: f64,
@@ -169,6 +169,24 @@ impl PoolCost {
             usable_share: k / n,
             share_of_three_replicas: n / k / 3.0,
             chunk_writes_per_update: 1 + (0..code.k()).map(touched).max().unwrap_or(0),
+        }
+    }
+
+    /// The cost once parity chunks have reserves of `reserved_share` bytes for each byte of data.
+    ///
+    /// ```
+    /// use gabion_planner::pool::PoolCost;
+    ///
+    /// let cost = PoolCost::of(&"rs(4,2)".parse().unwrap()).with_reserves(0.5);
+    /// assert_eq!((cost.usable_share, cost.share_of_three_replicas), (0.5, 2.0 / 3.0));
+    /// ```
+    #[must_use]
+    pub fn with_reserves(self, reserved_share: f64) -> Self {
+        let stored = 1.0 / self.usable_share + reserved_share;
+        Self {
+            usable_share: 1.0 / stored,
+            share_of_three_replicas: stored / 3.0,
+            ..self
         }
     }
 }

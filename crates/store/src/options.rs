@@ -3,7 +3,8 @@
 /// Sizes that a store is opened with. They may change at each start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Journal segment size in bytes; two segments stay allocated. The largest record is a quarter.
+    /// Largest size of a journal segment in bytes. Segments begin small and grow with use; two stay
+    /// allocated. The largest record is a quarter.
     pub segment_bytes: u64,
     /// Bytes that new chunks leave free on the disk for the journal.
     pub free_bytes: u64,
@@ -25,15 +26,18 @@ impl Default for Options {
     }
 }
 
-/// Smallest useful segment: a quarter of it holds a block's image with all headers.
-const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Smallest useful segment: a quarter of it holds a block's image with all headers. A new journal
+/// begins with it.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
+    /// Largest size of a segment.
     pub(crate) fn segment_bytes(self) -> u64 {
         self.segment_bytes.max(SEGMENT_BYTES_MIN)
     }
 
-    /// Largest record: it always fits into a fresh segment, and so does its image.
+    /// Largest record: it always fits into a fresh segment of the largest size, and so does its
+    /// image.
     pub(crate) fn record_bytes_max(self) -> u64 {
         self.segment_bytes() / 4
     }

@@ -121,7 +121,7 @@ fn parse_grouping(text: &str) -> Result<Grouping, String> {
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
     #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes, help = scheme_help(
-        "Initial space behind each parity chunk, a whole number of chunks", Descriptor::reserves_space, "one chunk"
+        "Reserve that a parity chunk takes at its first update, a whole number of chunks", Descriptor::reserves_space, "one chunk"
     ))]
     bytes: Option<u64>,
     #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds, help = scheme_help(

@@ -12,7 +12,7 @@ use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
 use gabion_protocol::message::{ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 pub(crate) async fn run(
@@ -268,30 +268,7 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         .map(with_cost)
         .collect::<Result<Vec<_>, Failure>>()?;
     if format == Format::Json {
-        let rows = costs.iter().map(|(pool, cost)| {
-            json!({
-                "name": pool.spec.name,
-                "code": pool.spec.code,
-                "survive": pool.spec.survive.to_string(),
-                "chunk_bytes": pool.spec.chunk_bytes,
-                "chunks_per_rack": pool.spec.chunks_per_rack,
-                "update": pool.spec.update.to_string(),
-                "reserve_bytes": reserve_bytes(&pool.spec),
-                "reserve_period_s": pool.spec.reserve.map(|reserve| reserve.period_s),
-                "reserve_alpha": pool.spec.reserve.map(|reserve| reserve.smoothing.factor()),
-                "replicas": pool.spec.append.map(|append| append.replicas),
-                "commit_stripes": pool.spec.append.map(|append| append.stripes_max),
-                "commit_bytes": pool.spec.append.map(|append| append.log_bytes_max),
-                "commit_age_s": pool.spec.append.map(|append| append.age_max_s),
-                "grouping": grouping(&pool.spec),
-                "append_phase_survives": phase_survives(&pool.spec),
-                "usable_share": cost.usable_share,
-                "share_of_three_replicas": cost.share_of_three_replicas,
-                "chunk_writes_per_update": cost.chunk_writes_per_update,
-                "encode_after": pool.lifecycle.map(|lifecycle| lifecycle.after.to_string()),
-                "placement": pool.lifecycle.map(|lifecycle| lifecycle.placement.to_string()),
-            })
-        });
+        let rows = costs.iter().map(|(pool, cost)| as_json(pool, *cost));
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&[
@@ -328,31 +305,66 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
     }
     align_numbers(&mut table);
     println!("{table}");
-    let sentences = costs.iter().filter_map(|(pool, _)| updates(&pool.spec));
+    let sentences = costs
+        .iter()
+        .filter_map(|(pool, cost)| updates(&pool.spec, *cost));
     sentences.for_each(say);
     Ok(())
 }
 
-/// Initial space behind each parity chunk of a full stripe.
+/// A pool as JSON.
+fn as_json(pool: &PoolRecord, cost: PoolCost) -> Value {
+    let with_reserves = with_reserves(&pool.spec, cost);
+    json!({
+        "name": pool.spec.name,
+        "code": pool.spec.code,
+        "survive": pool.spec.survive.to_string(),
+        "chunk_bytes": pool.spec.chunk_bytes,
+        "chunks_per_rack": pool.spec.chunks_per_rack,
+        "update": pool.spec.update.to_string(),
+        "reserve_bytes": reserve_bytes(&pool.spec),
+        "reserve_period_s": pool.spec.reserve.map(|reserve| reserve.period_s),
+        "reserve_alpha": pool.spec.reserve.map(|reserve| reserve.smoothing.factor()),
+        "replicas": pool.spec.append.map(|append| append.replicas),
+        "commit_stripes": pool.spec.append.map(|append| append.stripes_max),
+        "commit_bytes": pool.spec.append.map(|append| append.log_bytes_max),
+        "commit_age_s": pool.spec.append.map(|append| append.age_max_s),
+        "grouping": grouping(&pool.spec),
+        "append_phase_survives": phase_survives(&pool.spec),
+        "usable_share": cost.usable_share,
+        "share_of_three_replicas": cost.share_of_three_replicas,
+        "usable_share_with_reserves": with_reserves.usable_share,
+        "share_of_three_replicas_with_reserves": with_reserves.share_of_three_replicas,
+        "chunk_writes_per_update": cost.chunk_writes_per_update,
+        "encode_after": pool.lifecycle.map(|lifecycle| lifecycle.after.to_string()),
+        "placement": pool.lifecycle.map(|lifecycle| lifecycle.placement.to_string()),
+    })
+}
+
+/// Initial reserve of each parity chunk of a full stripe.
 fn reserve_bytes(spec: &PoolSpec) -> Option<u64> {
     spec.reserve
         .map(|reserve| reserve.initial_bytes(spec.chunk_bytes))
 }
 
-/// The initial reserve as a share of the data: it adds to the pool's cost until the reviews have
-/// freed unused space.
-fn reserved_share(spec: &PoolSpec, initial_bytes: u64) -> f64 {
-    (spec.m as f64 * initial_bytes as f64) / (spec.k as f64 * spec.chunk_bytes as f64)
+/// The pool's cost if all stripes are updated and have their initial reserves. Reviews shrink unused
+/// ones, stalls enlarge them.
+fn with_reserves(spec: &PoolSpec, cost: PoolCost) -> PoolCost {
+    let reserved_bytes = spec.m as f64 * reserve_bytes(spec).unwrap_or(0) as f64;
+    cost.with_reserves(reserved_bytes / (spec.k as f64 * spec.chunk_bytes as f64))
 }
 
 /// The reserve or the append phases of the update scheme, if any.
-fn updates(spec: &PoolSpec) -> Option<String> {
+fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
+        let cost = with_reserves(spec, cost);
         return Some(format!(
-            "{}: {} behind parity at first (+{:.0}% of the data), reviewed each {} (weight {})",
+            "{}: a parity chunk reserves {} at its first update; if all do, {:.1}% is usable, at {:.1}% \
+             of 3 replicas; reviewed each {} (weight {})",
             spec.name,
             bytes(initial),
-            reserved_share(spec, initial) * 100.0,
+            cost.usable_share * 100.0,
+            cost.share_of_three_replicas * 100.0,
             duration(reserve.period_s),
             reserve.smoothing
         ));

@@ -235,8 +235,13 @@ impl DiskFile for RecordingFile {
         self.file.length()
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.file.truncate(bytes)?;
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
+        let known_bytes = self.file.length()?;
+        if bytes > known_bytes {
+            // CodFS allocates a reserve together with its chunk.
+            return self.allocate(known_bytes, bytes - known_bytes);
+        }
+        self.file.set_length(bytes)?;
         self.recorder
             .note(self.number, Access::Truncate { length: bytes });
         Ok(())

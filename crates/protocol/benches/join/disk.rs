@@ -159,7 +159,7 @@ impl DiskFile for SparseFile {
         Ok(lock(&self.0).length)
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
         let mut contents = lock(&self.0);
         contents.length = bytes;
         contents.pages.retain(|page, _| page * PAGE_BYTES < bytes);

@@ -127,7 +127,7 @@ impl State {
     /// The next records of a chunk to apply, if there are any.
     fn batch(&mut self, chunk: ChunkId) -> Result<Option<Batch>, StoreError> {
         // An image must fit into a segment with room to spare, as the largest record does.
-        let batch_bytes = BATCH_BYTES.min(self.options.record_bytes_max());
+        let batch_bytes = BATCH_BYTES.min(self.segment_bytes() / 4);
         let header = match self.header(chunk) {
             Ok(header) => header,
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),

@@ -164,15 +164,19 @@ impl Extent {
 
     /// The start of the reserve, for a chunk that has one.
     pub(crate) fn reserve_offset(self) -> u64 {
+        self.own_bytes().next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Bytes of the chunk's file before its reserve.
+    pub(crate) fn own_bytes(self) -> u64 {
         self.data_offset(self.chunk_bytes)
-            .next_multiple_of(BLOCK_BYTES)
     }
 
     /// Bytes of the chunk's file.
     pub(crate) fn file_bytes(self, keeping: Keeping) -> u64 {
         match keeping.reserve_bytes() {
             Some(bytes) => self.reserve_offset() + bytes,
-            None => self.data_offset(self.chunk_bytes),
+            None => self.own_bytes(),
         }
     }
 

@@ -40,7 +40,7 @@ impl Store {
     /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB, or its reserve
     ///   more than 256 MiB.
     /// - [`StoreError::StaleGeneration`] when the stripe's layout is newer.
-    /// - [`StoreError::NoSpace`] when the disk has no space beyond the reserve.
+    /// - [`StoreError::NoSpace`] when the disk has no space beyond the bytes that must stay free.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
     pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter, StoreError> {
         if !is_possible_size(spec.chunk_bytes) {
@@ -59,8 +59,8 @@ impl Store {
             state.check_replaces(chunk, spec)?;
             state.chunks.temporary_path()
         };
-        let file_bytes = extent.file_bytes(spec.keeping);
-        shared.check_free("a chunk", file_bytes)?;
+        let own_bytes = extent.own_bytes();
+        shared.check_free("a chunk", own_bytes)?;
         let file = shared.disk.create(&path).context_or_busy("create", &path)?;
         let writer = ChunkWriter {
             shared,
@@ -73,8 +73,11 @@ impl Store {
             parts: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        let outcome = writer.file().allocate(0, file_bytes);
-        allocated(outcome, "a chunk", &writer.path, file_bytes)?;
+        let outcome = writer.file().allocate(0, own_bytes);
+        allocated(outcome, "a chunk", &writer.path, own_bytes)?;
+        // A reserve is a hole until its first record.
+        let extended = writer.file().set_length(extent.file_bytes(spec.keeping));
+        extended.context("extend", &writer.path)?;
         Ok(writer)
     }
 }

@@ -258,7 +258,7 @@ impl<D: Device, N: Nvram> DiskFile for FlashFile<D, N> {
         self.shared.store.length(self.file).map_err(io_error)
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
         let store = &self.shared.store;
         store.set_length(self.file, bytes).map_err(io_error)
     }

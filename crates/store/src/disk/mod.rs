@@ -150,11 +150,12 @@ pub trait DiskFile: Send + Sync + 'static {
     /// When the disk fails.
     fn length(&self) -> io::Result<u64>;
 
-    /// Cuts the file off at `bytes`.
+    /// Sets the file's length to `bytes`: cuts the file off there, or extends it by a hole, which
+    /// reads as zeros and takes no space.
     ///
     /// # Errors
     /// When the disk fails.
-    fn truncate(&self, bytes: u64) -> io::Result<()>;
+    fn set_length(&self, bytes: u64) -> io::Result<()>;
 }
 
 /// The source of a read.

@@ -204,7 +204,7 @@ impl DiskFile for File {
         Ok(self.metadata()?.len())
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
         self.set_len(bytes)
     }
 }

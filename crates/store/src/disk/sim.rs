@@ -4,7 +4,7 @@
 //! sectors; each unsynced creation, rename and removal is kept or lost. A failed sync loses the
 //! bytes that it should have made durable, while reads still see them, as with page caches. The
 //! next process ([`SimDisk::restart_process`]) sees them too, except in reads from the device. A
-//! hole takes no space. Clones share one disk. Handles opened before a crash fail after it.
+//! hole takes no space, other bytes take whole pages. Clones share one disk. Handles opened before a crash fail after it.
 //!
 //! Not modelled: latency, and reordering of unsynced writes to the same sector (each is kept or
 //! lost, but in order).
@@ -138,7 +138,7 @@ impl SimDisk {
         self.lock().is_off()
     }
 
-    /// Limits the bytes of all files to `bytes`.
+    /// Limits the space of all files, in whole pages of 4 KiB, to `bytes`.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity_bytes = bytes;
     }
@@ -443,14 +443,14 @@ impl DiskFile for SimFile {
 
     fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
         let _state = self.state()?;
+        let inode = lock_inode(&self.inode);
         // Each file lies in a contiguous part of the disk of its own.
-        let physical = (lock_inode(&self.inode).number << 40) + range.offset;
-        let extent = PhysicalExtent {
-            offset: range.offset,
-            physical,
-            length: range.length,
+        let extent = |used: ByteRange| PhysicalExtent {
+            offset: used.offset,
+            physical: (inode.number << 40) + used.offset,
+            length: used.length,
         };
-        Ok(vec![extent])
+        Ok(inode.current.used(range).into_iter().map(extent).collect())
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -458,7 +458,7 @@ impl DiskFile for SimFile {
         Ok(lock_inode(&self.inode).current.bytes.len() as u64)
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
         self.change(Change::Length(bytes as usize))
     }
 }

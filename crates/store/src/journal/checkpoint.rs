@@ -1,12 +1,15 @@
 //! Makes room in the journal, and writes the checkpoint at the front of each segment.
 
-use crate::error::StoreError;
+use crate::error::{IoContext, StoreError};
 use crate::index::Stripe;
 use crate::journal::entry::Entry;
 use crate::journal::frame;
 use crate::journal::segment::SEGMENT_HEADER_BYTES;
 use crate::state::State;
 use gabion_layout::StripeId;
+
+/// Segments of the next size for which the disk must have room before segments grow with use.
+const SEGMENTS_OF_ROOM: u64 = 4;
 
 /// Whether an append may use the space reserved for freeing space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +26,14 @@ impl State {
     /// # Errors
     /// [`StoreError::NoSpace`] when the disk is full; nothing relevant has changed then.
     pub(crate) fn make_room(&mut self, frame_bytes: u64, room: Room) -> Result<(), StoreError> {
+        match self.grow_segments(frame_bytes) {
+            // What settles, fences or frees uses the spare as it is.
+            Err(StoreError::NoSpace { .. }) if room == Room::Reserved => {}
+            grown => grown?,
+        }
         if !self.journal.fits(frame_bytes) {
-            self.rotate()?;
+            let next_bytes = self.next_segment_bytes()?;
+            self.rotate_to(next_bytes)?;
         }
         if !self.journal.fits(frame_bytes) {
             // A full disk forced a small segment.
@@ -39,15 +48,55 @@ impl State {
         Ok(())
     }
 
+    /// The size of segments now. The largest record held, and the largest image, are a quarter.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        let largest_bytes = self.options.segment_bytes();
+        self.journal.grown_bytes().min(largest_bytes)
+    }
+
+    /// Enlarges segments if an entry of this size needs it. A segment of the new size then begins,
+    /// so that the next start knows.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] with nothing changed.
+    pub(crate) fn grow_segments(&mut self, frame_bytes: u64) -> Result<(), StoreError> {
+        let needed_bytes = frame_bytes.saturating_mul(4).next_power_of_two();
+        let needed_bytes = needed_bytes.min(self.options.segment_bytes());
+        if needed_bytes <= self.segment_bytes() {
+            return Ok(());
+        }
+        self.journal
+            .make_spare(self.spare_bytes_max(needed_bytes))?;
+        self.journal.trim()?;
+        self.rotate_to(needed_bytes)
+    }
+
+    /// The size of segments after the current one is full: twice as large, while the disk has room
+    /// for several.
+    fn next_segment_bytes(&self) -> Result<u64, StoreError> {
+        let (now_bytes, largest_bytes) = (self.segment_bytes(), self.options.segment_bytes());
+        let next_bytes = (2 * now_bytes).min(largest_bytes);
+        if next_bytes == now_bytes {
+            return Ok(now_bytes);
+        }
+        let available = self.disk.available_bytes().context("measure", "")?;
+        let has_room = available / SEGMENTS_OF_ROOM >= next_bytes;
+        Ok(if has_room { next_bytes } else { now_bytes })
+    }
+
     /// Allocates the next segment.
     pub(crate) fn make_spare(&mut self) -> Result<(), StoreError> {
-        let least_bytes = self.spare_bytes_min();
         self.journal
-            .make_spare(least_bytes.max(self.options.segment_bytes()))
+            .make_spare(self.spare_bytes_max(self.segment_bytes()))
     }
 
     /// Begins a new segment with a checkpoint of all stripes.
     pub(crate) fn rotate(&mut self) -> Result<(), StoreError> {
+        self.rotate_to(self.segment_bytes())
+    }
+
+    /// Begins a new segment with a checkpoint of all stripes. Later ones have `next_bytes`.
+    fn rotate_to(&mut self, next_bytes: u64) -> Result<(), StoreError> {
         self.drop_stale_witnesses();
         let least_bytes = self.spare_bytes_min();
         if !self.journal.has_spare(least_bytes) {
@@ -65,7 +114,7 @@ impl State {
         let states = self.stripes.iter().map(state_of);
         let witnesses = self.witnesses_checkpoint();
         let entries = states.chain(self.runs_checkpoint()).chain(witnesses);
-        self.journal.rotate(entries)?;
+        self.journal.rotate(next_bytes, entries)?;
         self.runs_are_logged();
         Ok(())
     }
@@ -79,6 +128,11 @@ impl State {
         let states_bytes: u64 = self.stripes.values().map(bound).sum();
         let checkpoint_bytes =
             states_bytes + self.runs_checkpoint_bytes_max() + self.witnesses_checkpoint_bytes_max();
-        SEGMENT_HEADER_BYTES + checkpoint_bytes + self.options.segment_bytes() / 2
+        SEGMENT_HEADER_BYTES + checkpoint_bytes + self.segment_bytes() / 2
+    }
+
+    /// Bytes of the next segment where there is space, if segments have `segment_bytes`.
+    fn spare_bytes_max(&self, segment_bytes: u64) -> u64 {
+        self.spare_bytes_min().max(segment_bytes)
     }
 }

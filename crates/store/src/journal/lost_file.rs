@@ -42,7 +42,7 @@ impl DiskFile for LostFile {
         lost()
     }
 
-    fn truncate(&self, _bytes: u64) -> io::Result<()> {
+    fn set_length(&self, _bytes: u64) -> io::Result<()> {
         lost()
     }
 }

@@ -3,7 +3,8 @@
 //! A position in the journal (`lsn`) counts the bytes of all frames ever appended. A segment's
 //! header gives the position at which it begins; the previous segment ends there. A segment begins
 //! with a checkpoint of all stripes' state, so an older one may be removed once no record or image
-//! in it is needed. A spare segment stays allocated: when the disk is full, updates are refused,
+//! in it is needed. Segments begin small and grow with use and with the largest record, so that an
+//! idle node takes little space. A spare segment stays allocated: when the disk is full, updates are refused,
 //! but fences and applies, which free space, still have the spare.
 
 mod base;
@@ -24,8 +25,10 @@ use crate::error::{IoContext, StoreError, is_inconclusive, is_lost};
 use crate::journal::entry::{Entry, IMAGE as IMAGE_KIND};
 use crate::journal::lost_file::LostFile;
 use crate::journal::segment::{
-    Frames, Holder, Located, Position, SEGMENT_HEADER_BYTES, Segment, decode_header, encode_header,
+    Frames, Holder, Located, Position, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, decode_header,
+    encode_header,
 };
+use crate::options::SEGMENT_BYTES_MIN;
 use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, parse_segment_name, segment_path};
 use crate::records::record::Damage;
 use gabion_layout::ByteRange;
@@ -51,6 +54,8 @@ pub(crate) struct Journal {
     synced_lsn: Arc<AtomicU64>,
     /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
     spare: Option<Spare>,
+    /// The size that segments have grown to; the largest number until the newest segment says.
+    grown_bytes: u64,
     scratch: Vec<u8>,
     counters: Arc<Counters>,
 }
@@ -65,6 +70,7 @@ impl Journal {
             needed_lsn: 0,
             synced_lsn: Arc::new(AtomicU64::new(0)),
             spare: None,
+            grown_bytes: SEGMENT_BYTES_MIN,
             scratch: Vec::new(),
             counters: Arc::default(),
         }
@@ -97,12 +103,20 @@ impl Journal {
         let is_lost = capacity_bytes.is_none();
         let capacity_bytes = capacity_bytes.unwrap_or(0);
         let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
-        let base_lsn = match file.read_device_at(&mut header, 0) {
+        let decoded = match file.read_device_at(&mut header, 0) {
             Err(source) if is_inconclusive(&source) => {
                 return Err(source).context_or_busy("read", &path);
             }
             read => read.ok().and_then(|()| decode_header(&header, number)),
         };
+        // Segments are opened in their order, so the newest one decides.
+        let grown_bytes = decoded.map_or(0, |header| header.grown_bytes);
+        self.grown_bytes = if grown_bytes > 0 {
+            grown_bytes
+        } else {
+            u64::MAX
+        };
+        let base_lsn = decoded.map(|header| header.base_lsn);
         let segment = Segment {
             file,
             base_lsn: base_lsn.unwrap_or(0),
@@ -196,6 +210,11 @@ impl Journal {
         })
     }
 
+    /// The size that segments have grown to, which may exceed the largest one allowed.
+    pub(crate) fn grown_bytes(&self) -> u64 {
+        self.grown_bytes
+    }
+
     /// Whether a spare segment of at least `bytes` is allocated.
     pub(crate) fn has_spare(&self, bytes: u64) -> bool {
         self.spare
@@ -203,27 +222,31 @@ impl Journal {
             .is_some_and(|spare| spare.bytes >= bytes)
     }
 
-    /// Allocates a spare segment of `bytes`, and replaces a smaller one.
+    /// Allocates a spare segment of `bytes`, or enlarges a smaller one.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when the disk has no space; nothing remains allocated then.
+    /// [`StoreError::NoSpace`] when the disk has no space; a smaller spare stays then.
     pub(crate) fn make_spare(&mut self, bytes: u64) -> Result<(), StoreError> {
         if self.has_spare(bytes) {
             return Ok(());
         }
-        self.discard_spare()?;
         let no_space = || StoreError::NoSpace {
             operation: "a journal segment",
             needed_bytes: bytes,
         };
         let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
-        let file = match self.disk.create(SPARE_PATH) {
+        let known = self.spare.as_ref().map(|spare| Arc::clone(&spare.file));
+        let is_new = known.is_none();
+        let made = known.map_or_else(|| self.disk.create(SPARE_PATH), Ok);
+        let file = match made {
             Err(source) if is_full(&source) => return Err(no_space()),
             made => made.context_or_busy("create", SPARE_PATH)?,
         };
         match file.allocate(0, bytes) {
             Err(source) if is_full(&source) => {
-                self.discard_spare()?;
+                if is_new {
+                    self.discard_spare()?;
+                }
                 Err(no_space())
             }
             allocated => {
@@ -241,12 +264,13 @@ impl Journal {
     }
 
     /// Ends the current segment and turns the spare into the next one, which begins with
-    /// `checkpoint`. Everything appended before is durable afterwards.
+    /// `checkpoint` and says that segments have grown to `grown_bytes`. Everything appended before is durable afterwards.
     ///
     /// # Panics
     /// If no spare can hold the checkpoint.
     pub(crate) fn rotate(
         &mut self,
+        grown_bytes: u64,
         checkpoint: impl Iterator<Item = Entry>,
     ) -> Result<(), StoreError> {
         let spare = self.spare.take().expect("the caller made a spare");
@@ -270,7 +294,12 @@ impl Journal {
             SEGMENT_HEADER_BYTES + frames.len() as u64 <= capacity_bytes,
             "spares are sized for the checkpoint"
         );
-        file.write_all_at(&encode_header(number, base_lsn), 0)
+        let header = SegmentHeader {
+            grown_bytes,
+            number,
+            base_lsn,
+        };
+        file.write_all_at(&encode_header(header), 0)
             .and_then(|()| file.write_all_at(&frames, SEGMENT_HEADER_BYTES))
             .context("write", SPARE_PATH)?;
         file.sync().context("sync", SPARE_PATH)?;
@@ -295,6 +324,7 @@ impl Journal {
             is_lost: false,
         };
         self.segments.insert(number, segment);
+        self.grown_bytes = grown_bytes;
         self.end_lsn += frames.len() as u64;
         self.needed_lsn = self.end_lsn;
         self.synced_lsn.store(self.end_lsn, Ordering::Release);
@@ -410,7 +440,7 @@ impl Journal {
         if used_bytes < segment.capacity_bytes {
             segment
                 .file
-                .truncate(used_bytes)
+                .set_length(used_bytes)
                 .context("truncate", &segment_path(number))?;
             segment.capacity_bytes = used_bytes;
         }

@@ -153,30 +153,43 @@ pub(super) struct Segment {
     pub(super) is_lost: bool,
 }
 
-pub(super) fn encode_header(number: u64, base_lsn: u64) -> Vec<u8> {
+/// The header of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SegmentHeader {
+    /// The size that segments had grown to when this one began; no record in the store is larger
+    /// than a quarter of it. 0 in segments of earlier versions, which did not grow.
+    pub(super) grown_bytes: u64,
+    pub(super) number: u64,
+    /// The position of its first frame.
+    pub(super) base_lsn: u64,
+}
+
+pub(super) fn encode_header(header: SegmentHeader) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(&number.to_le_bytes());
-    bytes.extend_from_slice(&base_lsn.to_le_bytes());
+    bytes.extend_from_slice(&header.grown_bytes.to_le_bytes());
+    bytes.extend_from_slice(&header.number.to_le_bytes());
+    bytes.extend_from_slice(&header.base_lsn.to_le_bytes());
     let crc = crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     debug_assert_eq!(bytes.len(), HEADER_BYTES);
     bytes
 }
 
-/// The position at which segment `number` begins, from the front of its file; `None` if its header
-/// is damaged.
-pub(super) fn decode_header(bytes: &[u8], number: u64) -> Option<u64> {
+/// The header of segment `number`, from the front of its file; `None` if it is damaged.
+pub(super) fn decode_header(bytes: &[u8], number: u64) -> Option<SegmentHeader> {
     let mut reader = Reader::new(bytes.get(..HEADER_BYTES)?);
     if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
         return None;
     }
-    let _reserved = reader.u64()?;
-    let (found, base_lsn) = (reader.u64()?, reader.u64()?);
-    let is_ours = found == number && reader.u32()? == crc32c(&bytes[..HEADER_BYTES - 4]);
-    is_ours.then_some(base_lsn)
+    let header = SegmentHeader {
+        grown_bytes: reader.u64()?,
+        number: reader.u64()?,
+        base_lsn: reader.u64()?,
+    };
+    let is_ours = header.number == number && reader.u32()? == crc32c(&bytes[..HEADER_BYTES - 4]);
+    is_ours.then_some(header)
 }
 
 #[cfg(test)]
@@ -186,8 +199,13 @@ mod tests {
 
     #[test]
     fn segment_headers_come_back_only_whole_and_for_their_number() {
-        let bytes = encode_header(9, 4096);
-        assert_eq!(decode_header(&bytes, 9), Some(4096));
+        let header = SegmentHeader {
+            grown_bytes: 1 << 20,
+            number: 9,
+            base_lsn: 4096,
+        };
+        let bytes = encode_header(header);
+        assert_eq!(decode_header(&bytes, 9), Some(header));
         assert_eq!(decode_header(&bytes, 8), None);
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();

@@ -56,7 +56,10 @@ impl Store {
             place = state.place_of(&head);
         }
         let run = head.run;
-        let lsn = if place == Place::Reserve {
+        let frame_bytes = head.frame_bytes();
+        let has_space =
+            |state: &mut State| self.shared.back_reserve(state, record.chunk, frame_bytes);
+        let lsn = if place == Place::Reserve && has_space(&mut state)? {
             self.shared.append_to_reserve(&mut state, record, head)?
         } else {
             self.shared.append_to_journal(&mut state, record, head)?

@@ -1,6 +1,8 @@
 //! Appending records to reserves.
 
-use crate::error::{IoContext, StoreError};
+use crate::chunk::file::ChunkHeader;
+use crate::disk::DiskFile;
+use crate::error::{IoContext, StoreError, allocated};
 use crate::journal::checkpoint::Room;
 use crate::journal::entry::{Entry, UpdateHead};
 use crate::journal::frame;
@@ -10,10 +12,55 @@ use crate::records::record::Record;
 use crate::reserve::Reserved;
 use crate::state::State;
 use crate::store::Shared;
-use gabion_layout::Sequence;
+use gabion_layout::{ByteRange, ChunkId, Sequence};
 
 impl Shared {
-    /// Appends a record to its chunk's reserve, which has space for it.
+    /// Gives a chunk's reserve its disk space before the first append to it, so that no later one
+    /// fails for lack of it, and ensures that the journal can take a record of `frame_bytes`.
+    /// Returns false if the disk is full.
+    pub(crate) fn back_reserve(
+        &self,
+        state: &mut State,
+        chunk: ChunkId,
+        frame_bytes: u64,
+    ) -> Result<bool, StoreError> {
+        // A record's image, and its copy when it leaves the reserve, are in the journal.
+        let grown = state.grow_segments(frame_bytes);
+        match grown.and_then(|()| self.allocate_whole(state, chunk)) {
+            Err(StoreError::NoSpace { .. }) => Ok(false),
+            backed => self.require(backed).map(|()| true),
+        }
+    }
+
+    fn allocate_whole(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
+        let header = state.header(chunk)?;
+        let file = state.open_file(chunk)?;
+        if let Some(reserve) = state.reserve_mut(chunk).filter(|r| !r.is_backed) {
+            self.allocate_reserve(&header, &*file, ByteRange::new(0, reserve.bytes))?;
+            reserve.is_backed = true;
+        }
+        Ok(())
+    }
+
+    /// Allocates disk space for a range of a reserve.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] when the disk has no space beyond the bytes that must stay free;
+    /// [`StoreError::Io`].
+    pub(super) fn allocate_reserve(
+        &self,
+        header: &ChunkHeader,
+        file: &dyn DiskFile,
+        range: ByteRange,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "a reserve";
+        let bytes = range.length;
+        self.check_free(WHAT, bytes)?;
+        let outcome = file.allocate(header.extent().reserve_offset() + range.offset, bytes);
+        allocated(outcome, WHAT, &chunk_path(header.chunk), bytes)
+    }
+
+    /// Appends a record to its chunk's reserve, which has disk space and room for it.
     pub(crate) fn append_to_reserve(
         &self,
         state: &mut State,

@@ -9,6 +9,8 @@
 //! frame as that of the first byte. Older frames stay on disk, but their checksums include other
 //! positions, so they never become valid again.
 //!
+//! A reserve is a hole in the chunk's file until its first record.
+//!
 //! Memory holds the reserve's ends and the heads of records above the committed mark. Other heads
 //! are read on demand, and kept for the few chunks read last.
 
@@ -27,7 +29,7 @@ use crate::journal::entry::{Entry, UpdateHead};
 use crate::journal::frame;
 use crate::journal::scan::{Found, decode_entry, scan};
 use crate::records::record::{Damage, UpdateStamp};
-use gabion_layout::{ChunkId, Sequence};
+use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::ReserveSyncs;
@@ -44,6 +46,8 @@ pub(crate) struct Reserve {
     /// The position behind its last frame.
     end_lsn: u64,
     bytes: u64,
+    /// Whether all of it is known to have disk space. A new chunk's reserve has none.
+    is_backed: bool,
     /// Whether it is being emptied or resized; appends are refused then.
     is_closed: bool,
     record_count: u64,
@@ -137,6 +141,7 @@ struct Stretch {
 pub(crate) struct FoundReserve {
     records: Vec<Reserved>,
     end_lsn: u64,
+    is_backed: bool,
 }
 
 impl Reserve {
@@ -145,6 +150,7 @@ impl Reserve {
             first_lsn,
             end_lsn: first_lsn,
             bytes,
+            is_backed: false,
             is_closed: false,
             record_count: 0,
             oldest: None,
@@ -162,6 +168,7 @@ impl Reserve {
             return Self { bytes, ..self };
         }
         Self {
+            is_backed: self.is_backed,
             is_closed: self.is_closed,
             appended_bytes: self.appended_bytes,
             merge_count: self.merge_count + 1,
@@ -236,6 +243,7 @@ impl Reserve {
             }
         }
         self.end_lsn = found.end_lsn;
+        self.is_backed = found.is_backed;
     }
 
     /// Notes a record written at its end. Returns the new end.
@@ -328,8 +336,7 @@ pub(crate) fn find(
     // An unsynced frame may have survived behind one that did not. It must not become valid again
     // once new frames reach it.
     if frame::has_frame(&frames[end..], found.end_lsn) {
-        frames[end..].fill(0);
-        let cleared = file.write_all_at(&frames[end..], offset + end as u64);
+        let cleared = file.punch_hole(offset + end as u64, (frames.len() - end) as u64);
         cleared
             .and_then(|()| file.sync())
             .map_err(ReadFailure::Io)?;
@@ -337,5 +344,12 @@ pub(crate) fn find(
     Ok(Some(FoundReserve {
         records: found.records,
         end_lsn: found.end_lsn,
+        is_backed: is_backed(file, ByteRange::new(offset, bytes)),
     }))
+}
+
+/// Whether all of a range is known to have disk space. Not every file system tells.
+fn is_backed(file: &dyn DiskFile, range: ByteRange) -> bool {
+    let extents = file.extents(range).unwrap_or_default();
+    extents.iter().map(|extent| extent.length).sum::<u64>() == range.length
 }

@@ -9,12 +9,12 @@ use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
 use crate::chunk::gate::Gate;
 use crate::disk::DiskFile;
-use crate::error::{IoContext, StoreError, allocated};
+use crate::error::{IoContext, StoreError};
 use crate::paths::chunk_path;
 use crate::records::record::ChunkInfo;
 use crate::state::State;
 use crate::store::{Shared, Store};
-use gabion_layout::{ChunkId, Keeping, Sequence};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
 use std::sync::Arc;
 
 /// A snapshot of a chunk's reserve. Counts begin when the store is opened.
@@ -126,11 +126,8 @@ impl Store {
             return Ok(());
         };
         let path = chunk_path(chunk);
-        shared.check_free("a reserve", more_bytes)?;
         let file = shared.lock().open_file(chunk)?;
-        let offset = header.extent().reserve_offset() + old_bytes;
-        let outcome = file.allocate(offset, more_bytes);
-        allocated(outcome, "a reserve", &path, more_bytes)?;
+        shared.allocate_reserve(&header, &*file, ByteRange::new(old_bytes, more_bytes))?;
         // The file must have the space, durably, before the header includes it.
         shared.require(file.sync().context("sync", &path))?;
         shared.counters.add(|c| &c.sync_count, 1);

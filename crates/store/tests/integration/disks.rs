@@ -39,7 +39,7 @@ fn ask_file(file: &dyn DiskFile, random: &mut Random) -> String {
         }
         3 => said(file.allocate(offset, bytes + 1)),
         4 => said(file.punch_hole(offset, bytes)),
-        5 => said(file.truncate(offset)),
+        5 => said(file.set_length(offset)),
         6 => said(file.sync()),
         _ => {
             let mut output = vec![0; bytes as usize];

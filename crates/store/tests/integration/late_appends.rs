@@ -96,8 +96,8 @@ impl DiskFile for BusyFile {
         self.file.length()
     }
 
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.file.truncate(bytes)
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_length(bytes)
     }
 }
 

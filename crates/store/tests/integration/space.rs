@@ -1,8 +1,10 @@
 //! Full disks and failing ones.
 
 use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
-use gabion_layout::{Epoch, Generation, Sequence, StripeId};
-use gabion_store::{Cut, Options, RecordKind::NewBytes, SimDisk, Store, StoreError};
+use gabion_layout::{Epoch, Generation, Keeping, Sequence, StripeId};
+use gabion_store::{
+    ChunkSpec, Cut, Disk as _, Options, RecordKind::NewBytes, SimDisk, Store, StoreError,
+};
 use std::sync::Arc;
 
 #[test]
@@ -68,6 +70,88 @@ fn a_full_disk_opens_and_reads() {
     );
     store.commit(StripeId(1), Sequence(sequence - 1)).unwrap();
     assert_eq!(store.apply(StripeId(1)).unwrap().record_count, sequence - 1);
+}
+
+/// Segments that grow: from 64 KiB to 1 MiB.
+const GROWING: Options = Options {
+    segment_bytes: 1 << 20,
+    ..OPTIONS
+};
+
+fn open_growing(disk: &SimDisk) -> Store {
+    Store::open(Arc::new(disk.clone()), GROWING).unwrap().0
+}
+
+/// The lengths of the journal's files, the spare included.
+fn journal_bytes(disk: &SimDisk) -> Vec<usize> {
+    let files = disk.files().into_iter();
+    let files = files.filter(|path| path.starts_with("journal/"));
+    files
+        .map(|path| disk.contents(&path).unwrap().len())
+        .collect()
+}
+
+#[test]
+fn journal_segments_begin_small_and_grow_with_use_across_starts() {
+    let disk = SimDisk::new(1);
+    let store = open_growing(&disk);
+    assert_eq!(journal_bytes(&disk), [64 << 10; 2]);
+    let id = chunk(1, 0);
+    write_chunk(&store, id, spec(1, 20_000, 0), &pattern(1, 20_000)).unwrap();
+    for sequence in 1..=200 {
+        append(&store, id, stamp(1, sequence), NewBytes, 0, &[1; 10_000]).unwrap();
+        store.commit(id.stripe, Sequence(sequence)).unwrap();
+        store.apply(id.stripe).unwrap();
+    }
+    assert!(journal_bytes(&disk).contains(&(1 << 20)));
+    drop(store);
+    let _store = open_growing(&disk);
+    let spare = disk.contents("journal/spare").unwrap();
+    assert_eq!(spare.len(), 1 << 20, "the segment's header says it");
+}
+
+#[test]
+fn a_large_record_enlarges_segments_before_it_is_acknowledged() {
+    let large = pattern(2, 200_000);
+    for kept in [Keeping::InPlace, Keeping::Reserve { bytes: 256 << 10 }] {
+        let disk = SimDisk::new(1);
+        let store = open_growing(&disk);
+        let id = chunk(1, 0);
+        let spec = ChunkSpec {
+            keeping: kept,
+            ..spec(1, 200_000, 0)
+        };
+        write_chunk(&store, id, spec, &pattern(1, 200_000)).unwrap();
+        let lsn = append(&store, id, stamp(1, 1), NewBytes, 0, &large).unwrap();
+        store.sync(lsn).unwrap();
+        let disk = disk.after_crash(1);
+        let store = open_growing(&disk);
+        store.commit(id.stripe, Sequence(1)).unwrap();
+        disk.set_capacity(0);
+        assert_eq!(store.merge(id).unwrap().record_count, 1, "{kept:?}");
+        let found = read(&store, id, 0, 200_000, Cut::Exactly(Sequence(1))).unwrap();
+        assert!(found == large, "{kept:?}");
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_larger_segments_refuses_large_records_only() {
+    let disk = SimDisk::new(1);
+    let store = open_growing(&disk);
+    let id = chunk(1, 0);
+    write_chunk(&store, id, spec(1, 200_000, 0), &pattern(1, 200_000)).unwrap();
+    append(&store, id, stamp(1, 1), NewBytes, 0, b"small").unwrap();
+    let used_bytes = u64::MAX - disk.available_bytes().unwrap();
+    disk.set_capacity(used_bytes + (100 << 10));
+    let refused = append(&store, id, stamp(1, 2), NewBytes, 0, &pattern(2, 200_000));
+    assert!(matches!(refused, Err(StoreError::NoSpace { .. })));
+    assert!(store.failure().is_none());
+    for sequence in 2..=100 {
+        append(&store, id, stamp(1, sequence), NewBytes, 0, &[1; 10_000]).unwrap();
+        store.commit(id.stripe, Sequence(sequence)).unwrap();
+        store.apply(id.stripe).unwrap();
+    }
+    assert_eq!(journal_bytes(&disk), [64 << 10; 2], "it did not grow");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::coordinator::members::fleet::{Fleet, is_welcoming};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Liveness, NodeStatus, PutPlaces, ask};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{Departure, KeyValue, Meta, Placement, PoolSpec};
+use gabion_meta::{Departure, KeyValue, Meta, Placement};
 use gabion_planner::placement::Room;
 use gabion_planner::{PlanError, Stripe, update};
 use rand::SeedableRng;
@@ -74,7 +74,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let scheme = update::scheme(spec.update);
         let mut place = |room: &mut Room| {
             let placed = sizes.iter().map(|&chunk_bytes| {
-                let nodes = room.place(needed_bytes(spec, chunk_bytes), |topology| {
+                let nodes = room.place(chunk_bytes, |topology| {
                     scheme.place(topology, (spec.k, spec.m), spec.chunks_per_rack, &mut rng)
                 })?;
                 Ok(Placement { chunk_bytes, nodes })
@@ -99,27 +99,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         find_places(fleet, on, survives).map_err(|error| {
             let nodes = fleet.topology(is_welcoming);
-            let needed = sizes
-                .iter()
-                .map(|&size| needed_bytes(&facts.record.spec, size));
-            let mut no_room = self
-                .nodes
-                .no_room(&nodes, needed.clone().max().unwrap_or(0), "");
+            let largest = sizes.iter().copied().max().unwrap_or(0);
+            let mut no_room = self.nodes.no_room(&nodes, largest, "");
             if no_room.is_none() && place(&mut Room::new(nodes.clone(), BTreeMap::new())).is_ok() {
                 // There is room for one stripe, and not for all.
-                no_room = self
-                    .nodes
-                    .no_room(&nodes, needed.sum(), " before all is stored");
+                let all = sizes.iter().sum();
+                no_room = self.nodes.no_room(&nodes, all, " before all is stored");
             }
             no_room.map_or_else(|| too_few(fleet, &error), Rejection::Final)
         })
     }
-}
-
-/// Most room that a chunk takes on its node: a parity chunk also has reserved space.
-pub(super) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) -> u64 {
-    let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
-    chunk_bytes * (1 + reserved)
 }
 
 /// Places stripes on nodes that are up. If these are too few, adds as few failed ones as possible, provided

@@ -7,7 +7,7 @@
 
 use super::Files;
 use super::live_puts::LivePut;
-use super::places::{find_places, needed_bytes, survives_without, too_few};
+use super::places::{find_places, survives_without, too_few};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, SHORT_DEADLINE_MS, lock};
 use crate::coordinator::leases::occupied::Occupation;
@@ -154,7 +154,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             let spec = &facts.record.spec;
             let counts = (spec.k, spec.m);
             let scheme = update::scheme(spec.update);
-            let bytes = needed_bytes(spec, settled.stripe.chunk_bytes);
+            let bytes = settled.stripe.chunk_bytes;
             let on = |topology: &Topology| {
                 self.nodes.room(topology.clone()).place(bytes, |topology| {
                     scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)

@@ -2,6 +2,7 @@
 
 use crate::disk::SECTOR_BYTES;
 use gabion_flash::CacheFault;
+use gabion_layout::ByteRange;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -110,7 +111,7 @@ pub(super) struct Inode {
     pub(super) unreadable: BTreeSet<usize>,
 }
 
-/// Granularity of holes.
+/// Granularity of space and of holes.
 const PAGE_BYTES: usize = 4096;
 
 /// A file's contents.
@@ -123,13 +124,36 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    fn used_bytes(&self) -> u64 {
-        (self.bytes.len() - (self.holes.len() * PAGE_BYTES).min(self.bytes.len())) as u64
+    fn page_count(&self) -> usize {
+        self.bytes.len().div_ceil(PAGE_BYTES)
     }
 
+    fn used_bytes(&self) -> u64 {
+        ((self.page_count() - self.holes.len()) * PAGE_BYTES) as u64
+    }
+
+    /// The parts of a range that take space, in order.
+    pub(super) fn used(&self, range: ByteRange) -> Vec<ByteRange> {
+        let pages = range.offset as usize / PAGE_BYTES..(range.end() as usize).div_ceil(PAGE_BYTES);
+        let mut used: Vec<ByteRange> = Vec::new();
+        for page in pages.filter(|page| *page < self.page_count() && !self.holes.contains(page)) {
+            let whole = ByteRange::new((page * PAGE_BYTES) as u64, PAGE_BYTES as u64);
+            let part = whole.intersect(range);
+            let part = part.expect("the page is one of the range's");
+            match used.last_mut() {
+                Some(last) if last.end() == part.offset => last.length += part.length,
+                _ => used.push(part),
+            }
+        }
+        used
+    }
+
+    /// Cuts the file off, or extends it by a hole.
     fn resize(&mut self, length: usize) {
+        let page_count = self.page_count();
         Arc::make_mut(&mut self.bytes).resize(length, 0);
-        self.holes.split_off(&length.div_ceil(PAGE_BYTES));
+        self.holes.extend(page_count..self.page_count());
+        self.holes.split_off(&self.page_count());
     }
 }
 
@@ -446,7 +470,7 @@ impl Inode {
 }
 
 impl Change {
-    /// The pages into which a change writes data.
+    /// The pages that a change gives space.
     fn pages(&self) -> Range<usize> {
         let (offset, bytes) = match self {
             Self::Length(_) | Self::Punch { .. } => return 0..0,
@@ -458,19 +482,20 @@ impl Change {
 
     /// The space that the change adds to the file.
     pub(super) fn growth_bytes(&self, file: &Contents) -> u64 {
-        let end = match self {
-            Self::Length(_) | Self::Punch { .. } => 0,
-            Self::Write { offset, bytes } => offset + bytes.len(),
-            Self::Allocate { offset, bytes } => offset + bytes,
-        };
-        let filled_count = file.holes.range(self.pages()).count();
-        (end.saturating_sub(file.bytes.len()) + filled_count * PAGE_BYTES) as u64
+        let pages = self.pages();
+        let filled_count = file.holes.range(pages.clone()).count();
+        let new_count = pages.end.saturating_sub(pages.start.max(file.page_count()));
+        ((filled_count + new_count) * PAGE_BYTES) as u64
     }
 
     pub(super) fn apply(&self, file: &mut Contents) {
+        self.apply_bytes(file);
         for page in self.pages() {
             file.holes.remove(&page);
         }
+    }
+
+    fn apply_bytes(&self, file: &mut Contents) {
         match self {
             Self::Length(length) => file.resize(*length),
             Self::Write { offset, bytes } => {
