@@ -227,7 +227,7 @@ fn what_cannot_be_advised_is_refused() {
         Some(2)
     );
     let variant = ["advise", "--racks=3", "--scheme=cau-data-delta"];
-    assert_eq!(refused(&variant, "counted in chunks alone"), Some(1));
+    assert_eq!(refused(&variant, "counted in chunks alone"), Some(2));
     let grouped = [
         "update-traffic",
         "--unit=bytes",

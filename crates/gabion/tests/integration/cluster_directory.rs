@@ -155,7 +155,8 @@ fn a_long_lease_does_not_delay_the_start() {
 
 #[test]
 fn lost_data_is_named_with_what_helps() {
-    let cluster = TestCluster::start(1, 2);
+    // More than half of the nodes must vouch for the coordinator's metadata.
+    let cluster = TestCluster::start(1, 3);
     cluster.run(&["cluster", "down"]);
     let store = cluster.path("cluster/nodes/1/store");
     std::fs::rename(&store, cluster.path("aside")).unwrap();
