@@ -84,7 +84,7 @@ fn chunk_bytes(cluster: &TestCluster, node_count: u32) -> u64 {
 }
 
 #[test]
-fn unused_reserves_are_given_back_and_grow_again_under_updates() {
+fn reserves_take_space_at_the_first_update_and_follow_the_updates() {
     let cluster = TestCluster::start(3, 2);
     cluster.run(&[
         "pool",
@@ -98,8 +98,16 @@ fn unused_reserves_are_given_back_and_grow_again_under_updates() {
     let (chunks, reserves) = ((6 * 256) << 10, 2 << 20);
     let mut expected = pattern(1024 * KIB, 1);
     cluster.put("disk", &expected);
+    let empty = chunk_bytes(&cluster, 6);
+    assert!(
+        empty >= chunks && empty < chunks + reserves / 4,
+        "{empty} bytes allocated"
+    );
+    let new = pattern(4 * KIB, 7);
+    cluster.write("disk", 0, &new);
+    expected[..new.len()].copy_from_slice(&new);
     let full = chunk_bytes(&cluster, 6);
-    assert!(full >= chunks + reserves, "{full} bytes allocated");
+    assert!(full >= empty + reserves, "{full} bytes allocated");
     wait_for("unused reserves are given back", || {
         chunk_bytes(&cluster, 6) + reserves <= full
     });
