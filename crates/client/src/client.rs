@@ -14,8 +14,8 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorCall, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
-    NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
+    ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, FileLayout, FormOrder,
+    LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
 };
 use gabion_protocol::ports::{Address, Ask as _, CoordinatorError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -133,6 +133,14 @@ impl Client {
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn status(&self) -> Result<ClusterStatus, ClientError> {
         self.ask(ask::Status).await
+    }
+
+    /// The space of files, chunks and reserves by pool, and of nodes.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn usage(&self) -> Result<ClusterUsage, ClientError> {
+        self.ask(ask::Usage).await
     }
 
     /// All pools.

@@ -156,6 +156,8 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::file_name)]
         name: String,
     },
+    /// Show the space of files, chunks and reserves by pool, and what each node has used and free
+    Df,
     /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),

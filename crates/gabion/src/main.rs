@@ -119,6 +119,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Rm { names, prefix } => {
                 commands::files::rm(names, prefix, &place, format).await
             }
+            Command::Df => commands::df::run(&place, format).await,
             Command::Stat { name } => commands::files::stat(&name, &place, format).await,
             Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
             Command::Repair(options) => commands::repair::repair(options, &place, format).await,

@@ -10,7 +10,7 @@ use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
     Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
-    Progress, Purpose, Refusal, RunPart, Scrubbed, Standing, ask,
+    NodeUsage, Progress, Purpose, Refusal, RunPart, Scrubbed, Standing, ask,
 };
 use crate::participant::{Participant, generation_of};
 use crate::ports::{Address, Ask as _, Ports};
@@ -64,6 +64,8 @@ pub struct Node {
     has_left: AtomicBool,
     /// Its health since the last heartbeat.
     health: Mutex<NodeHealth>,
+    /// The space of its store, when it was counted last.
+    usage: Mutex<Option<NodeUsage>>,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -123,6 +125,7 @@ impl Node {
             has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             health: Mutex::default(),
+            usage: Mutex::default(),
         }))
     }
 
@@ -223,6 +226,7 @@ impl Node {
                 // The next round retries; requests that need the disk get the error.
                 Err(_) => {}
             }
+            *lock(&self.usage) = upkeep.usage().cloned();
         }
     }
 
@@ -493,6 +497,7 @@ impl Node {
             }),
             links: ports.take_link_rates(),
             array: ports.array(),
+            usage: lock(&self.usage).clone(),
             ..std::mem::take(&mut *lock(&self.health))
         }
     }

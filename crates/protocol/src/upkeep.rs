@@ -9,11 +9,11 @@
 //!
 //! Chunks that were set aside are deleted after a day of this process.
 
-use crate::message::{Damage, Refusal, ask};
+use crate::message::{Damage, NodeUsage, Refusal, ask};
 use crate::participant::{Participant, damage};
 use crate::ports::Ask as _;
 use crate::trash::Trash;
-use gabion_layout::{ChunkId, ReserveSpec, StripeId};
+use gabion_layout::{ChunkId, PoolId, ReserveSpec, StripeId};
 use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
 use gabion_store::{ReserveStats, Store, StoreCounts, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,10 @@ const ASK_DEADLINE_MS: u64 = 2_000;
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     reserves: BTreeMap<ChunkId, Watched>,
-    /// The pools' rules for the reserves of these stripes.
-    specs: BTreeMap<StripeId, ReserveSpec>,
+    /// The pools of these stripes, and their rules for reserves.
+    specs: BTreeMap<StripeId, (PoolId, ReserveSpec)>,
+    /// The space of the store at the last check.
+    usage: Option<NodeUsage>,
     agenda: Agenda,
     budget: Budget,
     trash: Trash,
@@ -58,6 +60,7 @@ impl Upkeep {
         Self {
             reserves: BTreeMap::new(),
             specs: BTreeMap::new(),
+            usage: None,
             agenda: Agenda::default(),
             budget: Budget::new(reserve_bytes_per_s),
             trash: Trash::default(),
@@ -65,6 +68,11 @@ impl Upkeep {
             round_ms: now_ms,
             look_ms: now_ms,
         }
+    }
+
+    /// The space of the store at the last check, if there was one.
+    pub(crate) fn usage(&self) -> Option<&NodeUsage> {
+        self.usage.as_ref()
     }
 
     /// One round. Returns the damage that it found.
@@ -105,8 +113,11 @@ impl Upkeep {
     /// Deletes due files from the trash, and checks all reserves: grows those whose writes have stalled,
     /// and reviews those whose period has ended.
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
-        let looked = participant.with_store(|store| Ok((found_reserves(store)?, store.trash()?)));
-        let (found, trash) = looked.await?;
+        let looked = participant.with_store(|store| {
+            let found = found_reserves(store)?;
+            Ok((found, store.trash()?, store.used_bytes()?))
+        });
+        let (found, trash, used_bytes) = looked.await?;
         let due = self.trash.due(trash, now_ms);
         if !due.is_empty() {
             let emptied = participant.with_store(move |store| store.empty_trash(&due));
@@ -117,11 +128,12 @@ impl Upkeep {
             known.is_ok()
         });
         self.learn_specs(participant, &found).await;
+        self.usage = Some(self.count(&found, used_bytes));
         let mut tasks = Vec::new();
         let mut next_look_ms = now_ms + LOOK_EVERY_MS;
         for (stats, chunk_bytes) in &found {
             let chunk = stats.chunk;
-            let Some(spec) = self.specs.get(&chunk.stripe) else {
+            let Some((_, spec)) = self.specs.get(&chunk.stripe) else {
                 continue;
             };
             let policy = Policy::of(spec, *chunk_bytes);
@@ -148,6 +160,20 @@ impl Upkeep {
         Ok(())
     }
 
+    /// The space of the store. A reserve whose pool is not known yet is in the sum only.
+    fn count(&self, found: &[(ReserveStats, u64)], used_bytes: u64) -> NodeUsage {
+        let mut usage = NodeUsage {
+            used_bytes,
+            ..NodeUsage::default()
+        };
+        for (stats, _) in found {
+            if let Some((pool, _)) = self.specs.get(&stats.chunk.stripe) {
+                *usage.reserved_bytes.entry(*pool).or_default() += stats.backed_bytes;
+            }
+        }
+        usage
+    }
+
     /// Asks the coordinator for the pools' rules of new reserves. The next check repeats a question without
     /// an answer.
     async fn learn_specs(&mut self, participant: &Participant, found: &[(ReserveStats, u64)]) {
@@ -164,7 +190,9 @@ impl Upkeep {
         let request = ask::Reserves(unknown);
         let answer = participant.ports.ask_coordinator(request, ASK_DEADLINE_MS);
         if let Ok(specs) = answer.await {
-            self.specs.extend(specs);
+            let specs = specs.into_iter();
+            self.specs
+                .extend(specs.map(|(stripe, pool, spec)| (stripe, (pool, spec))));
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod array_status;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod df;
 pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod lab;

@@ -9,6 +9,7 @@ mod crash;
 mod crash_under_load;
 mod degraded_writes;
 mod demo;
+mod df;
 mod disturbed_repair;
 mod earlier_copies;
 mod failing_disks;

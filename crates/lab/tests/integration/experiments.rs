@@ -247,8 +247,8 @@ fn f52_has_the_order_of_schemes() {
     assert_eq!(effects.rows[1][2..4], [Cell::Count(256), Cell::Count(2)]);
 }
 
-/// As the file system says it: nothing but logs takes chunks apart. A reserve, which gets its space with the
-/// first record, may lie apart from its chunk as a whole.
+/// As the file system says it: nothing but logs takes chunks apart. A full disk may put a reserve apart from its
+/// chunk as a whole.
 #[test]
 fn t51_finds_fragments_where_there_are_logs() {
     let report = quick("COD-T51");

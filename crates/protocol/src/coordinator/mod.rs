@@ -17,6 +17,7 @@ mod pool_facts;
 mod repair;
 mod shared_state;
 mod status;
+mod usage;
 mod wake_up;
 
 pub use options::CoordinatorOptions;
@@ -166,6 +167,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Rename(asked) => files.rename(asked).await,
             Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,
+            Ask::Usage => self.usage().await,
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
             Ask::RepairNow(ask::RepairNow { scheme }) => self.repair_now(scheme).await,

@@ -4,9 +4,10 @@ use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
+use super::usage::ClusterUsage;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, RackId, ReplicaPlacement,
-    ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
+    AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
+    ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{FileRecord, Listing, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
@@ -163,8 +164,8 @@ pub enum CoordinatorReply {
     Pool(PoolRecord),
     /// All pools.
     Pools(Vec<PoolRecord>),
-    /// The reserves of stripes that have any.
-    Reserves(Vec<(StripeId, ReserveSpec)>),
+    /// The pools and reserves of stripes that have any.
+    Reserves(Vec<(StripeId, PoolId, ReserveSpec)>),
     /// The places of a file's stripes.
     Put(PutPlaces),
     /// A file with its layout.
@@ -198,6 +199,8 @@ pub enum CoordinatorReply {
         /// All nodes.
         nodes: Vec<NodeStatus>,
     },
+    /// The space of the cluster.
+    Usage(ClusterUsage),
 }
 
 /// Whether a node that is alive is a member.

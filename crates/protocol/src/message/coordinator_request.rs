@@ -10,7 +10,10 @@ use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joi
 use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, ReserveSpec, Sequence, StripeId, StripeRecord};
+use super::usage::ClusterUsage;
+use gabion_layout::{
+    ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
+};
 use gabion_meta::{Exclusion, Existing, Listing, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +148,7 @@ calls! {
     /// All pools.
     Pools -> Vec<PoolRecord> { CoordinatorReply::Pools(pools) => pools }
     /// The pools' rules for the reserved space of these stripes; stripes without any are left out.
-    Reserves[Vec<StripeId>] -> Vec<(StripeId, ReserveSpec)> {
+    Reserves[Vec<StripeId>] -> Vec<(StripeId, PoolId, ReserveSpec)> {
         CoordinatorReply::Reserves(specs) => specs,
     }
     /// Begin to store a file.
@@ -262,6 +265,8 @@ calls! {
     Ended[StripeId] -> (Option<StripeRecord>, Vec<NodeStatus>) {
         CoordinatorReply::Ended { stripe, nodes } => (stripe, nodes),
     }
+    /// The space of files, chunks and reserves by pool, and of nodes.
+    Usage -> ClusterUsage { CoordinatorReply::Usage(usage) => usage }
 }
 
 impl CoordinatorRequest {

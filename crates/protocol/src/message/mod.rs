@@ -16,6 +16,7 @@ mod origin;
 mod purpose;
 mod refusal;
 mod status;
+mod usage;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
@@ -42,6 +43,7 @@ pub use status::{
     ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeHealth, NodeStatus,
     RepairStatus, failed_nodes,
 };
+pub use usage::{ClusterUsage, NodeUsage, PoolUsage};
 
 pub use gabion_layout::RunId;
 pub use gabion_meta::{Departure, Progress};

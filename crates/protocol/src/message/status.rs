@@ -2,6 +2,7 @@
 
 use super::array::ArrayStatus;
 use super::meter::Meter;
+use super::usage::NodeUsage;
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
@@ -58,6 +59,8 @@ pub struct NodeHealth {
     pub array: Option<ArrayStatus>,
     /// The space of its disk; none when the disk does not report it.
     pub space: Option<Space>,
+    /// The space that its store takes; none before it is counted.
+    pub usage: Option<NodeUsage>,
 }
 
 /// The last measured rate of the link from one node to another.

@@ -54,6 +54,11 @@ pub(crate) struct ChunkFiles {
 }
 
 impl ChunkFiles {
+    /// Number of directories of chunks.
+    pub(crate) fn directory_count(&self) -> u64 {
+        self.directories.len() as u64
+    }
+
     /// The gate of a chunk, whether or not the chunk is here.
     pub(crate) fn gate(&mut self, chunk: ChunkId) -> Arc<Gate> {
         Arc::clone(self.gates.entry(chunk).or_default())

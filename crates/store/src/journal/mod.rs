@@ -19,6 +19,7 @@ pub(crate) mod scan;
 pub(crate) mod scrub;
 pub(crate) mod segment;
 
+use crate::chunk::file::BLOCK_BYTES;
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{IoContext, StoreError, is_inconclusive, is_lost};
@@ -213,6 +214,13 @@ impl Journal {
     /// The size that segments have grown to, which may exceed the largest one allowed.
     pub(crate) fn grown_bytes(&self) -> u64 {
         self.grown_bytes
+    }
+
+    /// Bytes of disk space that its segments and the spare take.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let segments = self.segments.values().map(|segment| segment.capacity_bytes);
+        let files = segments.chain(self.spare.as_ref().map(|spare| spare.bytes));
+        files.map(|bytes| bytes.next_multiple_of(BLOCK_BYTES)).sum()
     }
 
     /// Whether a spare segment of at least `bytes` is allocated.

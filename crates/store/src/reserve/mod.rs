@@ -177,6 +177,11 @@ impl Reserve {
         }
     }
 
+    /// Bytes of it that have disk space.
+    pub(crate) fn backed_bytes(&self) -> u64 {
+        if self.is_backed { self.bytes } else { 0 }
+    }
+
     pub(crate) fn used_bytes(&self) -> u64 {
         self.end_lsn - self.first_lsn
     }

@@ -24,6 +24,8 @@ pub struct ReserveStats {
     pub chunk: ChunkId,
     /// Bytes reserved.
     pub reserved_bytes: u64,
+    /// Bytes of them that have disk space: none before the first record.
+    pub backed_bytes: u64,
     /// Bytes of them that hold records.
     pub used_bytes: u64,
     /// Records in it.
@@ -190,6 +192,7 @@ impl State {
         Some(ReserveStats {
             chunk,
             reserved_bytes: reserve.bytes,
+            backed_bytes: reserve.backed_bytes(),
             used_bytes: reserve.used_bytes(),
             record_count: reserve.record_count,
             oldest: reserve.oldest,

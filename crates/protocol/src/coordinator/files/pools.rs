@@ -164,7 +164,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Err(Refusal::Unavailable(format!("every node of {}", stripe.id)))
     }
 
-    /// The reserves of those stripes that exist and have any.
+    /// The pools and reserves of those stripes that exist and have any.
     pub(in crate::coordinator) async fn reserves(&self, stripes: Vec<StripeId>) -> Answer {
         let found = self.core.with_meta(move |meta| {
             let mut specs = BTreeMap::new();
@@ -179,7 +179,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                     Some(spec) => *spec,
                     None => *specs.entry(pool).or_insert(meta.pool(pool)?.spec.reserve),
                 };
-                found.extend(spec.map(|spec| (stripe, spec)));
+                found.extend(spec.map(|spec| (stripe, pool, spec)));
             }
             Ok(found)
         });

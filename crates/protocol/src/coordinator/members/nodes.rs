@@ -11,7 +11,7 @@ use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, Denied, lock};
 use crate::message::{
     ArrayStatus, CoordinatorReply, JoinCount, JoinProgress, LinkRate, Liveness, NodeHealth,
-    NodeStatus,
+    NodeStatus, NodeUsage,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -148,7 +148,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
     /// Notes a node's report about its disk and its links.
     pub(super) fn note_health(&self, node: NodeId, health: &NodeHealth) {
         let now_ms = self.core.ports.now_ms();
-        let event = lock(&self.reports).note(node, health.space, now_ms);
+        let event = lock(&self.reports).note(node, health, now_ms);
         if let Some(event) = event {
             self.core.ports.note_event(&event);
         }
@@ -193,14 +193,19 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
     ) -> (BTreeMap<NodeId, Space>, BTreeMap<NodeId, u64>) {
         let now_ms = self.core.ports.now_ms();
         let reports = lock(&self.reports);
-        let live = fleet.nodes().iter();
-        let live = live.filter(|status| status.liveness != Liveness::Failed);
-        let live: Vec<NodeId> = live.map(|status| status.node).collect();
+        let live: Vec<NodeId> = not_failed(fleet).collect();
         let nodes = live.iter().copied();
         let spaces = nodes.filter_map(|node| Some((node, reports.space(node)?)));
         let nodes = live.iter().copied();
         let silences = nodes.filter_map(|node| Some((node, reports.silence_ms(node, now_ms)?)));
         (spaces.collect(), silences.collect())
+    }
+
+    /// The space that the stores of nodes that are not failed take, from their last reports.
+    pub(in crate::coordinator) fn usages(&self, fleet: &Fleet) -> BTreeMap<NodeId, NodeUsage> {
+        let reports = lock(&self.reports);
+        let usages = not_failed(fleet).filter_map(|node| Some((node, reports.usage(node)?)));
+        usages.collect()
     }
 
     /// Those of some nodes that are not full; all of them if all are full.
@@ -234,4 +239,10 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             ))
         })
     }
+}
+
+fn not_failed(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
+    let nodes = fleet.nodes().iter();
+    let live = nodes.filter(|status| status.liveness != Liveness::Failed);
+    live.map(|status| status.node)
 }

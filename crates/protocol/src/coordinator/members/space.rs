@@ -1,6 +1,7 @@
-//! Free disk space of nodes from their heartbeats, and the time of each last heartbeat.
+//! Disk space of nodes from their heartbeats, and the time of each last heartbeat.
 
 use crate::event::Event;
+use crate::message::{NodeHealth, NodeUsage};
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use std::collections::BTreeMap;
@@ -9,17 +10,24 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Reports(BTreeMap<NodeId, Report>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Report {
     at_ms: u64,
     space: Option<Space>,
+    usage: Option<NodeUsage>,
 }
 
 impl Reports {
     /// Notes a heartbeat. Returns the event to log about the disk, if there is one.
-    pub(super) fn note(&mut self, node: NodeId, space: Option<Space>, at_ms: u64) -> Option<Event> {
+    pub(super) fn note(&mut self, node: NodeId, health: &NodeHealth, at_ms: u64) -> Option<Event> {
         let was_full = self.space(node).is_some_and(|space| space.is_full());
-        self.0.insert(node, Report { at_ms, space });
+        let (space, usage) = (health.space, health.usage.clone());
+        let report = Report {
+            at_ms,
+            space,
+            usage,
+        };
+        self.0.insert(node, report);
         let space = space?;
         match (was_full, space.is_full()) {
             (false, true) => Some(Event::DiskFull(node, space)),
@@ -31,6 +39,11 @@ impl Reports {
     /// The free space of a node's disk.
     pub(super) fn space(&self, node: NodeId) -> Option<Space> {
         self.0.get(&node)?.space
+    }
+
+    /// The space that a node's store takes.
+    pub(super) fn usage(&self, node: NodeId) -> Option<NodeUsage> {
+        self.0.get(&node)?.usage.clone()
     }
 
     /// The age of a node's last heartbeat.

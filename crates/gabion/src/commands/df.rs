@@ -1,0 +1,91 @@
+//! `gabion df`: the space of pools and nodes.
+
+use super::connect;
+use crate::arguments::Place;
+use crate::failure::Failure;
+use crate::output::{Format, align_numbers, bytes, print_json, say, table};
+use gabion_protocol::message::{ClusterUsage, PoolUsage};
+use serde_json::{Value, json};
+
+pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
+    let usage = connect(place).await?.usage().await?;
+    if format == Format::Json {
+        return print_json(&as_json(&usage));
+    }
+    print(&usage);
+    Ok(())
+}
+
+/// The sum of all pools.
+fn total(usage: &ClusterUsage) -> PoolUsage {
+    let add = |sum: PoolUsage, pool: &PoolUsage| PoolUsage {
+        file_count: sum.file_count + pool.file_count,
+        logical_bytes: sum.logical_bytes + pool.logical_bytes,
+        raw_bytes: sum.raw_bytes + pool.raw_bytes,
+        reserved_bytes: sum.reserved_bytes + pool.reserved_bytes,
+        ..sum
+    };
+    let all = PoolUsage {
+        name: "all".to_owned(),
+        ..PoolUsage::default()
+    };
+    usage.pools.values().fold(all, add)
+}
+
+fn as_json(usage: &ClusterUsage) -> Value {
+    let pool = |pool: &PoolUsage| {
+        json!({
+            "name": pool.name,
+            "files": pool.file_count,
+            "logical_bytes": pool.logical_bytes,
+            "raw_bytes": pool.raw_bytes,
+            "reserved_bytes": pool.reserved_bytes,
+        })
+    };
+    let nodes = usage.nodes.iter().map(|(node, known)| {
+        let space = usage.spaces.get(node);
+        json!({
+            "node": node.0,
+            "used_bytes": known.used_bytes,
+            "reserved_bytes": known.reserved_bytes.values().sum::<u64>(),
+            "free_bytes": space.map(|space| space.free_bytes),
+            "capacity_bytes": space.map(|space| space.capacity_bytes),
+        })
+    });
+    json!({
+        "pools": usage.pools.values().map(pool).collect::<Vec<_>>(),
+        "all": pool(&total(usage)),
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
+}
+
+fn print(usage: &ClusterUsage) {
+    let mut pools = table(&["pool", "files", "logical", "raw", "reserved"]);
+    for pool in usage.pools.values().chain([&total(usage)]) {
+        pools.add_row([
+            pool.name.clone(),
+            pool.file_count.to_string(),
+            bytes(pool.logical_bytes),
+            bytes(pool.raw_bytes),
+            bytes(pool.reserved_bytes),
+        ]);
+    }
+    align_numbers(&mut pools);
+    println!("{pools}");
+    say("raw: all chunks with parity; reserved: space behind parity chunks for records of updates");
+    let mut nodes = table(&["node", "used", "of it reserved", "free", "disk"]);
+    for (node, known) in &usage.nodes {
+        let space = usage.spaces.get(node);
+        let of_disk = |bytes_of: Option<u64>| bytes_of.map_or_else(String::new, bytes);
+        nodes.add_row([
+            node.0.to_string(),
+            bytes(known.used_bytes),
+            bytes(known.reserved_bytes.values().sum()),
+            of_disk(space.map(|space| space.free_bytes)),
+            of_disk(space.map(|space| space.capacity_bytes)),
+        ]);
+    }
+    align_numbers(&mut nodes);
+    println!("{nodes}");
+    say("used: chunks, reserves, journal and trash, counted each 10 s; free: for new chunks");
+}

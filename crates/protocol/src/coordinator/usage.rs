@@ -1,0 +1,69 @@
+//! The space of the cluster: files and chunks from the metadata, disks and reserves from the nodes' last
+//! heartbeats.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, PAGE};
+use crate::message::{ClusterUsage, CoordinatorReply, PoolUsage};
+use gabion_layout::PoolId;
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Counts the space of files, chunks and reserves by pool, and of nodes.
+    pub(super) async fn usage(self: &Arc<Self>) -> Answer {
+        let this = Arc::clone(self);
+        let count = move |meta: &Meta<K>| this.count_usage(meta);
+        let usage = self.shared.core.with_meta(count).await?;
+        Ok(CoordinatorReply::Usage(usage))
+    }
+
+    fn count_usage(&self, meta: &Meta<K>) -> Result<ClusterUsage, MetaError> {
+        let fleet = self.shared.nodes.fleet();
+        let mut usage = ClusterUsage {
+            nodes: self.shared.nodes.usages(&fleet),
+            spaces: self.shared.nodes.last_heard(&fleet).0,
+            ..ClusterUsage::default()
+        };
+        let pools = meta.pools()?;
+        let encoded = pools
+            .iter()
+            .filter_map(|pool| Some((pool.lifecycle?.encoded, pool.id)));
+        let users: BTreeMap<PoolId, PoolId> = encoded.collect();
+        let user = |pool: PoolId| users.get(&pool).copied().unwrap_or(pool);
+        for pool in pools.iter().filter(|pool| !users.contains_key(&pool.id)) {
+            let name = pool.spec.name.clone();
+            let known = PoolUsage {
+                name,
+                ..PoolUsage::default()
+            };
+            usage.pools.insert(pool.id, known);
+        }
+        let mut after: Option<String> = None;
+        loop {
+            let page = meta.files("", after.as_deref(), PAGE)?;
+            for file in &page {
+                let known = usage.pools.entry(user(file.pool)).or_default();
+                known.file_count += 1;
+                known.logical_bytes += file.size_bytes;
+            }
+            let Some(last) = page.last() else { break };
+            after = Some(last.name.clone());
+        }
+        let mut after = None;
+        loop {
+            let page = meta.stripes(after, PAGE)?;
+            for stripe in &page {
+                let known = usage.pools.entry(user(stripe.pool)).or_default();
+                known.raw_bytes += stripe.nodes.len() as u64 * stripe.chunk_bytes;
+            }
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+        }
+        let reserved = usage.nodes.values().flat_map(|node| &node.reserved_bytes);
+        for (pool, bytes) in reserved {
+            usage.pools.entry(user(*pool)).or_default().reserved_bytes += bytes;
+        }
+        Ok(usage)
+    }
+}

@@ -1,0 +1,54 @@
+//! The disk space that a store takes.
+
+use crate::chunk::Header;
+use crate::chunk::file::BLOCK_BYTES;
+use crate::error::{IoContext, StoreError};
+use crate::index::Chunk;
+use crate::paths::TRASH_DIRECTORY;
+use crate::store::Store;
+use gabion_layout::ByteRange;
+
+/// Files and directories beside chunks, journal and trash: the format, the identity and the lock;
+/// the root and the directories in it.
+const OTHER_COUNT: u64 = 8;
+
+impl Store {
+    /// Bytes of disk space that the store takes, in blocks of 4 KiB: chunks, reserves that have
+    /// space, the journal, the trash, directories. Damaged chunks and unfinished ones are left out.
+    /// Headers that were not read yet are read first.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] and [`StoreError::Io`].
+    pub fn used_bytes(&self) -> Result<u64, StoreError> {
+        self.chunks()?;
+        let trash_bytes = self.trash_bytes()?;
+        let state = self.shared.lock();
+        let chunk_bytes: u64 = state.all_chunks().map(|(_, chunk)| space_of(chunk)).sum();
+        let other_count = OTHER_COUNT + state.chunks.directory_count();
+        let other_bytes = other_count * BLOCK_BYTES;
+        Ok(chunk_bytes + state.journal.allocated_bytes() + trash_bytes + other_bytes)
+    }
+
+    fn trash_bytes(&self) -> Result<u64, StoreError> {
+        let mut trash_bytes = 0;
+        for name in self.trash()? {
+            let path = format!("{TRASH_DIRECTORY}/{name}");
+            let file = self.shared.disk.open(&path);
+            let file = file.context_or_busy("open", &path)?;
+            let length = file.length().context("measure", &path)?;
+            // A file's reserve may be a hole.
+            let extents = file.extents(ByteRange::new(0, length));
+            trash_bytes += extents.map_or(length, |all| all.iter().map(|e| e.length).sum());
+        }
+        Ok(trash_bytes)
+    }
+}
+
+fn space_of(chunk: &Chunk) -> u64 {
+    let Header::Known(header) = chunk.header else {
+        return 0;
+    };
+    let own_bytes = header.extent().own_bytes().next_multiple_of(BLOCK_BYTES);
+    let reserve = chunk.reserve.as_ref();
+    own_bytes + reserve.map_or(0, crate::reserve::Reserve::backed_bytes)
+}
