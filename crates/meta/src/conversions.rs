@@ -38,18 +38,10 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         self.change(|txn| {
-            let size_bytes = file_of(txn, file)?.size_bytes;
+            file_of(txn, file)?;
             let failed = check_nodes(txn, &pool(txn, pool_id)?.spec, placements, 0)?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
-            let kind = (pool_id, size_bytes);
-            reserve(
-                txn,
-                PutTarget::Stripes(file),
-                kind,
-                &placements,
-                &failed,
-                now_ms,
-            )
+            reserve(txn, PutTarget::Stripes(file), &placements, &failed, now_ms)
         })
     }
 

@@ -4,7 +4,7 @@ use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::pools::pool;
-use crate::records::{Displaced, Extent, FileRecord, PutId};
+use crate::records::{Displaced, Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{Counter, EXTENTS};
 use gabion_layout::{StripeId, StripeRecord};
 use std::collections::BTreeMap;
@@ -22,15 +22,19 @@ pub(crate) fn extents(txn: &dyn ReadTxn, file: PutId) -> Result<Vec<Placed>, Met
         .collect())
 }
 
-/// Gives a file stripes for its bytes from `offset` on, one behind the other. Returns the end.
+/// Gives a file stripes of one pool for its bytes from `offset` on, one behind the other. Returns the end.
 pub(crate) fn insert(
     txn: &mut dyn WriteTxn,
     file: PutId,
     mut offset: u64,
     stripes: &[StripeRecord],
 ) -> Result<u64, MetaError> {
+    let Some(first) = stripes.first() else {
+        return Ok(offset);
+    };
+    let spec = pool(txn, first.pool)?.spec;
     for stripe in stripes {
-        let length_bytes = data_bytes(txn, stripe)?;
+        let length_bytes = capacity(&spec, stripe);
         let extent = Extent {
             stripe: stripe.id,
             length_bytes,
@@ -76,6 +80,9 @@ pub(crate) fn discard_all(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(
 
 /// Capacity of a stripe for data, in bytes.
 pub(crate) fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
-    let data_count = pool(txn, stripe.pool)?.spec.k as u64;
-    Ok(data_count.saturating_mul(stripe.chunk_bytes))
+    Ok(capacity(&pool(txn, stripe.pool)?.spec, stripe))
+}
+
+fn capacity(spec: &PoolSpec, stripe: &StripeRecord) -> u64 {
+    (spec.k as u64).saturating_mul(stripe.chunk_bytes)
 }

@@ -23,14 +23,6 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| file(txn, name))
     }
 
-    /// The file that this put made, whatever its name is now.
-    ///
-    /// # Errors
-    /// [`MetaError::FileGone`].
-    pub fn file_of(&self, put: PutId) -> Result<FileRecord, MetaError> {
-        self.store.read(|txn| file_of(txn, put))
-    }
-
     /// At most `limit` files with this prefix, in the byte order of their names. For the next page,
     /// pass the last name as `after`.
     ///
@@ -144,8 +136,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             let next = generation.saturating_add(1);
-            let is_done = file.generation == next && file.name == to;
-            if is_done || (file.generation == generation && file.name == to) {
+            if file.name == to && [generation, next].contains(&file.generation) {
                 return Ok(file);
             }
             if file.generation != generation {
@@ -248,18 +239,19 @@ pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaE
     FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))
 }
 
-/// Refuses to give away a name that another file keeps.
+/// Refuses to give away a name that another file keeps. Returns the file that does not keep it, if there
+/// is one.
 pub(crate) fn check_name(
     txn: &dyn ReadTxn,
     name: &str,
     existing: Existing,
-) -> Result<(), MetaError> {
+) -> Result<Option<PutId>, MetaError> {
     let Some(present) = NAMES.get(txn, &name.to_owned())? else {
-        return Ok(());
+        return Ok(None);
     };
     match existing {
-        Existing::IsReplaced => Ok(()),
-        Existing::IsReplacedIf(put) if put == present => Ok(()),
+        Existing::IsReplaced => Ok(Some(present)),
+        Existing::IsReplacedIf(put) if put == present => Ok(Some(present)),
         Existing::IsReplacedIf(_) => Err(MetaError::FileReplaced(name.to_owned())),
         Existing::Stays => Err(MetaError::FileExists(name.to_owned())),
     }
@@ -271,14 +263,11 @@ pub(crate) fn make_way(
     name: &str,
     existing: Existing,
 ) -> Result<(), MetaError> {
-    check_name(txn, name, existing)?;
-    match NAMES.get(txn, &name.to_owned())? {
-        Some(present) => {
-            let file = named(txn, name, present)?;
-            remove(txn, &file)
-        }
-        None => Ok(()),
+    if let Some(present) = check_name(txn, name, existing)? {
+        let file = named(txn, name, present)?;
+        remove(txn, &file)?;
     }
+    Ok(())
 }
 
 /// Removes a file.

@@ -72,15 +72,10 @@ impl<K: KeyValue> Meta<K> {
             let target = PutTarget::New {
                 name: name.to_owned(),
                 existing,
+                pool: pool_id,
+                size_bytes,
             };
-            reserve(
-                txn,
-                target,
-                (pool_id, size_bytes),
-                &placements,
-                &failed,
-                now_ms,
-            )
+            reserve(txn, target, &placements, &failed, now_ms)
         })
     }
 
@@ -95,10 +90,16 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
-            let PutTarget::New { name, existing } = &record.target else {
+            let PutTarget::New {
+                ref name,
+                existing,
+                pool,
+                size_bytes,
+            } = record.target
+            else {
                 return Err(MetaError::UnknownPut(put));
             };
-            make_way(txn, name, *existing)?;
+            make_way(txn, name, existing)?;
             let stripes = surviving_stripes(txn, &record)?;
             for stripe in &stripes {
                 PENDING.delete(txn, &stripe.id)?;
@@ -110,8 +111,8 @@ impl<K: KeyValue> Meta<K> {
             Counter::StripeCount.raise(txn, record.stripe_count)?;
             let file = FileRecord {
                 name: name.clone(),
-                pool: record.pool,
-                size_bytes: record.size_bytes,
+                pool,
+                size_bytes,
                 stripe_count: record.stripe_count,
                 put,
                 created_ms: now_ms,
@@ -183,11 +184,10 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Creates a put of a file with its pool and size, and its stripes with their pools and new ids.
+/// Creates a put, and its stripes with their pools and new ids.
 pub(crate) fn reserve(
     txn: &mut dyn WriteTxn,
     target: PutTarget,
-    (pool, size_bytes): (PoolId, u64),
     placements: &[(PoolId, &Placement)],
     failed: &BTreeSet<NodeId>,
     now_ms: u64,
@@ -210,8 +210,6 @@ pub(crate) fn reserve(
     let record = PutRecord {
         id,
         target,
-        pool,
-        size_bytes,
         first_stripe: StripeId(first),
         stripe_count,
         touched_ms: now_ms,

@@ -213,6 +213,10 @@ pub enum PutTarget {
         name: String,
         /// What happens to a file that has it at the commit.
         existing: Existing,
+        /// The file's pool.
+        pool: PoolId,
+        /// The file's bytes.
+        size_bytes: u64,
     },
     /// Stripes for the file of this put.
     Stripes(PutId),
@@ -252,10 +256,6 @@ pub struct PutRecord {
     pub id: PutId,
     /// What it makes.
     pub target: PutTarget,
-    /// The file's pool.
-    pub pool: PoolId,
-    /// The file's bytes.
-    pub size_bytes: u64,
     /// Its first stripe.
     pub first_stripe: StripeId,
     /// Number of its stripes.

@@ -50,7 +50,7 @@ impl<K: KeyValue> Meta<K> {
             "one set of nodes for each stripe"
         );
         self.change(|txn| {
-            let target = file_of(txn, file)?;
+            file_of(txn, file)?;
             displaced_extents(txn, file, displaced)?;
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
@@ -73,19 +73,11 @@ impl<K: KeyValue> Meta<K> {
                     left_out_max(&pool),
                 )?);
             }
-            let kind = (target.pool, target.size_bytes);
             let placements: Vec<_> = placements
                 .iter()
                 .map(|(pool, place)| (*pool, place))
                 .collect();
-            let put = reserve(
-                txn,
-                PutTarget::Stripes(file),
-                kind,
-                &placements,
-                &failed,
-                now_ms,
-            )?;
+            let put = reserve(txn, PutTarget::Stripes(file), &placements, &failed, now_ms)?;
             let displaced = displaced.to_vec();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
             Ok(put)

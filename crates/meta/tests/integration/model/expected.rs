@@ -152,8 +152,10 @@ impl Expected {
         let target = PutTarget::New {
             name: name.to_owned(),
             existing,
+            pool: world.pool,
+            size_bytes,
         };
-        let put = self.reserve(target, size_bytes, placements, world);
+        let put = self.reserve(target, placements, world);
         Ok(Answer::Put(put))
     }
 
@@ -207,13 +209,7 @@ impl Expected {
         failed.count() > 1
     }
 
-    fn reserve(
-        &mut self,
-        target: PutTarget,
-        size_bytes: u64,
-        placements: &[Placement],
-        world: &World,
-    ) -> Put {
+    fn reserve(&mut self, target: PutTarget, placements: &[Placement], world: &World) -> Put {
         let id = PutId(self.put_count);
         let first_stripe = StripeId(self.stripe_count);
         let stripe = |(place, id): (&Placement, u64)| StripeRecord {
@@ -238,8 +234,6 @@ impl Expected {
         let record = PutRecord {
             id,
             target,
-            pool: world.pool,
-            size_bytes,
             first_stripe,
             stripe_count: stripes.len() as u64,
             touched_ms: world.now_ms,
@@ -282,12 +276,7 @@ impl Expected {
             nodes: nodes.clone(),
         };
         let placements: Vec<_> = displaced.iter().zip(nodes).map(place).collect();
-        let mut files = self.files.values();
-        let target = files
-            .find(|record| record.put == file)
-            .expect("it was just there");
-        let (size_bytes, target) = (target.size_bytes, PutTarget::Stripes(file));
-        let put = self.reserve(target, size_bytes, &placements, world);
+        let put = self.reserve(PutTarget::Stripes(file), &placements, world);
         self.replacements.insert(put.id, (file, displaced.to_vec()));
         Ok(Answer::Put(put))
     }
@@ -357,16 +346,22 @@ impl Expected {
             return Err("CommittedBefore");
         }
         let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
-        let PutTarget::New { name, existing } = record.target.clone() else {
+        let PutTarget::New {
+            name,
+            existing,
+            pool,
+            size_bytes,
+        } = record.target.clone()
+        else {
             return Err("UnknownPut");
         };
         self.check_name(&name, existing)?;
         let _ = self.remove(&name);
-        let (record, stripes) = self.puts.remove(&put).expect("it was just there");
+        let (_, stripes) = self.puts.remove(&put).expect("it was just there");
         let file = FileRecord {
             name: name.clone(),
-            pool: record.pool,
-            size_bytes: record.size_bytes,
+            pool,
+            size_bytes,
             stripe_count: stripes.len() as u64,
             put,
             created_ms: now_ms,
