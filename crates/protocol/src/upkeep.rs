@@ -115,9 +115,17 @@ impl Upkeep {
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| {
             let found = found_reserves(store)?;
-            Ok((found, store.trash()?, store.used_bytes()?))
+            Ok((found, store.trash()?, store.used_bytes()))
         });
         let (found, trash, used_bytes) = looked.await?;
+        let unmeasured = self.trash.unmeasured(&trash);
+        if !unmeasured.is_empty() {
+            let measured = participant.with_store(move |store| {
+                let measure = |name: String| store.trash_bytes(&name).map(|bytes| (name, bytes));
+                unmeasured.into_iter().map(measure).collect()
+            });
+            self.trash.learn(measured.await?);
+        }
         let due = self.trash.due(trash, now_ms);
         if !due.is_empty() {
             let emptied = participant.with_store(move |store| store.empty_trash(&due));
@@ -128,7 +136,7 @@ impl Upkeep {
             known.is_ok()
         });
         self.learn_specs(participant, &found).await;
-        self.usage = Some(self.count(&found, used_bytes));
+        self.usage = Some(self.count(&found, used_bytes + self.trash.bytes()));
         let mut tasks = Vec::new();
         let mut next_look_ms = now_ms + LOOK_EVERY_MS;
         for (stats, chunk_bytes) in &found {

@@ -11,7 +11,7 @@ use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
     PAGE_BYTES, is_blank,
 };
-use gabion_store::{Disk, DiskFile, FlashDisk};
+use gabion_store::{Disk, DiskFile, FlashDisk, free_bytes};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -231,9 +231,8 @@ fn check_space(config: &ArrayConfig) -> Result<(), ServerError> {
         needed.1 = needed.1.saturating_add(config.device_bytes);
     }
     for (directory, needed) in needed.into_values() {
-        let space = rustix::fs::statvfs(directory).map_err(io::Error::from);
-        let space = space.map_err(io_error("query the free space of", directory))?;
-        let free = space.f_bavail * space.f_frsize;
+        let free = free_bytes(directory);
+        let free = free.map_err(io_error("query the free space of", directory))?;
         if needed > free {
             return Err(ServerError::NoSpace {
                 directory: directory.to_owned(),

@@ -88,7 +88,7 @@ pub use chunk::fragments::Fragments;
 pub use chunk::writer::ChunkWriter;
 pub use counts::StoreCounts;
 pub use disk::flash::{FlashDisk, FlashFile};
-pub use disk::real::RealDisk;
+pub use disk::real::{RealDisk, free_bytes};
 pub use disk::sim::{DiskCounts, SimDisk, SimFile};
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;

@@ -13,34 +13,29 @@ use gabion_layout::ByteRange;
 const OTHER_COUNT: u64 = 8;
 
 impl Store {
-    /// Bytes of disk space that the store takes, in blocks of 4 KiB: chunks, reserves that have
-    /// space, the journal, the trash, directories. Damaged chunks and unfinished ones are left out.
-    /// Headers that were not read yet are read first.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`] and [`StoreError::Io`].
-    pub fn used_bytes(&self) -> Result<u64, StoreError> {
-        self.chunks()?;
-        let trash_bytes = self.trash_bytes()?;
+    /// Bytes of disk space that the store takes without its trash, in blocks of 4 KiB: chunks,
+    /// reserves that have space, the journal, directories. Damaged chunks and unfinished ones are
+    /// left out, and so are those whose header was not read yet: [`Store::reserves`] reads all.
+    pub fn used_bytes(&self) -> u64 {
         let state = self.shared.lock();
         let chunk_bytes: u64 = state.all_chunks().map(|(_, chunk)| space_of(chunk)).sum();
         let other_count = OTHER_COUNT + state.chunks.directory_count();
         let other_bytes = other_count * BLOCK_BYTES;
-        Ok(chunk_bytes + state.journal.allocated_bytes() + trash_bytes + other_bytes)
+        chunk_bytes + state.journal.allocated_bytes() + other_bytes
     }
 
-    fn trash_bytes(&self) -> Result<u64, StoreError> {
-        let mut trash_bytes = 0;
-        for name in self.trash()? {
-            let path = format!("{TRASH_DIRECTORY}/{name}");
-            let file = self.shared.disk.open(&path);
-            let file = file.context_or_busy("open", &path)?;
-            let length = file.length().context("measure", &path)?;
-            // A file's reserve may be a hole.
-            let extents = file.extents(ByteRange::new(0, length));
-            trash_bytes += extents.map_or(length, |all| all.iter().map(|e| e.length).sum());
-        }
-        Ok(trash_bytes)
+    /// Bytes of disk space that a file in the trash takes. They never change.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] and [`StoreError::Io`].
+    pub fn trash_bytes(&self, name: &str) -> Result<u64, StoreError> {
+        let path = format!("{TRASH_DIRECTORY}/{name}");
+        let file = self.shared.disk.open(&path);
+        let file = file.context_or_busy("open", &path)?;
+        let length = file.length().context("measure", &path)?;
+        // A file's reserve may be a hole.
+        let extents = file.extents(ByteRange::new(0, length));
+        Ok(extents.map_or(length, |all| all.iter().map(|e| e.length).sum()))
     }
 }
 

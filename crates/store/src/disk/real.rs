@@ -132,9 +132,17 @@ impl Disk for RealDisk {
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.root)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        free_bytes(&self.root)
     }
+}
+
+/// Free bytes for this user on the file system of a directory.
+///
+/// # Errors
+/// When the file system does not say.
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(directory)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 fn into_file(file: File) -> Arc<dyn DiskFile> {

@@ -33,10 +33,14 @@ impl Shared {
     }
 
     fn allocate_whole(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
+        let unbacked = state.reserve_mut(chunk).filter(|r| !r.is_backed);
+        let Some(bytes) = unbacked.map(|reserve| reserve.bytes) else {
+            return Ok(());
+        };
         let header = state.header(chunk)?;
         let file = state.open_file(chunk)?;
-        if let Some(reserve) = state.reserve_mut(chunk).filter(|r| !r.is_backed) {
-            self.allocate_reserve(&header, &*file, ByteRange::new(0, reserve.bytes))?;
+        self.allocate_reserve(&header, &*file, ByteRange::new(0, bytes))?;
+        if let Some(reserve) = state.reserve_mut(chunk) {
             reserve.is_backed = true;
         }
         Ok(())
