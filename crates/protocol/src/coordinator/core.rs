@@ -5,7 +5,8 @@ use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
 use crate::message::CoordinatorReply;
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_layout::{StripeId, StripeRecord};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) use crate::locks::lock;
@@ -144,4 +145,47 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     pub(super) fn last_error(&self) -> Option<String> {
         lock(&self.last_error).clone()
     }
+}
+
+/// Visits all pages of a table, in its order. `page_after` reads the page behind a place, and `place` is that
+/// of a row.
+pub(super) fn each_page<T, P>(
+    page_after: impl Fn(Option<&P>) -> Result<Vec<T>, MetaError>,
+    place: impl Fn(&T) -> P,
+    mut visit: impl FnMut(&[T]) -> Result<(), MetaError>,
+) -> Result<(), MetaError> {
+    let mut after = None;
+    loop {
+        let page = page_after(after.as_ref())?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(place(last));
+        visit(&page)?;
+    }
+}
+
+/// Visits all files, in the order of their names.
+pub(super) fn each_file<K: KeyValue>(
+    meta: &Meta<K>,
+    mut visit: impl FnMut(&FileRecord) -> Result<(), MetaError>,
+) -> Result<(), MetaError> {
+    let page_after = |after: Option<&String>| meta.files("", after.map(String::as_str), PAGE);
+    let name = |file: &FileRecord| file.name.clone();
+    each_page(page_after, name, |files| {
+        files.iter().try_for_each(&mut visit)
+    })
+}
+
+/// Visits all stripes of files, in the order of their ids.
+pub(super) fn each_stripe<K: KeyValue>(
+    meta: &Meta<K>,
+    mut visit: impl FnMut(&StripeRecord) -> Result<(), MetaError>,
+) -> Result<(), MetaError> {
+    let page_after = |after: Option<&StripeId>| meta.stripes(after.copied(), PAGE);
+    each_page(
+        page_after,
+        |stripe| stripe.id,
+        |stripes| stripes.iter().try_for_each(&mut visit),
+    )
 }

@@ -2,7 +2,7 @@
 //! never better than the real state.
 
 use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, PAGE};
+use crate::coordinator::core::{Answer, each_stripe};
 use crate::message::{ClusterStatus, CoordinatorReply};
 use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -45,39 +45,33 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let pools = meta.pools()?.into_iter();
         let encoded = pools.filter_map(|pool| Some(pool.lifecycle?.encoded));
         let encoded: BTreeSet<PoolId> = encoded.collect();
-        let mut after = None;
-        loop {
-            let page = meta.stripes(after, PAGE)?;
-            if page.is_empty() {
-                self.repair.throttle().tell_speed(&mut status.repair);
-                return Ok(status);
+        each_stripe(meta, |stripe| {
+            let facts = self.shared.pools.facts(meta, stripe.pool)?;
+            let lifecycle = &mut status.lifecycle;
+            lifecycle.replicated_block_count += u64::from(facts.record.lifecycle.is_some());
+            lifecycle.encoded_stripe_count += u64::from(encoded.contains(&stripe.pool));
+            let lost = fleet.lost(stripe);
+            let mut left = self.shared.pools.failures_left(meta, stripe.pool, &lost)?;
+            if appending.binary_search(&stripe.id).is_ok() {
+                let copies = self.phase_survives(meta, stripe.pool)?;
+                left = failures_left_appending(left, lost.len(), copies);
+                status.appending_stripe_count += 1;
             }
-            after = page.last().map(|stripe| stripe.id);
-            for stripe in &page {
-                let facts = self.shared.pools.facts(meta, stripe.pool)?;
-                let lifecycle = &mut status.lifecycle;
-                lifecycle.replicated_block_count += u64::from(facts.record.lifecycle.is_some());
-                lifecycle.encoded_stripe_count += u64::from(encoded.contains(&stripe.pool));
-                let lost = fleet.lost(stripe);
-                let mut left = self.shared.pools.failures_left(meta, stripe.pool, &lost)?;
-                if appending.binary_search(&stripe.id).is_ok() {
-                    let copies = self.phase_survives(meta, stripe.pool)?;
-                    left = failures_left_appending(left, lost.len(), copies);
-                    status.appending_stripe_count += 1;
-                }
-                *status.stripes_by_failures_left.entry(left).or_default() += 1;
-                status.lost_chunk_count += lost.len() as u64;
-                let unreadable_count = fleet.unreadable(stripe).len();
-                status.unreachable_chunk_count += (unreadable_count - lost.len()) as u64;
-                if !lost.is_empty() {
-                    *status.at_risk.entry(left).or_default() += 1;
-                }
-                let (due, moving) = (fleet.due(stripe).len(), fleet.to_move(stripe).len());
-                status.repair.queued_chunk_count += due as u64;
-                status.repair.moving_chunk_count += moving as u64;
-                status.repair.left_bytes += (due + moving) as u64 * stripe.chunk_bytes;
+            *status.stripes_by_failures_left.entry(left).or_default() += 1;
+            status.lost_chunk_count += lost.len() as u64;
+            let unreadable_count = fleet.unreadable(stripe).len();
+            status.unreachable_chunk_count += (unreadable_count - lost.len()) as u64;
+            if !lost.is_empty() {
+                *status.at_risk.entry(left).or_default() += 1;
             }
-        }
+            let (due, moving) = (fleet.due(stripe).len(), fleet.to_move(stripe).len());
+            status.repair.queued_chunk_count += due as u64;
+            status.repair.moving_chunk_count += moving as u64;
+            status.repair.left_bytes += (due + moving) as u64 * stripe.chunk_bytes;
+            Ok(())
+        })?;
+        self.repair.throttle().tell_speed(&mut status.repair);
+        Ok(status)
     }
 
     /// How many failures appended updates of a pool survive before parity follows.

@@ -2,7 +2,7 @@
 //! heartbeats.
 
 use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, PAGE};
+use crate::coordinator::core::{Answer, each_file, each_stripe};
 use crate::message::{ClusterUsage, CoordinatorReply, PoolUsage};
 use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -39,27 +39,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             };
             usage.pools.insert(pool.id, known);
         }
-        let mut after: Option<String> = None;
-        loop {
-            let page = meta.files("", after.as_deref(), PAGE)?;
-            for file in &page {
-                let known = usage.pools.entry(user(file.pool)).or_default();
-                known.file_count += 1;
-                known.logical_bytes += file.size_bytes;
-            }
-            let Some(last) = page.last() else { break };
-            after = Some(last.name.clone());
-        }
-        let mut after = None;
-        loop {
-            let page = meta.stripes(after, PAGE)?;
-            for stripe in &page {
-                let known = usage.pools.entry(user(stripe.pool)).or_default();
-                known.raw_bytes += stripe.nodes.len() as u64 * stripe.chunk_bytes;
-            }
-            let Some(last) = page.last() else { break };
-            after = Some(last.id);
-        }
+        each_file(meta, |file| {
+            let known = usage.pools.entry(user(file.pool)).or_default();
+            known.file_count += 1;
+            known.logical_bytes += file.size_bytes;
+            Ok(())
+        })?;
+        each_stripe(meta, |stripe| {
+            let known = usage.pools.entry(user(stripe.pool)).or_default();
+            known.raw_bytes += stripe.nodes.len() as u64 * stripe.chunk_bytes;
+            Ok(())
+        })?;
         let reserved = usage.nodes.values().flat_map(|node| &node.reserved_bytes);
         for (pool, bytes) in reserved {
             usage.pools.entry(user(*pool)).or_default().reserved_bytes += bytes;

@@ -9,7 +9,7 @@ use super::Lifecycles;
 use super::conversion::Conversion;
 use super::forms::{Condition, Form, next_look_ms, wanted};
 use super::timetable::Quiet;
-use crate::coordinator::core::{Answer, PAGE, lock};
+use crate::coordinator::core::{Answer, PAGE, each_file, lock};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::survey::TaskError;
 use crate::message::{CoordinatorReply, FormOrder, ask};
@@ -209,21 +209,16 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 meta.request_form(file.put, requested)?;
                 return this.timetable.enter(meta, &file);
             }
-            let mut after: Option<String> = None;
-            loop {
-                let page = meta.files("", after.as_deref(), PAGE)?;
-                let Some(last) = page.last() else {
+            each_file(meta, |file| {
+                if file.pool != pool.id {
                     return Ok(());
-                };
-                after = Some(last.name.clone());
-                for file in page.iter().filter(|file| file.pool == pool.id) {
-                    match meta.request_form(file.put, requested) {
-                        Ok(()) => this.timetable.enter(meta, file)?,
-                        Err(MetaError::FileGone(_)) => {}
-                        Err(error) => return Err(error),
-                    }
                 }
-            }
+                match meta.request_form(file.put, requested) {
+                    Ok(()) => this.timetable.enter(meta, file),
+                    Err(MetaError::FileGone(_)) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            })
         };
         self.core.with_meta(note).await?;
         Ok(CoordinatorReply::Done)

@@ -1,7 +1,7 @@
 //! The backlog: the stripes that are to be repaired, most endangered first. A room that finds a lost chunk
 //! or a leaving node adds to it; `schedule` empties it.
 
-use crate::coordinator::core::{Core, PAGE, lock};
+use crate::coordinator::core::{Core, PAGE, each_page, lock};
 use crate::coordinator::members::nodes::Nodes;
 use crate::coordinator::pool_facts::Pools;
 use crate::coordinator::wake_up::WakeUp;
@@ -159,15 +159,11 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         meta: &Meta<K>,
         page_after: impl Fn(Option<StripeId>) -> Result<Vec<StripeRecord>, MetaError>,
     ) -> Result<(), MetaError> {
-        let mut after = None;
-        loop {
-            let page = page_after(after)?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = Some(last.id);
-            self.queue_page(meta, &page)?;
-        }
+        each_page(
+            |after: Option<&StripeId>| page_after(after.copied()),
+            |stripe| stripe.id,
+            |stripes| self.queue_page(meta, stripes),
+        )
     }
 
     fn queue_page(&self, meta: &Meta<K>, stripes: &[StripeRecord]) -> Result<(), MetaError> {
