@@ -192,9 +192,9 @@ impl Client {
         self.ask(wish).await
     }
 
-    /// A page of the files with this prefix, in the byte order of their names, behind `after`. Names with
-    /// the delimiter behind the prefix are joined up to it. The coordinator may send fewer than `limit`
-    /// entries; [`Listing::is_cut`] says whether more follow.
+    /// At most `limit` entries of the files with this prefix, in the byte order of their names, behind
+    /// `after`. Names with the delimiter behind the prefix are joined up to it. [`Listing::is_cut`] says
+    /// whether more follow. The list is read in pages, between which files may change.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
@@ -205,13 +205,25 @@ impl Client {
         delimiter: Option<&str>,
         limit: u64,
     ) -> Result<Listing, ClientError> {
-        self.ask(ask::List {
+        let mut request = ask::List {
             prefix: prefix.to_owned(),
             after: after.map(str::to_owned),
             delimiter: delimiter.map(str::to_owned),
             limit,
-        })
-        .await
+        };
+        let mut all = Listing::default();
+        loop {
+            let page = self.ask(request.clone()).await?;
+            let count = (page.files.len() + page.prefixes.len()) as u64;
+            request.after = page.last().map(str::to_owned);
+            request.limit = request.limit.saturating_sub(count);
+            all.files.extend(page.files);
+            all.prefixes.extend(page.prefixes);
+            all.is_cut = page.is_cut;
+            if !page.is_cut || request.limit == 0 {
+                return Ok(all);
+            }
+        }
     }
 
     /// All files with this prefix, in the byte order of their names.
@@ -219,15 +231,17 @@ impl Client {
     /// # Errors
     /// Those of [`Client::list`].
     pub async fn ls(&self, prefix: &str) -> Result<Vec<FileRecord>, ClientError> {
-        let mut files: Vec<FileRecord> = Vec::new();
-        loop {
-            let after = files.last().map(|file| file.name.as_str());
-            let page = self.list(prefix, after, None, u64::MAX).await?;
-            files.extend(page.files);
-            if !page.is_cut {
-                return Ok(files);
-            }
-        }
+        Ok(self.list(prefix, None, None, u64::MAX).await?.files)
+    }
+
+    /// The file with this name, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`Client::list`].
+    pub async fn find(&self, name: &str) -> Result<Option<FileRecord>, ClientError> {
+        // It is the first of those that begin with its name.
+        let first = self.list(name, None, None, 1).await?.files;
+        Ok(first.into_iter().find(|file| file.name == name))
     }
 
     /// Gives a file another name, atomically and whatever its size. Open files stay open.

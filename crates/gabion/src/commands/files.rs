@@ -8,7 +8,7 @@ use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
 use gabion_client::{ClientError, FileStat, Progress};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
-use gabion_meta::Existing;
+use gabion_meta::{Existing, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -171,21 +171,12 @@ const fn existing(replaces: bool) -> Existing {
 
 pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
-    let (mut after, mut left) = (options.after, options.limit.unwrap_or(u64::MAX));
-    let (mut files, mut prefixes) = (Vec::new(), Vec::new());
-    loop {
-        let (after_it, delimiter) = (after.as_deref(), options.delimiter.as_deref());
-        let page = client
-            .list(&options.prefix, after_it, delimiter, left)
-            .await?;
-        after = page.last().map(str::to_owned);
-        left -= (page.files.len() + page.prefixes.len()) as u64;
-        files.extend(page.files);
-        prefixes.extend(page.prefixes);
-        if !page.is_cut || left == 0 {
-            break;
-        }
-    }
+    let (after, delimiter) = (options.after.as_deref(), options.delimiter.as_deref());
+    let limit = options.limit.unwrap_or(u64::MAX);
+    let listed = client.list(&options.prefix, after, delimiter, limit);
+    let Listing {
+        files, prefixes, ..
+    } = listed.await?;
     if format == Format::Json {
         let files = files.iter().map(|file| {
             json!({

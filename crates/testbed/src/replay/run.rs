@@ -89,7 +89,8 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Finds or creates the file. The trace touches its first `span_bytes`.
+    /// Finds or creates the file. The trace touches its first `span_bytes`. `stores` is told the size of a
+    /// file that is about to be created.
     ///
     /// # Errors
     /// [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the file exists and is not as wanted,
@@ -98,11 +99,11 @@ impl<'a> Replay<'a> {
         client: &'a Client,
         setting: &'a Setting,
         span_bytes: u64,
+        stores: impl FnOnce(u64),
         bars: Bars,
     ) -> Result<Self, TestbedError> {
         let name = &setting.name;
-        let files = client.ls(name).await?;
-        let found = files.iter().find(|file| &file.name == name);
+        let found = client.find(name).await?;
         let mut contents = Contents::default();
         let size = if let Some(file) = found {
             let has = file.size_bytes;
@@ -114,6 +115,7 @@ impl<'a> Replay<'a> {
         } else {
             let size = setting.size.or_else(|| NonZeroU64::new(span_bytes));
             let size = size.ok_or_else(|| TestbedError::NoRequests(setting.trace.clone()))?;
+            stores(size.get());
             check_room(client, setting, size.get()).await?;
             let source = AllowStdIo::new(Initial::new(size.get()));
             let progress = bars(&format!("storing {name}"), Unit::Bytes);

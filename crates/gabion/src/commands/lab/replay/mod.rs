@@ -32,22 +32,18 @@ pub(super) async fn run(
     }
     let client = connect_with(place, client_options(&options)).await?;
     let setting = setting(&options, place);
-    if options.size.is_none()
-        && client
-            .ls(&setting.name)
-            .await?
-            .iter()
-            .all(|file| file.name != setting.name)
-    {
-        let sentence = format!(
-            "storing {}: {}, as far as {} reaches; --size makes it smaller",
-            setting.name,
-            bytes(span_bytes),
-            setting.trace
-        );
-        eprintln!("{}", wrapped(&sentence, 2));
-    }
-    let replay = Replay::prepare(&client, &setting, span_bytes, Shown::of).await?;
+    let stores = |size_bytes| {
+        if options.size.is_none() {
+            let sentence = format!(
+                "storing {}: {}, as far as {} reaches; --size makes it smaller",
+                setting.name,
+                bytes(size_bytes),
+                setting.trace
+            );
+            eprintln!("{}", wrapped(&sentence, 2));
+        }
+    };
+    let replay = Replay::prepare(&client, &setting, span_bytes, stores, Shown::of).await?;
     let size = replay.size_bytes();
     let requests = requests(&options)?.map(|request| {
         let request = request.map_err(Failure::failed)?;
