@@ -97,18 +97,7 @@ impl SimClient {
 
     /// Stores a file of `cell_count` cells.
     pub(crate) async fn put(&self, name: &str, cell_count: u64) -> Result<(), ClientError> {
-        let write = self.ledger.name();
-        let bytes = fill(write, 0, cell_count);
-        let size_bytes = bytes.len() as u64;
-        self.ledger
-            .putting(self.party.slot, name, write, cell_count);
-        let called_us = self.world.now_us();
-        let put = self
-            .client
-            .put(name, None, bytes.as_slice(), size_bytes, &());
-        let put = put.await?.put;
-        self.ledger.put_is_done(name, put, write, called_us);
-        Ok(())
+        self.put_as((name, Existing::Stays), cell_count).await
     }
 
     /// Stores a file in the place of one that has the name already, if there is one. After an error, either
@@ -117,17 +106,29 @@ impl SimClient {
         let Ok(old) = self.open(name).await.map(|file| file.put_id()) else {
             return self.put(name, cell_count).await;
         };
+        let removal = self.ledger.replacing(name, old);
+        let target = (name, Existing::IsReplacedIf(old));
+        self.put_as(target, cell_count).await?;
+        self.ledger.replaced(name, removal);
+        Ok(())
+    }
+
+    async fn put_as(
+        &self,
+        (name, existing): (&str, Existing),
+        cell_count: u64,
+    ) -> Result<(), ClientError> {
         let write = self.ledger.name();
         let bytes = fill(write, 0, cell_count);
         let size_bytes = bytes.len() as u64;
         self.ledger
             .putting(self.party.slot, name, write, cell_count);
-        let (called_us, removal) = (self.world.now_us(), self.ledger.replacing(name, old));
-        let target = (name, Existing::IsReplacedIf(old));
+        let called_us = self.world.now_us();
         let bytes = bytes.as_slice();
-        let put = self.client.put_over(target, None, bytes, size_bytes, &());
+        let put = self
+            .client
+            .put_over((name, existing), None, bytes, size_bytes, &());
         let put = put.await?.put;
-        self.ledger.replaced(name, removal);
         self.ledger.put_is_done(name, put, write, called_us);
         Ok(())
     }

@@ -102,18 +102,19 @@ impl Ledger {
 
     /// A client calls the removal of a file.
     pub(crate) fn removing(&self, client: Slot, name: &str, file: PutId) {
-        let now_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
-        let number = state.names.removing(name, file, now_us);
-        state.removals.insert((client, name.to_owned()), number);
+        let number = self.replacing(name, file);
+        lock(&self.state)
+            .removals
+            .insert((client, name.to_owned()), number);
     }
 
     /// A client's removal was acknowledged.
     pub(crate) fn removed(&self, client: Slot, name: &str) {
-        let now_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
-        if let Some(number) = state.removals.remove(&(client, name.to_owned())) {
-            self.judge(state.names.removed(name, number, now_us));
+        let number = lock(&self.state)
+            .removals
+            .remove(&(client, name.to_owned()));
+        if let Some(number) = number {
+            self.replaced(name, number);
         }
     }
 
