@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A chunk file's data begins behind its header block.
 const HEADER_BYTES: u64 = 4096;
-/// The byte that is damaged if none is named, in a chunk that has so many.
+/// The default of --byte. A smaller chunk is damaged at its first byte.
 const USUAL_BYTE: u64 = 12345;
 
 pub(crate) async fn run(

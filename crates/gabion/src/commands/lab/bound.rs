@@ -3,7 +3,7 @@
 use super::trace;
 use crate::arguments::BoundOptions;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, print_json, say, table};
+use crate::output::{Format, align_numbers, counted, print_json, say, table};
 use gabion_lab::update_traffic::bound;
 use gabion_layout::ChunkIndex;
 
@@ -21,11 +21,10 @@ pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> 
         "exhausted" => "all choices of collectors were tried",
         _ => "by cuts; a plan may need more",
     };
-    let count = found.updated.len();
     say(format!(
-        "updating {count} chunk{} of stripe {} of {} in layout {} takes at least {} chunk transfers \
+        "updating {} of stripe {} of {} in layout {} takes at least {} chunk transfers \
          across racks ({proof}); by cuts any plan takes at least {}",
-        if count == 1 { "" } else { "s" },
+        counted(found.updated.len() as u64, "chunk", "chunks"),
         found.stripe,
         found.code,
         found.layout,
