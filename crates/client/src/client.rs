@@ -256,16 +256,7 @@ impl Client {
         to: &str,
         existing: Existing,
     ) -> Result<(), ClientError> {
-        // The order may be repeated, and must not affect a file that has the name by then, or this one
-        // after another rename.
-        let file = self.lookup(from).await?.file;
-        let request = ask::Rename {
-            file: file.put,
-            generation: file.generation,
-            to: to.to_owned(),
-            existing,
-        };
-        self.ask(request).await
+        self.open(from).await?.rename(to, existing).await
     }
 
     /// Deletes a file; its chunks are reclaimed in the background.

@@ -7,9 +7,9 @@ use crate::losses::PrimaryGuess;
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
-use gabion_meta::{PoolSpec, PutId};
+use gabion_meta::{Existing, PoolSpec, PutId};
 use gabion_planner::Stripe;
-use gabion_protocol::message::{FileLayout, NodeStatus};
+use gabion_protocol::message::{FileLayout, NodeStatus, ask};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -178,6 +178,26 @@ impl File {
     /// name.
     pub fn put_id(&self) -> PutId {
         self.layout().file.file.put
+    }
+
+    /// Gives the file another name, if it has not been renamed since this handle last looked it up.
+    ///
+    /// # Errors
+    /// Those of [`Client::rename`]; [`ClientError::Refused`] also if the file was removed or renamed since.
+    pub async fn rename(&self, to: &str, existing: Existing) -> Result<(), ClientError> {
+        // The order may be repeated, and must not affect a file that has the name by then, or this one
+        // after another rename.
+        let request = {
+            let layout = self.layout();
+            let file = &layout.file.file;
+            ask::Rename {
+                file: file.put,
+                generation: file.generation,
+                to: to.to_owned(),
+                existing,
+            }
+        };
+        self.client.ask(request).await
     }
 
     /// The file's size in bytes.

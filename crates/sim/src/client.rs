@@ -135,14 +135,15 @@ impl SimClient {
 
     /// Gives a file another name, which another file may have already. After an error, it may have either.
     pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), ClientError> {
-        let file = self.open(from).await?.put_id();
+        let handle = self.open(from).await?;
+        let file = handle.put_id();
         let old = self.open(to).await.ok().map(|file| file.put_id());
         let existing = old.map_or(Existing::Stays, Existing::IsReplacedIf);
         let called_us = self.world.now_us();
         let left = self.ledger.replacing(from, file);
         let removal = old.map(|old| self.ledger.replacing(to, old));
         self.ledger.naming(to, file);
-        self.client.rename(from, to, existing).await?;
+        handle.rename(to, existing).await?;
         self.ledger.replaced(from, left);
         if let Some(removal) = removal {
             self.ledger.replaced(to, removal);
