@@ -22,13 +22,13 @@ impl Backing for Client {
     async fn update(
         &self,
         file: &Self::File,
-        at: usize,
+        at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,
     ) -> Result<Version, ClientError> {
         let file = File::of(self, file);
-        let extents = file.pieces(at, ranges);
+        let extents = File::pieces(at, ranges);
         let (stripe, sequence) = file.write_extents(&extents, &bytes, last_run).await?;
         Ok(Version { stripe, sequence })
     }
@@ -45,7 +45,7 @@ impl Backing for Client {
     async fn version(&self, file: &Self::File, extent: Extent) -> Option<Version> {
         let file = File::of(self, file);
         let layout = file.layout();
-        let stripe = layout.stripe(&extent);
+        let stripe = layout.find(&extent)?;
         let geometry = layout.geometry(stripe).ok()?;
         let attempts = self.attempts("asking for a version".to_owned(), 0);
         let limit_ms = attempts.attempt_ms();

@@ -4,7 +4,7 @@
 use crate::cache::{CacheCounts, Handle};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::extent::within_file;
+use crate::extent::{Extent, Piece, within_file};
 use crate::file::{File, Opened};
 use bytes::Bytes;
 use gabion_layout::ByteRange;
@@ -114,15 +114,12 @@ impl CachedFile {
         if self.file.changes_form() {
             return self.file.read(range).await;
         }
-        let full_bytes = self.file.full_stripe_bytes()?;
         let mut bytes = Vec::with_capacity(range.length as usize);
-        for extent in self.file.extents(range) {
-            let before_bytes = extent.file_offset - extent.range.offset;
-            let segment_bytes = full_bytes.min(size_bytes - before_bytes);
-            let cache = &self.client().shared.cache;
-            let piece = cache
-                .read(self.client(), &self.handle, extent, segment_bytes)
-                .await?;
+        for piece in self.file.present_pieces(range).await? {
+            let piece = match piece {
+                Piece::Hole(hole) => vec![0; hole.length as usize],
+                Piece::Stored(extent) => self.read_extent(extent, size_bytes).await?,
+            };
             if bytes.is_empty() {
                 bytes = piece;
             } else {
@@ -132,11 +129,23 @@ impl CachedFile {
         Ok(bytes)
     }
 
+    async fn read_extent(&self, extent: Extent, size_bytes: u64) -> Result<Vec<u8>, ClientError> {
+        let layout = self.file.layout();
+        let stripe_bytes = layout
+            .stripe_from(extent.start)
+            .map_or(0, |(span, _)| span.length);
+        let segment_bytes = stripe_bytes.min(size_bytes - extent.start);
+        let cache = &self.client().shared.cache;
+        cache
+            .read(self.client(), &self.handle, extent, segment_bytes)
+            .await
+    }
+
     /// Overwrites bytes of the file from `offset` on, all of them within it.
     ///
-    /// They are **not durable** until [`CachedFile::flush`] returns. Two kinds of writes are
-    /// exceptions: those of more than a quarter of the cache, and those without space in the cache
-    /// because other changes cannot be written back. They go through to the cluster like
+    /// They are **not durable** until [`CachedFile::flush`] returns. Three kinds of writes are
+    /// exceptions: those of more than a quarter of the cache, those into holes, and those without space in the
+    /// cache because other changes cannot be written back. They go through to the cluster like
     /// [`File::write`]'s, and fail like those. This call returns no other error; a flush may return
     /// one later.
     ///
@@ -149,11 +158,30 @@ impl CachedFile {
         if self.file.changes_form() {
             return self.file.write(offset, bytes).await;
         }
-        let extents = self.file.extents(range);
         let cache = &self.client().shared.cache;
-        cache
-            .write(self.client(), &self.handle, &extents, &bytes)
-            .await
+        let pieces = self.file.present_pieces(range).await?;
+        let stored: Option<Vec<Extent>> = pieces.iter().map(Piece::extent).collect();
+        if let Some(extents) = stored {
+            return cache
+                .write(self.client(), &self.handle, &extents, &bytes)
+                .await;
+        }
+        let mut rest = bytes;
+        for piece in pieces {
+            match piece {
+                Piece::Hole(hole) => {
+                    let bytes = rest.split_to(hole.length as usize);
+                    self.file.write(hole.offset, bytes).await?;
+                }
+                Piece::Stored(extent) => {
+                    let bytes = rest.split_to(extent.range.length as usize);
+                    cache
+                        .write(self.client(), &self.handle, &[extent], &bytes)
+                        .await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes back everything written to the file with this client so far. When this returns

@@ -66,6 +66,14 @@ pub enum ClientError {
         "{0} was removed since it was opened, or another file has taken its name; open it again"
     )]
     FileGone(String),
+    /// The file was truncated while it was read.
+    #[error("{name} was truncated to {size_bytes} bytes while it was read; read it again")]
+    Shrunk {
+        /// The file's name.
+        name: String,
+        /// Its size now.
+        size_bytes: u64,
+    },
     /// Changes in a cache could not be written back. None is lost: they are still there.
     #[error("{source}; unwritten changes stay in the cache")]
     NotWrittenBack {

@@ -1,11 +1,12 @@
 //! The mapping of a file's byte addresses to its stripes: pure arithmetic over the layout.
 //!
-//! A file's segments fill in order: each but the last holds the pool's full stripe; the last one's
-//! stripe may be smaller, and its data bytes behind the end of the file are zeros. A segment with
-//! replicated blocks has a stripe for each of them, in order.
+//! A file is divided into segments as long as a full stripe of its pool. A segment is a hole, whose bytes are
+//! zero, or has one extent from its beginning on, whose stripe may be smaller; the rest of the segment is a hole
+//! then. Bytes of a stripe behind the end of the file are zero. A segment with replicated blocks has a stripe for
+//! each of them, in order; such files have no holes.
 
 use crate::error::ClientError;
-use gabion_layout::{ByteRange, Geometry, StripeRecord};
+use gabion_layout::{ByteRange, Geometry};
 use gabion_meta::PoolSpec;
 use gabion_plan::Keepings;
 use gabion_planner::update;
@@ -14,47 +15,90 @@ use gabion_protocol::message::FileLayout;
 /// A piece of a file within one stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// Index of the stripe in the file.
-    pub(crate) stripe_at: usize,
+    /// The offset of the stripe in the file.
+    pub(crate) start: u64,
     /// Bytes of the stripe's data.
     pub(crate) range: ByteRange,
     /// The start of the piece in the file.
     pub(crate) file_offset: u64,
 }
 
-/// Splits a range of a file at the borders of its stripes, in order. `starts` has the offset of
-/// each stripe in the file, and then the end of the last one.
-pub(crate) fn extents(starts: &[u64], range: ByteRange) -> Vec<Extent> {
-    let mut extents = Vec::new();
-    let first = starts.partition_point(|&start| start <= range.offset);
-    for stripe_at in first.saturating_sub(1)..starts.len().saturating_sub(1) {
-        let (start, end) = (starts[stripe_at], starts[stripe_at + 1]);
-        let stripe = ByteRange::new(start, end - start);
-        let Some(piece) = stripe.intersect(range) else {
-            break;
-        };
-        extents.push(Extent {
-            stripe_at,
-            range: ByteRange::new(piece.offset - start, piece.length),
-            file_offset: piece.offset,
-        });
-    }
-    extents
+/// A piece of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    /// Within one stripe.
+    Stored(Extent),
+    /// Within no stripe: these bytes of the file are zero.
+    Hole(ByteRange),
 }
 
-/// The offset of each stripe of a layout in the file, and the end of the last one.
+impl Piece {
+    /// The extent, unless this is a hole.
+    pub(crate) const fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Stored(extent) => Some(*extent),
+            Self::Hole(_) => None,
+        }
+    }
+}
+
+/// Splits a range of a file at the borders of its stripes, in order. `spans` has the range of each stripe in
+/// the file, in order.
+pub(crate) fn pieces(spans: &[ByteRange], range: ByteRange) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut at = range.offset;
+    let first = spans.partition_point(|span| span.end() <= range.offset);
+    for span in &spans[first..] {
+        let Some(piece) = span.intersect(range) else {
+            break;
+        };
+        if at < piece.offset {
+            pieces.push(Piece::Hole(ByteRange::new(at, piece.offset - at)));
+        }
+        pieces.push(Piece::Stored(Extent {
+            start: span.offset,
+            range: ByteRange::new(piece.offset - span.offset, piece.length),
+            file_offset: piece.offset,
+        }));
+        at = piece.end();
+    }
+    if at < range.end() {
+        pieces.push(Piece::Hole(ByteRange::new(at, range.end() - at)));
+    }
+    pieces
+}
+
+/// Those pieces of a range that are stored.
+pub(crate) fn extents(spans: &[ByteRange], range: ByteRange) -> Vec<Extent> {
+    let pieces = pieces(spans, range);
+    pieces.iter().filter_map(Piece::extent).collect()
+}
+
+/// The range of each stripe of a layout in the file.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when a stripe's geometry is invalid.
-pub(crate) fn starts(layout: &FileLayout) -> Result<Vec<u64>, ClientError> {
-    let mut starts = vec![0];
-    let mut end = 0_u64;
-    for stripe in &layout.stripes {
-        let shape = geometry(&layout.pool_of(stripe).spec, stripe.chunk_bytes)?;
-        end = end.saturating_add(shape.stripe_bytes());
-        starts.push(end);
+/// [`ClientError::Broken`] when a stripe's geometry is invalid, or stripes overlap.
+pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> {
+    let name = &layout.file.name;
+    if layout.offsets.len() != layout.stripes.len() {
+        let sentence = format!("the layout of {name} contradicts itself");
+        return Err(ClientError::Broken(sentence));
     }
-    Ok(starts)
+    let mut spans: Vec<ByteRange> = Vec::with_capacity(layout.stripes.len());
+    for (stripe, &offset) in layout.stripes.iter().zip(&layout.offsets) {
+        let pool = layout.pool_of(stripe);
+        let shape = geometry(&pool.spec, stripe.chunk_bytes)?;
+        let is_behind = spans.last().is_none_or(|last| last.end() <= offset);
+        let fits = offset.checked_add(shape.stripe_bytes()).is_some();
+        if !is_behind || !fits || pool.id != stripe.pool || stripe.nodes.len() != shape.n() {
+            return Err(ClientError::Broken(format!(
+                "{} has no place in {name}",
+                stripe.id
+            )));
+        }
+        spans.push(ByteRange::new(offset, shape.stripe_bytes()));
+    }
+    Ok(spans)
 }
 
 /// The keepings of a stripe with chunks of `chunk_bytes` in a pool.
@@ -71,54 +115,6 @@ pub(crate) fn geometry(spec: &PoolSpec, chunk_bytes: u64) -> Result<Geometry, Cl
         .map_err(|error| ClientError::Broken(error.to_string()))
 }
 
-/// Checks that a layout, which comes from another process, holds all of its file.
-///
-/// # Errors
-/// [`ClientError::Broken`] with the contradiction.
-pub(crate) fn check_layout(layout: &FileLayout) -> Result<(), ClientError> {
-    let name = &layout.file.name;
-    let spec = &layout.pool.spec;
-    let size_bytes = layout.file.size_bytes;
-    if layout.encoded.is_some() {
-        return check_segments(layout);
-    }
-    let full = geometry(spec, spec.chunk_bytes)?.stripe_bytes();
-    let expected_count = size_bytes.div_ceil(full);
-    if layout.stripes.len() as u64 != expected_count {
-        let found = layout.stripes.len();
-        return Err(ClientError::Broken(format!(
-            "{name} should have {expected_count} stripes and has {found}"
-        )));
-    }
-    for (at, stripe) in layout.stripes.iter().enumerate() {
-        let shape = geometry(spec, stripe.chunk_bytes)?;
-        let wanted = full.min(size_bytes - at as u64 * full);
-        if shape.stripe_bytes() < wanted || stripe.nodes.len() != shape.n() {
-            return Err(ClientError::Broken(format!(
-                "{} of {name} is too small for its part of the file",
-                stripe.id
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the stripes of a file whose blocks are replicated at first hold all of it.
-fn check_segments(layout: &FileLayout) -> Result<(), ClientError> {
-    let name = &layout.file.name;
-    let is_whole = |stripe: &StripeRecord| {
-        let pool = layout.pool_of(stripe);
-        pool.id == stripe.pool && stripe.nodes.len() == pool.spec.k + pool.spec.m
-    };
-    let has_room = starts(layout)?.last() >= Some(&layout.file.size_bytes);
-    if has_room && layout.stripes.iter().all(is_whole) {
-        return Ok(());
-    }
-    Err(ClientError::Broken(format!(
-        "the stripes of {name} do not hold all of it"
-    )))
-}
-
 /// The range, if it lies within a file of `size_bytes`.
 ///
 /// # Errors
@@ -133,8 +129,7 @@ pub(crate) fn within_file(
         return Ok(range);
     }
     Err(ClientError::Usage(format!(
-        "{name} has {size_bytes} bytes; {} bytes from offset {} reach past its end, and a file \
-         keeps the size that it was stored with",
+        "{name} has {size_bytes} bytes; {} bytes from offset {} reach past its end",
         range.length, range.offset
     )))
 }
@@ -146,27 +141,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extents_tile_the_range_and_stay_in_their_stripes(
-            sizes in proptest::collection::vec(1u64..5000, 1..40), offset: u64, length: u64,
+        fn pieces_tile_the_range_and_stay_in_their_stripes(
+            sizes in proptest::collection::vec((1u64..5000, 0u64..3), 1..40), offset: u64, length: u64,
         ) {
-            let mut starts = vec![0];
-            starts.extend(sizes.iter().scan(0, |end, size| {
-                *end += size;
-                Some(*end)
-            }));
-            let total: u64 = sizes.iter().sum();
+            let mut end = 0;
+            let spans: Vec<ByteRange> = sizes.iter().map(|(size, gap)| {
+                let start = end + gap / 2 * 100;
+                end = start + size;
+                ByteRange::new(start, *size)
+            }).collect();
+            let total = end + 50;
             let offset = offset % total;
             let length = length % (total - offset + 1);
             let mut at = offset;
-            let mut last = None;
-            for extent in extents(&starts, ByteRange::new(offset, length)) {
-                let size = sizes[extent.stripe_at];
-                prop_assert!(!extent.range.is_empty() && extent.range.end() <= size);
-                prop_assert_eq!(extent.file_offset, at);
-                prop_assert_eq!(starts[extent.stripe_at] + extent.range.offset, at);
-                prop_assert!(last < Some(extent.stripe_at));
-                last = Some(extent.stripe_at);
-                at += extent.range.length;
+            for piece in pieces(&spans, ByteRange::new(offset, length)) {
+                let range = match piece {
+                    Piece::Hole(range) => {
+                        prop_assert!(spans.iter().all(|span| span.intersect(range).is_none()));
+                        range
+                    }
+                    Piece::Stored(extent) => {
+                        let span = spans.iter().find(|span| span.offset == extent.start);
+                        prop_assert!(extent.range.end() <= span.expect("its stripe").length);
+                        prop_assert_eq!(extent.start + extent.range.offset, extent.file_offset);
+                        ByteRange::new(extent.file_offset, extent.range.length)
+                    }
+                };
+                prop_assert!(!range.is_empty());
+                prop_assert_eq!(range.offset, at);
+                at = range.end();
             }
             prop_assert_eq!(at, offset + length);
         }

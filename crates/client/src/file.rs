@@ -2,7 +2,7 @@
 
 use crate::client::{Client, code_of, topology};
 use crate::error::ClientError;
-use crate::extent::{Extent, check_layout, extents, geometry, starts};
+use crate::extent::{Extent, Piece, extents, geometry, pieces, spans, within_file};
 use crate::losses::PrimaryGuess;
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
@@ -42,8 +42,8 @@ pub(crate) struct Opened {
 pub(crate) struct Layout {
     pub(crate) file: FileLayout,
     pub(crate) topology: Topology,
-    /// The offset of each stripe, and the end of the last one.
-    starts: Vec<u64>,
+    /// The range of each stripe in the file.
+    spans: Vec<ByteRange>,
 }
 
 /// The nodes for a plan.
@@ -55,44 +55,48 @@ pub(crate) struct Fleet<'a> {
 
 impl Layout {
     fn new(file: FileLayout) -> Result<Self, ClientError> {
-        check_layout(&file)?;
+        let spans = spans(&file)?;
         let topology = topology(&file.nodes)?;
-        let starts = starts(&file)?;
         Ok(Self {
             file,
             topology,
-            starts,
+            spans,
         })
-    }
-
-    /// The stripe of an extent that was split by this layout.
-    pub(crate) fn stripe(&self, extent: &Extent) -> &StripeRecord {
-        // Extents are cut from ranges within the file, and the layout has all of its stripes.
-        &self.file.stripes[extent.stripe_at]
     }
 
     /// The stripe of an extent that may have been split by another layout of the file; none if the
     /// stripes now have other borders.
     pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
-        let stripe = self.file.stripes.get(extent.stripe_at)?;
-        let (start, end) = (
-            self.starts[extent.stripe_at],
-            self.starts[extent.stripe_at + 1],
-        );
-        let fits =
-            start + extent.range.offset == extent.file_offset && start + extent.range.end() <= end;
-        fits.then_some(stripe)
+        let (span, stripe) = self.stripe_from(extent.start)?;
+        (extent.range.end() <= span.length).then_some(stripe)
     }
 
-    /// The offset of an extent's stripe in the file.
-    pub(crate) fn start_of(&self, extent: &Extent) -> u64 {
-        self.starts[extent.stripe_at]
+    /// The stripe that begins at this byte of the file, and its range.
+    pub(crate) fn stripe_from(&self, start: u64) -> Option<(ByteRange, &StripeRecord)> {
+        let at = self.spans.binary_search_by_key(&start, |span| span.offset);
+        let at = at.ok()?;
+        Some((self.spans[at], &self.file.stripes[at]))
+    }
+
+    /// The ranges of the stripes in the file.
+    pub(crate) fn spans(&self) -> &[ByteRange] {
+        &self.spans
     }
 
     /// Bytes of the largest stripe.
     pub(crate) fn stripe_bytes_max(&self) -> u64 {
-        let sizes = self.starts.windows(2).map(|pair| pair[1] - pair[0]);
-        sizes.max().unwrap_or(0)
+        self.spans.iter().map(|span| span.length).max().unwrap_or(0)
+    }
+
+    /// The pieces of a range of the file.
+    pub(crate) fn pieces(&self, range: ByteRange) -> Vec<Piece> {
+        pieces(&self.spans, range)
+    }
+
+    /// Whether the range is within the file and has no hole.
+    pub(crate) fn stores(&self, range: ByteRange) -> bool {
+        let is_stored = |piece: &Piece| matches!(piece, Piece::Stored(_));
+        range.end() <= self.file.file.size_bytes && self.pieces(range).iter().all(is_stored)
     }
 
     /// The parameters of a stripe's pool.
@@ -251,27 +255,35 @@ impl File {
         }
     }
 
-    /// Data bytes of a full stripe.
-    pub(crate) fn full_stripe_bytes(&self) -> Result<u64, ClientError> {
-        let layout = self.layout();
-        let spec = &layout.file.pool.spec;
-        Ok(geometry(spec, spec.chunk_bytes)?.stripe_bytes())
-    }
-
-    /// Pieces of one stripe.
-    pub(crate) fn pieces(&self, stripe_at: usize, ranges: &[ByteRange]) -> Vec<Extent> {
-        let start = self.layout().starts[stripe_at];
+    /// Pieces of the stripe that begins at `start`.
+    pub(crate) fn pieces(start: u64, ranges: &[ByteRange]) -> Vec<Extent> {
         let pieces = ranges.iter().map(|&range| Extent {
-            stripe_at,
+            start,
             range,
             file_offset: start + range.offset,
         });
         pieces.collect()
     }
 
-    /// Splits a range of the file at the borders of its stripes.
+    /// Splits a range of the file at the borders of its stripes, without its holes.
     pub(crate) fn extents(&self, range: ByteRange) -> Vec<Extent> {
-        extents(&self.layout().starts, range)
+        extents(self.layout().spans(), range)
+    }
+
+    /// The pieces of a range that is within the file. Holes are as of a moment since this was called, like the
+    /// size if the range reaches past the known one.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for a range outside of the file; those of [`File::refresh`].
+    pub(crate) async fn present_pieces(&self, range: ByteRange) -> Result<Vec<Piece>, ClientError> {
+        let layout = self.layout();
+        if layout.stores(range) {
+            return Ok(layout.pieces(range));
+        }
+        self.refresh().await?;
+        let layout = self.layout();
+        within_file(self.name(), layout.file.file.size_bytes, range)?;
+        Ok(layout.pieces(range))
     }
 
     /// A stripe for planners.

@@ -172,7 +172,9 @@ impl Client {
         let layout = file.layout();
         let mut planned = Vec::new();
         for extent in file.extents(range) {
-            let stripe = layout.stripe(&extent);
+            let Some(stripe) = layout.find(&extent) else {
+                continue;
+            };
             let ranges = layout.geometry(stripe)?.split(extent.range);
             let ranges = ranges.map_err(|error| ClientError::Broken(error.to_string()))?;
             let plan = file.plan_update_of(&layout, stripe, &ranges);

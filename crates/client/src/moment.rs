@@ -11,6 +11,18 @@ pub(crate) struct Moment {
     pub(crate) sequence: Sequence,
 }
 
+impl Moment {
+    /// The bytes of a hole.
+    pub(crate) fn of_hole(length: u64) -> Self {
+        let Version { stripe, sequence } = Version::NONE;
+        Self {
+            bytes: vec![0; length as usize],
+            stripe,
+            sequence,
+        }
+    }
+}
+
 /// The version of a stripe's bytes. A stripe's number is never reused, nor is a committed update's,
 /// so equal versions mean equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,4 +30,12 @@ pub(crate) struct Version {
     pub(crate) stripe: StripeId,
     /// The stripe's last update.
     pub(crate) sequence: Sequence,
+}
+
+impl Version {
+    /// That of bytes whose stripe is not known. No stripe has this number.
+    pub(crate) const NONE: Self = Self {
+        stripe: StripeId(u64::MAX),
+        sequence: Sequence(0),
+    };
 }

@@ -11,7 +11,7 @@ use crate::attempts::Attempts;
 use crate::chosen_cut::ChosenCut;
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::{Extent, within_file};
+use crate::extent::{Extent, Piece};
 use crate::file::{File, Fleet};
 use crate::memory::ReadBuffer;
 use crate::moment::Moment;
@@ -31,6 +31,9 @@ use std::sync::Arc;
 
 /// Slice size of reads, in bytes.
 const READ_SLICE_BYTES: u64 = 256 << 10;
+
+/// Most zeros of a hole that are in memory at a time.
+const HOLE_BYTES: u64 = 1 << 20;
 
 /// A read ready to run.
 struct ReadPlan {
@@ -77,20 +80,16 @@ impl File {
         mut sink: impl AsyncWrite + Unpin,
         progress: &dyn Progress,
     ) -> Result<u64, ClientError> {
-        within_file(self.name(), self.size_bytes(), range)?;
         let size_bytes = range.length;
-        let extents = self.extents(range);
-        let longest = extents
-            .iter()
-            .map(|extent| extent.range.length)
-            .max()
-            .unwrap_or(0);
+        let pieces = self.present_pieces(range).await?;
+        let longest = self.layout().stripe_bytes_max().min(size_bytes);
         let ahead_count = self.client.in_flight_count(longest);
-        let read = |extent| {
+        let read = |piece| {
             let (file, ports) = (self.clone(), self.client.ports());
-            Task::spawn(ports, async move { file.read_extent(extent).await })
+            Task::spawn(ports, async move { file.read_piece(piece).await })
         };
-        let mut pieces = stream::iter(extents.into_iter().map(read)).buffered(ahead_count);
+        let pieces = pieces.into_iter().flat_map(short_pieces);
+        let mut pieces = stream::iter(pieces.map(read)).buffered(ahead_count);
         let failed = |source| ClientError::Io {
             operation: "write what was read",
             source,
@@ -98,7 +97,7 @@ impl File {
         let mut done_bytes = 0;
         progress.advanced(0, size_bytes);
         while let Some(piece) = pieces.next().await {
-            let piece = piece?.bytes;
+            let piece = piece?;
             sink.write_all(&piece).await.map_err(failed)?;
             done_bytes += piece.len() as u64;
             progress.advanced(done_bytes, size_bytes);
@@ -107,18 +106,19 @@ impl File {
         Ok(size_bytes)
     }
 
-    /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment.
+    /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment. Bytes of holes
+    /// are zero.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Late`] when too few
+    /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Shrunk`] when it was truncated
+    /// meanwhile; [`ClientError::Late`] when too few
     /// chunks could be read in time, with the last problem; [`ClientError::Node`] when a node
     /// refused for good; [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and
     /// [`ClientError::Refused`] when a new layout was needed.
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
-        within_file(self.name(), self.size_bytes(), range)?;
         let mut bytes = Vec::with_capacity(range.length as usize);
-        for extent in self.extents(range) {
-            let piece = self.read_extent(extent).await?.bytes;
+        for piece in self.present_pieces(range).await? {
+            let piece = self.read_piece(piece).await?;
             if bytes.is_empty() {
                 bytes = piece;
             } else {
@@ -126,6 +126,13 @@ impl File {
             }
         }
         Ok(bytes)
+    }
+
+    async fn read_piece(&self, piece: Piece) -> Result<Vec<u8>, ClientError> {
+        match piece {
+            Piece::Hole(range) => Ok(vec![0; range.length as usize]),
+            Piece::Stored(extent) => Ok(self.read_extent(extent).await?.bytes),
+        }
     }
 
     /// Reads a piece of one stripe, and returns as of which of the stripe's updates. If other
@@ -139,10 +146,20 @@ impl File {
         if let Some(moment) = Box::pin(self.read_within(extent)).await? {
             return Ok(moment);
         }
+        // The layout was looked up since the range was split.
         let range = ByteRange::new(extent.file_offset, extent.range.length);
+        let layout = self.layout();
+        let size_bytes = layout.file.file.size_bytes;
+        if size_bytes < range.end() {
+            let name = self.name().to_owned();
+            return Err(ClientError::Shrunk { name, size_bytes });
+        }
         let mut whole: Option<Moment> = None;
-        for piece in self.extents(range) {
-            let read = Box::pin(self.read_extent(piece)).await?;
+        for piece in layout.pieces(range) {
+            let read = match piece {
+                Piece::Stored(extent) => Box::pin(self.read_extent(extent)).await?,
+                Piece::Hole(range) => Moment::of_hole(range.length),
+            };
             match &mut whole {
                 None => whole = Some(read),
                 Some(whole) => whole.bytes.extend_from_slice(&read.bytes),
@@ -330,6 +347,21 @@ impl File {
         }
         Ok(Err(reading.lack_chunks(missing)))
     }
+}
+
+/// Splits a hole, so that its zeros take little memory.
+fn short_pieces(piece: Piece) -> impl Iterator<Item = Piece> {
+    let (stored, hole) = match piece {
+        Piece::Stored(_) => (Some(piece), ByteRange::new(0, 0)),
+        Piece::Hole(range) => (None, range),
+    };
+    let count = hole.length.div_ceil(HOLE_BYTES);
+    let holes = (0..count).map(move |at| {
+        let offset = hole.offset + at * HOLE_BYTES;
+        let length = HOLE_BYTES.min(hole.end() - offset);
+        Piece::Hole(ByteRange::new(offset, length))
+    });
+    stored.into_iter().chain(holes)
 }
 
 /// Whether all nodes read as of the same update.

@@ -1,20 +1,22 @@
-//! Writes that span stripes: all stripes of the range are rewritten beside the old ones, and the
+//! Writes that span stripes, fill holes or change the file's size: all segments of the range are rewritten
+//! beside the old ones, and the
 //! coordinator swaps them in atomically. So the write is complete or absent after any crash. The
-//! old stripes accept no updates from before they are read until the swap.
+//! old stripes accept no updates from before they are read until the swap. `rewrite.rs` says which stripes.
 
 use crate::attempts::Attempts;
 use crate::client::topology;
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
-use crate::extent::{Extent, geometry};
+use crate::extent::geometry;
 use crate::file::{File, Fleet, Layout};
 use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
 use crate::retry::{AttemptError, may_ask_again};
+use crate::rewrite::{Rewrite, Slot, plan_write};
 use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, Topology};
+use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeRecord, Topology};
 use gabion_protocol::message::{Refusal, Replacement, SettledStripe, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::Arc;
@@ -31,29 +33,35 @@ struct Begun {
 }
 
 impl File {
-    /// Overwrites bytes of several stripes.
+    /// Writes bytes to a range of the file, whatever it spans.
     ///
     /// # Errors
     /// Those of [`File::write`].
-    pub(crate) async fn replace(
+    pub(crate) async fn replace(&self, range: ByteRange, bytes: &Bytes) -> Result<(), ClientError> {
+        let what = format!("writing {} at byte {}", self.name(), range.offset);
+        let plan = |layout: &Layout| Some(plan_write(layout, range));
+        self.rewrite(what, plan, bytes).await
+    }
+
+    /// Changes extents of the file by the plan for its present layout, until that is done or there is nothing
+    /// to do.
+    pub(crate) async fn rewrite(
         &self,
-        extents: &[Extent],
+        what: String,
+        plan: impl Fn(&Layout) -> Option<Rewrite>,
         bytes: &Bytes,
     ) -> Result<(), ClientError> {
-        let (first, layout) = (extents[0].file_offset, self.layout());
-        let what = format!("writing {} at byte {first}", self.name());
-        let sizes = extents.iter().map(|extent| {
-            let stripe = layout.stripe(extent);
-            stripe.chunk_bytes * stripe.nodes.len() as u64
-        });
-        let mut attempts = self.client.attempts(what, sizes.sum());
+        let moving_bytes = plan(&self.layout()).map_or(0, |rewrite| rewrite.stored_bytes());
+        let mut attempts = self.client.attempts(what, moving_bytes);
         loop {
             let layout = self.layout();
-            if extents.iter().any(|extent| layout.find(extent).is_none()) {
-                // Other stripes have replaced these since the range was split.
-                return Box::pin(self.write(first, bytes.clone())).await;
-            }
-            match self.try_replace(extents, bytes, &mut attempts).await {
+            let Some(rewrite) = plan(&layout) else {
+                return Ok(());
+            };
+            match self
+                .try_replace(&layout, &rewrite, bytes, &mut attempts)
+                .await
+            {
                 Ok(()) => break,
                 Err(AttemptError::Retry(missing)) => {
                     attempts.pause(&missing).await?;
@@ -69,14 +77,15 @@ impl File {
 
     async fn try_replace(
         &self,
-        extents: &[Extent],
+        layout: &Arc<Layout>,
+        rewrite: &Rewrite,
         bytes: &Bytes,
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
-        let begun = self.begin_replace(extents, attempts).await?;
+        let begun = self.begin_replace(layout, rewrite, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
         let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
-        if let Err(error) = self.write_anew(&begun, extents, bytes, attempts).await {
+        if let Err(error) = self.write_anew(&begun, rewrite, bytes, attempts).await {
             keeper.abort().await;
             return Err(error);
         }
@@ -98,35 +107,27 @@ impl File {
 
     async fn begin_replace(
         &self,
-        extents: &[Extent],
+        layout: &Arc<Layout>,
+        rewrite: &Rewrite,
         attempts: &Attempts,
     ) -> Result<Begun, AttemptError> {
-        let layout = self.layout();
-        let stripes: Option<Vec<StripeId>> = extents
-            .iter()
-            .map(|extent| Some(layout.find(extent)?.id))
-            .collect();
-        let Some(stripes) = stripes else {
-            return Err(AttemptError::Retry(format!(
-                "{} has other stripes now",
-                self.name()
-            )));
-        };
         let request = ask::BeginReplace {
             file: layout.file.file.put,
-            stripes,
+            displaced: rewrite.displaced.clone(),
+            extents: rewrite.extents().collect(),
+            size: rewrite.size,
         };
         let ports = self.client.ports();
         let asked = ports.ask_coordinator(request, attempts.attempt_ms());
         let replacement = asked.await?;
         let counts = (replacement.settled.len(), replacement.stripes.len());
-        if counts != (extents.len(), extents.len()) {
+        if counts != (rewrite.displaced.len(), rewrite.slots.len()) {
             return Err(ClientError::unexpected("the coordinator").into());
         }
         ports.learn_nodes(&replacement.nodes);
         let topology = topology(&replacement.nodes)?;
         Ok(Begun {
-            layout,
+            layout: Arc::clone(layout),
             replacement,
             topology,
         })
@@ -136,17 +137,23 @@ impl File {
     async fn write_anew(
         &self,
         begun: &Begun,
-        extents: &[Extent],
+        rewrite: &Rewrite,
         bytes: &Bytes,
         attempts: &Attempts,
     ) -> Result<(), AttemptError> {
-        let in_flight_count = self.client.in_flight_count(begun.layout.stripe_bytes_max());
-        let start = extents[0].file_offset;
-        let mut writes = Vec::with_capacity(extents.len());
-        for (at, extent) in extents.iter().enumerate() {
-            let from = (extent.file_offset - start) as usize;
-            let piece = bytes.slice(from..from + extent.range.length as usize);
-            writes.push(self.write_stripe(begun, at, *extent, piece, attempts));
+        let slots = rewrite.slots.iter();
+        let in_flight_count = self.client.in_flight_count(
+            slots
+                .clone()
+                .map(|slot| slot.stripe_bytes)
+                .max()
+                .unwrap_or(0),
+        );
+        let mut rest = bytes.clone();
+        let mut writes = Vec::with_capacity(rewrite.slots.len());
+        for (slot, new) in slots.zip(&begun.replacement.stripes) {
+            let piece = rest.split_to(slot.range.length as usize);
+            writes.push(self.write_stripe(begun, rewrite, (slot, new), piece, attempts));
         }
         stream::iter(writes)
             .buffer_unordered(in_flight_count)
@@ -154,32 +161,34 @@ impl File {
             .await
     }
 
-    /// Writes one new stripe: the new bytes, and around them those of the old one.
+    /// Writes one new stripe: the new bytes, around them those of the old one if there is one, and zeros.
     async fn write_stripe(
         &self,
         begun: &Begun,
-        at: usize,
-        extent: Extent,
+        rewrite: &Rewrite,
+        (slot, new): (&Slot, &StripeRecord),
         piece: Bytes,
         attempts: &Attempts,
     ) -> Result<(), AttemptError> {
-        let (old, new) = (
-            &begun.replacement.settled[at],
-            &begun.replacement.stripes[at],
-        );
-        let file = &begun.layout.file;
         let spec = begun.layout.spec(new);
         let shape = geometry(spec, new.chunk_bytes)?;
-        let before_bytes = begun.layout.start_of(&extent);
-        let data_bytes = shape
-            .stripe_bytes()
-            .min(file.file.size_bytes - before_bytes);
-        let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
-        for rest in around(extent.range, data_bytes) {
-            let kept = self.read_settled(begun, old, shape, rest, attempts).await?;
-            segment[rest.offset as usize..rest.end() as usize].copy_from_slice(&kept);
+        if shape.stripe_bytes() != slot.stripe_bytes {
+            return Err(ClientError::unexpected("the coordinator").into());
         }
-        segment[extent.range.offset as usize..extent.range.end() as usize].copy_from_slice(&piece);
+        let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
+        let mut displaced = rewrite.displaced.iter().zip(&begun.replacement.settled);
+        let old = displaced.find(|((offset, _), _)| *offset == slot.start);
+        if let Some((_, old)) = old {
+            let old_shape = geometry(begun.layout.spec(&old.stripe), old.stripe.chunk_bytes)?;
+            let kept_bytes = old_shape.stripe_bytes().min(slot.kept_bytes);
+            for rest in around(slot.range, kept_bytes) {
+                let kept = self
+                    .read_settled(begun, old, old_shape, rest, attempts)
+                    .await?;
+                segment[rest.offset as usize..rest.end() as usize].copy_from_slice(&kept);
+            }
+        }
+        segment[slot.range.offset as usize..slot.range.end() as usize].copy_from_slice(&piece);
         let encoder = Encoder {
             client: self.client.clone(),
             code: self.code(new).clone(),
@@ -291,7 +300,7 @@ impl File {
 fn around(range: ByteRange, data_bytes: u64) -> impl Iterator<Item = ByteRange> {
     let behind = data_bytes.saturating_sub(range.end());
     let pieces = [
-        ByteRange::new(0, range.offset),
+        ByteRange::new(0, range.offset.min(data_bytes)),
         ByteRange::new(range.end(), behind),
     ];
     pieces.into_iter().filter(|piece| !piece.is_empty())
@@ -312,6 +321,11 @@ mod tests {
         assert_eq!(kept(30, 70), [(0, 30)]);
         assert_eq!(kept(0, 30), [(30, 100)]);
         assert_eq!(kept(30, 20), [(0, 30), (50, 100)]);
+        assert_eq!(
+            kept(120, 20),
+            [(0, 100)],
+            "the new bytes lie behind the old ones"
+        );
     }
 
     #[test]

@@ -5,9 +5,10 @@
 use crate::attempts::Attempts;
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::{Extent, keepings, within_file};
+use crate::extent::{Extent, extents, keepings, within_file};
 use crate::file::{File, Layout};
 use crate::losses::lost_for_good;
+use crate::moment::Version;
 use crate::open_runs::{LastRun, OpenRun, Sent};
 use crate::primary::NotDone;
 use crate::retry::{AttemptError, may_ask_again};
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_meta::FILE_BYTES_MAX;
 use gabion_plan::Plan;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
@@ -40,15 +42,17 @@ impl Client {
 }
 
 impl File {
-    /// Overwrites bytes of the file from `offset` on, all of them within it. When this returns
+    /// Writes bytes from `offset` on. Behind its end, the file grows; what lies between its old end and the
+    /// bytes is a hole. When this returns
     /// without an error, the new bytes survive every failure that the pool survives.
     ///
     /// A write is atomic whatever it spans: after an error, or a crash of any process at any
     /// instant, all of it is there or none. Within one stripe it is an update in place. Across
-    /// borders of stripes all stripes of the range are rewritten elsewhere and swapped in
+    /// borders of stripes, in holes and behind the end of the file, all segments of the range are rewritten
+    /// elsewhere and swapped in
     /// atomically. This costs as much as storing them again: less than an update where most of a
-    /// stripe changes, more where little of it does. During that time, others' writes to these
-    /// stripes wait.
+    /// stripe changes, more where little of it does; [`File::write_pieces`] and [`File::append`] cost less and
+    /// promise less. During that time, others' writes to these stripes wait.
     ///
     /// For readers of one stripe the write is atomic. A read across a border may see it in one
     /// stripe and not in the next while it goes on. Until the write is acknowledged, a reader with
@@ -62,26 +66,54 @@ impl File {
     /// stripe.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for bytes outside of the file; [`ClientError::Node`] when a node
+    /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first, and past
+    /// 2^63 - 1; [`ClientError::Node`] when a node
     /// refused for good, for instance because so many chunks of a stripe are lost that one more
     /// could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
     /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
-        let range = ByteRange::new(offset, bytes.len() as u64);
-        within_file(self.name(), self.size_bytes(), range)?;
-        let extents = self.extents(range);
-        match extents.as_slice() {
-            [] => Ok(()),
-            [_] => {
-                let last_run = LastRun::default();
-                self.write_extents(&extents, &bytes, &last_run)
-                    .await
-                    .map(drop)
-            }
-            several => self.replace(several, &bytes).await,
+        let range = self.range_to_write(offset, &bytes)?;
+        if range.is_empty() {
+            return Ok(());
         }
+        if !self.layout().stores(range) {
+            // The known layout may be old.
+            self.refresh().await?;
+        }
+        let layout = self.layout();
+        let extents = extents(layout.spans(), range);
+        if extents.len() == 1 && layout.stores(range) {
+            let last_run = LastRun::default();
+            let written = self.write_extents(&extents, &bytes, &last_run);
+            return written.await.map(drop);
+        }
+        self.replace(range, &bytes).await
+    }
+
+    /// The range of the file that bytes to be written cover.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`].
+    pub(crate) fn range_to_write(
+        &self,
+        offset: u64,
+        bytes: &Bytes,
+    ) -> Result<ByteRange, ClientError> {
+        let range = ByteRange::new(offset, bytes.len() as u64);
+        let end = offset.checked_add(range.length);
+        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(ClientError::Usage(format!(
+                "{} bytes from offset {offset} reach past 2^63 - 1, the largest size of a file",
+                range.length
+            )));
+        }
+        if self.changes_form() {
+            // Such a file keeps its size.
+            within_file(self.name(), self.size_bytes(), range)?;
+        }
+        Ok(range)
     }
 
     /// Overwrites pieces of one stripe, all of them by one update, with `bytes`: the first piece's,
@@ -111,11 +143,12 @@ impl File {
             Updated::Moved => true,
         };
         if let ([extent], false) = (extents, has_moved) {
-            self.replace(extents, bytes).await?;
+            let range = ByteRange::new(extent.file_offset, extent.range.length);
+            self.replace(range, bytes).await?;
             let layout = self.layout();
             // The new stripe has no update before this lookup, unless its mark shows it.
-            let stripe = layout.find(extent).map_or(StripeId(0), |stripe| stripe.id);
-            return Ok((stripe, Sequence(0)));
+            let stripe = layout.find(extent).map(|stripe| stripe.id);
+            return Ok((stripe.unwrap_or(Version::NONE.stripe), Sequence(0)));
         }
         let mut rest = bytes.clone();
         let mut last = None;
@@ -124,7 +157,7 @@ impl File {
             if has_moved {
                 // The outcome of attempts in the old stripe is final, since it has ended.
                 Box::pin(self.write(extent.file_offset, piece)).await?;
-                last = Some((StripeId(0), Sequence(0)));
+                last = Some((Version::NONE.stripe, Version::NONE.sequence));
             } else {
                 last = Some(Box::pin(self.write_extents(&[*extent], &piece, last_run)).await?);
             }
@@ -140,7 +173,7 @@ impl File {
         last_run: &LastRun,
     ) -> Result<Updated, ClientError> {
         let first = extents.first().expect("there is at least one piece");
-        let same = |extent: &Extent| extent.stripe_at == first.stripe_at;
+        let same = |extent: &Extent| extent.start == first.start;
         assert!(extents.iter().all(same), "the pieces are of one stripe");
         let what = format!("writing {} at byte {}", self.name(), first.file_offset);
         // Nodes get the new bytes, and parity nodes as many deltas or copies.

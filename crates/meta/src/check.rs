@@ -9,8 +9,9 @@ use crate::pending::pending_stripes;
 use crate::pools::pool;
 use crate::records::{Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
-    Counter, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, LEASES, MOVES, NAMES, NODES, PENDING,
-    PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    Counter, DROPPED, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS, LEASES, MOVES, NAMES,
+    NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES,
+    STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -35,6 +36,7 @@ impl<K: KeyValue> Meta<K> {
             check.standings()?;
             check.former_holders()?;
             check.moves()?;
+            check.rests()?;
             Ok(check.faults)
         })
     }
@@ -186,18 +188,30 @@ impl<'t> Check<'t> {
         Ok(wanted > 0 && replicated.all(|run| run.len().is_multiple_of(wanted)))
     }
 
-    /// Whether a file's extents follow each other, each as long as its stripe, up to the file's size.
+    /// Whether a file's extents are as long as their stripes, do not overlap, and each begins where a segment
+    /// does, within the file. Blocks that are replicated at first leave no holes.
     fn fit(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
+        let record = pool(self.txn, file.pool)?;
+        let segment = match record.lifecycle {
+            None => Some(record.spec.segment_bytes()),
+            Some(_) => None,
+        };
         let (mut end, mut fits) = (0, extents.len() as u64 == file.stripe_count);
         for (offset, extent) in extents {
             let length = match self.live.get(&extent.stripe) {
                 Some(stripe) => data_bytes(self.txn, stripe)?,
                 None => extent.length_bytes,
             };
-            fits &= *offset == end && extent.length_bytes == length;
+            fits &= extent.length_bytes == length;
+            fits &= match segment {
+                Some(segment) => {
+                    offset.is_multiple_of(segment) && *offset >= end && *offset < file.size_bytes
+                }
+                None => *offset == end,
+            };
             end = offset.saturating_add(length);
         }
-        Ok(fits && end >= file.size_bytes)
+        Ok(fits && (segment.is_some() || end >= file.size_bytes))
     }
 
     /// Each pending stripe belongs to one put, and so does each re-placed one.
@@ -211,8 +225,7 @@ impl<'t> Check<'t> {
                     format!("{id} has {}, which is not its own", stripe.id)
                 });
             }
-            let end = put.first_stripe.0.saturating_add(put.stripe_count);
-            anew.retain(|first| *first < put.first_stripe || first.0 >= end);
+            anew.retain(|first| !put.runs.iter().any(|run| run.contains(*first)));
         }
         for first in anew {
             self.faults
@@ -229,9 +242,10 @@ impl<'t> Check<'t> {
     fn replacements(&mut self) -> Result<(), MetaError> {
         for (id, record) in REPLACEMENTS.scan(self.txn, &REPLACEMENTS.all(), usize::MAX)? {
             let put = PUTS.get(self.txn, &id)?;
-            let count = record.displaced.len() as u64;
-            self.demand(put.is_some_and(|put| put.stripe_count == count), || {
-                format!("{id} replaces {count} stripes, but its put does not match")
+            let count = record.rewrite.offsets.len() as u64;
+            let reserved = put.map(|put| put.runs.iter().map(|run| run.count).sum());
+            self.demand(reserved == Some(count), || {
+                format!("{id} brings {count} stripes, but its put does not match")
             });
         }
         Ok(())
@@ -285,6 +299,20 @@ impl<'t> Check<'t> {
                     format!("{node} cannot be a former holder of {chunk} of {id}")
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Dropped stripes and growths belong to files.
+    fn rests(&mut self) -> Result<(), MetaError> {
+        let dropped = DROPPED.scan(self.txn, &DROPPED.all(), usize::MAX)?;
+        let growths = GROWTHS.scan(self.txn, &GROWTHS.all(), usize::MAX)?;
+        let dropped = dropped.into_iter().map(|((file, _), ())| file);
+        for file in dropped.chain(growths.into_iter().map(|(file, _)| file)) {
+            let is_known = FILES.get(self.txn, &file)?.is_some();
+            self.demand(is_known, || {
+                format!("{file} made no file, but stripes were dropped from it or it has grown")
+            });
         }
         Ok(())
     }

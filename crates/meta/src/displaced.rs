@@ -57,7 +57,7 @@ pub(crate) fn release_displaced(txn: &mut dyn WriteTxn, put: PutId) -> Result<()
     let Some(record) = REPLACEMENTS.get(txn, &put)? else {
         return Ok(());
     };
-    for old in record.displaced {
+    for (_, old) in record.rewrite.displaced {
         if is_held(txn, old)? {
             let epoch = old.epoch;
             let holder = None;

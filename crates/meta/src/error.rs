@@ -179,6 +179,33 @@ pub enum MetaError {
     /// The file has been removed.
     #[error("the file was removed; look its name up again")]
     FileGone(PutId),
+    /// Other changes of the file's extents do not go together with this one.
+    #[error("the file has changed meanwhile: {0}")]
+    FileChanged(&'static str),
+    /// A stripe that has left a file may be served yet.
+    #[error("{0} has left the file, and nodes may serve it yet; try again")]
+    StillServed(StripeId),
+    /// The files of this pool keep their sizes.
+    #[error(
+        "a file of a pool whose blocks are replicated at first keeps the size and the extents that it was \
+         stored with; store it again"
+    )]
+    FixedSize,
+    /// A message of an earlier extension of a put.
+    #[error("{put} is at step {step}; the client has gone on")]
+    PutStep {
+        /// The put.
+        put: PutId,
+        /// Its step.
+        step: u64,
+    },
+    /// A file would be too large.
+    #[error(
+        "a file may have at most {} bytes and {} stripes; use several files",
+        crate::records::FILE_BYTES_MAX,
+        crate::records::STRIPES_MAX
+    )]
+    FileTooLarge,
     /// A stripe may have been updated during its replacement.
     #[error("{epoch} of {stripe} is over; begin the replacement again")]
     LeaseLost {

@@ -14,12 +14,37 @@ pub(crate) type Placed = (u64, Extent);
 
 /// All extents of a file, in the order of their offsets.
 pub(crate) fn extents(txn: &dyn ReadTxn, file: PutId) -> Result<Vec<Placed>, MetaError> {
-    let span = EXTENTS.between(&(file, 0), &(PutId(file.0.saturating_add(1)), 0));
+    extents_from(txn, file, 0)
+}
+
+/// Those that begin at `first` or behind it.
+pub(crate) fn extents_from(
+    txn: &dyn ReadTxn,
+    file: PutId,
+    first: u64,
+) -> Result<Vec<Placed>, MetaError> {
+    let span = EXTENTS.between(&(file, first), &(PutId(file.0.saturating_add(1)), 0));
     let rows = EXTENTS.scan(txn, &span, usize::MAX)?;
     Ok(rows
         .into_iter()
         .map(|((_, offset), extent)| (offset, extent))
         .collect())
+}
+
+/// Checks that a stripe has this place in a file.
+///
+/// # Errors
+/// [`MetaError::UnknownStripe`].
+pub(crate) fn extent_at(
+    txn: &dyn ReadTxn,
+    file: PutId,
+    offset: u64,
+    stripe: StripeId,
+) -> Result<(), MetaError> {
+    match EXTENTS.get(txn, &(file, offset))? {
+        Some(extent) if extent.stripe == stripe => Ok(()),
+        _ => Err(MetaError::UnknownStripe(stripe)),
+    }
 }
 
 /// Gives a file stripes of one pool for its bytes from `offset` on, one behind the other. Returns the end.

@@ -1,15 +1,19 @@
 //! Files: finding, listing, renaming and removing them, and the garbage of removed ones. A file is its
 //! record, a row for its name, and its extents.
 
+use crate::dropped::forget_dropped;
 use crate::error::MetaError;
 use crate::extents::{discard_all, extents};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::records::{Existing, FileRecord, Listing, PutId};
-use crate::schema::{FILES, GARBAGE, NAMES, REQUESTED_FORMS, WITHDRAWN};
+use crate::schema::{FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
+
+/// The stripes of a file with the offsets of their extents.
+pub type Stripes = Vec<(u64, StripeRecord)>;
 
 /// Rows that a list reads at a time.
 const PAGE: usize = 1024;
@@ -21,6 +25,14 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::UnknownFile`].
     pub fn file(&self, name: &str) -> Result<FileRecord, MetaError> {
         self.store.read(|txn| file(txn, name))
+    }
+
+    /// The file that this put made, whatever its name.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn file_of(&self, put: PutId) -> Result<FileRecord, MetaError> {
+        self.store.read(|txn| file_of(txn, put))
     }
 
     /// At most `limit` files with this prefix, in the byte order of their names. For the next page,
@@ -86,11 +98,11 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// A file and its stripes in the order of their offsets, from one consistent view.
+    /// A file and its stripes in the order of the offsets of their extents, from one consistent view.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
-    pub fn layout(&self, name: &str) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+    pub fn layout(&self, name: &str) -> Result<(FileRecord, Stripes), MetaError> {
         self.store.read(|txn| with_stripes(txn, file(txn, name)?))
     }
 
@@ -98,7 +110,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`].
-    pub fn layout_of(&self, put: PutId) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+    pub fn layout_of(&self, put: PutId) -> Result<(FileRecord, Stripes), MetaError> {
         self.store.read(|txn| with_stripes(txn, file_of(txn, put)?))
     }
 
@@ -273,6 +285,8 @@ pub(crate) fn make_way(
 /// Removes a file.
 fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     discard_all(txn, file)?;
+    forget_dropped(txn, file.put)?;
+    GROWTHS.delete(txn, &file.put)?;
     NAMES.delete(txn, &file.name)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)
@@ -297,19 +311,17 @@ fn common<'a>(name: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'
 }
 
 /// Adds a file's stripes. If one is missing, the store is damaged; the caller made no mistake.
-fn with_stripes(
-    txn: &dyn ReadTxn,
-    file: FileRecord,
-) -> Result<(FileRecord, Vec<StripeRecord>), MetaError> {
+fn with_stripes(txn: &dyn ReadTxn, file: FileRecord) -> Result<(FileRecord, Stripes), MetaError> {
     let mut stripes = Vec::new();
-    for (_, extent) in extents(txn, file.put)? {
+    for (offset, extent) in extents(txn, file.put)? {
         let id = extent.stripe;
-        stripes.push(live_stripe(txn, id).map_err(|error| match error {
+        let stripe = live_stripe(txn, id).map_err(|error| match error {
             MetaError::UnknownStripe(_) => {
                 FILES.contradiction(&file.put, format!("its {id} is missing"))
             }
             other => other,
-        })?);
+        })?;
+        stripes.push((offset, stripe));
     }
     Ok((file, stripes))
 }

@@ -12,12 +12,14 @@
 mod check;
 mod conversions;
 mod displaced;
+mod dropped;
 mod error;
 mod exclusions;
 mod extents;
 mod files;
 mod former_holders;
 mod generations;
+mod growth;
 mod inventory;
 mod kv;
 mod leases;
@@ -49,6 +51,7 @@ mod table;
 mod verdicts;
 
 pub use error::MetaError;
+pub use files::Stripes;
 pub use gabion_layout::ClusterId;
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
@@ -57,9 +60,10 @@ pub use memory_store::MemoryStore;
 pub use meta::Meta;
 pub use puts::Put;
 pub use records::{
-    Departure, Displaced, Existing, Extent, FILE_NAME_BYTES, FileRecord, Holder, Lease, Listing,
-    NodeRecord, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord, PutTarget,
-    RepairSettings, ReplacementRecord, RequestedForm, Standing, StripeStatus,
+    Departure, Displaced, Existing, Extent, FILE_BYTES_MAX, FILE_NAME_BYTES, FileRecord, Holder,
+    Lease, Listing, NodeRecord, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord,
+    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, STRIPES_MAX, SizeChange,
+    Standing, StripeRun, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

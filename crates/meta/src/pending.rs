@@ -8,7 +8,7 @@ use crate::pools::{left_out_max, pool};
 use crate::records::PutRecord;
 use crate::schema::{PENDING, PLACED_ANEW, PUTS};
 use crate::stripe_rows::stripe_row;
-use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{NodeId, StaleChunk, StripeRecord};
 use std::collections::BTreeMap;
 
 impl<K: KeyValue> Meta<K> {
@@ -63,28 +63,24 @@ pub(crate) fn pending_stripes(
     txn: &dyn ReadTxn,
     put: &PutRecord,
 ) -> Result<Vec<StripeRecord>, MetaError> {
-    let first = put.first_stripe;
-    let end = first.0.checked_add(put.stripe_count);
-    let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripe ids exceed the range"))?;
-    let span = PENDING.between(&first, &StripeId(end));
-    // Sorted by the first ids, whose order is that of the segments.
-    let mut stripes = BTreeMap::new();
-    for row in PENDING.scan(txn, &span, usize::MAX)? {
-        stripes.insert(row.0, stripe_row(&PENDING, row)?);
+    let mut all = Vec::new();
+    for run in &put.runs {
+        // Sorted by the first ids, whose order is that of the segments.
+        let mut stripes = BTreeMap::new();
+        for row in PENDING.scan(txn, &PENDING.between(&run.first, &run.end()), usize::MAX)? {
+            stripes.insert(row.0, stripe_row(&PENDING, row)?);
+        }
+        let span = PLACED_ANEW.between(&run.first, &run.end());
+        for (first, now) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
+            let missing = || PLACED_ANEW.contradiction(&first, "its stripe is not pending");
+            let stripe = PENDING.get(txn, &now)?.ok_or_else(missing)?;
+            stripes.insert(first, stripe_row(&PENDING, (now, stripe))?);
+        }
+        if stripes.len() as u64 != run.count {
+            let reason = format!("only {} of {} stripes exist", stripes.len(), run.count);
+            return Err(PUTS.contradiction(&put.id, reason));
+        }
+        all.extend(stripes.into_values());
     }
-    let span = PLACED_ANEW.between(&first, &StripeId(end));
-    for (first, now) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
-        let missing = || PLACED_ANEW.contradiction(&first, "its stripe is not pending");
-        let stripe = PENDING.get(txn, &now)?.ok_or_else(missing)?;
-        stripes.insert(first, stripe_row(&PENDING, (now, stripe))?);
-    }
-    if stripes.len() as u64 != put.stripe_count {
-        let reason = format!(
-            "only {} of its {} stripes exist",
-            stripes.len(),
-            put.stripe_count
-        );
-        return Err(PUTS.contradiction(&put.id, reason));
-    }
-    Ok(stripes.into_values().collect())
+    Ok(all)
 }

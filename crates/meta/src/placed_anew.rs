@@ -70,8 +70,7 @@ fn current(txn: &dyn ReadTxn, put: PutId, first: StripeId) -> Result<StripeRecor
     if REPLACEMENTS.get(txn, &put)?.is_some() {
         return Err(MetaError::UnknownPut(put));
     }
-    let at = first.0.checked_sub(record.first_stripe.0);
-    if at.is_none_or(|at| at >= record.stripe_count) {
+    if !record.runs.iter().any(|run| run.contains(first)) {
         return Err(MetaError::UnknownStripe(first));
     }
     let now = PLACED_ANEW.get(txn, &first)?.unwrap_or(first);

@@ -12,7 +12,9 @@ use crate::names::check_file_name;
 use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
-use crate::records::{Existing, FileRecord, Placement, PoolSpec, PutId, PutRecord, PutTarget};
+use crate::records::{
+    Existing, FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget, StripeRun,
+};
 use crate::schema::{
     COMMITTED, Counter, FILES, GARBAGE, NAMES, PENDING, PLACED_ANEW, PUTS, STRIPES,
 };
@@ -60,13 +62,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             check_name(txn, name, existing)?;
             let record = pool(txn, pool_id)?;
-            match record.lifecycle {
-                None => check_sizes(&record.spec, size_bytes, placements)?,
-                Some(lifecycle) => {
-                    let encoded = pool(txn, lifecycle.encoded)?.spec;
-                    check_sizes(&encoded, size_bytes, &as_segments(&encoded, placements)?)?;
-                }
-            }
+            check_all_sizes(txn, &record, size_bytes, placements)?;
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             let target = PutTarget::New {
@@ -76,6 +72,76 @@ impl<K: KeyValue> Meta<K> {
                 size_bytes,
             };
             reserve(txn, target, &placements, &failed, now_ms)
+        })
+    }
+
+    /// The pool of the file that an open put is to make.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also for a put into an existing file.
+    pub fn pool_of_put(&self, put: PutId) -> Result<PoolId, MetaError> {
+        self.store.read(|txn| match put_record(txn, put)?.target {
+            PutTarget::New { pool, .. } => Ok(pool),
+            PutTarget::Stripes(_) => Err(MetaError::UnknownPut(put)),
+        })
+    }
+
+    /// Reserves more stripes for a put, and drops those behind the first `kept_count`, of which no chunk counts
+    /// any more. The file has `size_bytes` bytes then. Does nothing if this was the last extension of the put, the
+    /// one of this `step`: a lost answer leads to a second request. Returns the stripes behind the kept ones.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutStep`] for a late message;
+    /// those of places as for [`Meta::begin_put`]; [`MetaError::IdsExhausted`].
+    pub fn extend_put(
+        &self,
+        put: PutId,
+        (step, kept_count): (u64, u64),
+        size: u64,
+        placements: &[Placement],
+        now_ms: u64,
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        self.change(|txn| {
+            let mut record = put_record(txn, put)?;
+            let PutTarget::New {
+                pool: pool_id,
+                ref mut size_bytes,
+                ..
+            } = record.target
+            else {
+                return Err(MetaError::UnknownPut(put));
+            };
+            *size_bytes = size;
+            let mut stripes = pending_stripes(txn, &record)?;
+            let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);
+            let kept = kept.min(stripes.len());
+            if step.checked_add(1) == Some(record.step) {
+                return Ok(stripes.split_off(kept));
+            }
+            if step != record.step {
+                let step = record.step;
+                return Err(MetaError::PutStep { put, step });
+            }
+            for stripe in stripes.split_off(kept) {
+                abandon(txn, &stripe)?;
+            }
+            forget_anew_from(txn, &record, kept)?;
+            cut(&mut record.runs, kept as u64);
+            let held = pool(txn, pool_id)?;
+            let kept_sizes = stripes.iter().map(|stripe| Placement {
+                chunk_bytes: stripe.chunk_bytes,
+                nodes: Vec::new(),
+            });
+            let all: Vec<_> = kept_sizes.chain(placements.iter().cloned()).collect();
+            check_all_sizes(txn, &held, size, &all)?;
+            let failed = check_nodes(txn, &held.spec, placements, left_out_max(&held))?;
+            let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
+            let (run, new) = reserve_stripes(txn, &placements, &failed)?;
+            record.runs.push(run);
+            record.step += 1;
+            record.touched_ms = record.touched_ms.max(now_ms);
+            PUTS.put(txn, &put, &record)?;
+            Ok(new)
         })
     }
 
@@ -108,12 +174,13 @@ impl<K: KeyValue> Meta<K> {
             }
             extents::insert(txn, put, 0, &stripes)?;
             forget_anew(txn, &record)?;
-            Counter::StripeCount.raise(txn, record.stripe_count)?;
+            let stripe_count = stripes.len() as u64;
+            Counter::StripeCount.raise(txn, stripe_count)?;
             let file = FileRecord {
                 name: name.clone(),
                 pool,
                 size_bytes,
-                stripe_count: record.stripe_count,
+                stripe_count,
                 put,
                 created_ms: now_ms,
                 generation: 0,
@@ -136,8 +203,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok(false);
             };
             for stripe in pending_stripes(txn, &record)? {
-                PENDING.delete(txn, &stripe.id)?;
-                GARBAGE.put(txn, &stripe.id, &stripe)?;
+                abandon(txn, &stripe)?;
             }
             forget_anew(txn, &record)?;
             release_displaced(txn, put)?;
@@ -192,8 +258,26 @@ pub(crate) fn reserve(
     failed: &BTreeSet<NodeId>,
     now_ms: u64,
 ) -> Result<Put, MetaError> {
-    let stripe_count = placements.len() as u64;
     let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+    let (run, stripes) = reserve_stripes(txn, placements, failed)?;
+    let record = PutRecord {
+        id,
+        target,
+        runs: vec![run],
+        step: 0,
+        touched_ms: now_ms,
+    };
+    PUTS.put(txn, &id, &record)?;
+    Ok(Put { id, stripes })
+}
+
+/// Creates stripes of an open put with new ids.
+fn reserve_stripes(
+    txn: &mut dyn WriteTxn,
+    placements: &[(PoolId, &Placement)],
+    failed: &BTreeSet<NodeId>,
+) -> Result<(StripeRun, Vec<StripeRecord>), MetaError> {
+    let stripe_count = placements.len() as u64;
     let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
     let stripe = |(id, &(pool, place)): (u64, &(PoolId, &Placement))| StripeRecord {
         id: StripeId(id),
@@ -207,15 +291,26 @@ pub(crate) fn reserve(
     for stripe in &stripes {
         PENDING.put(txn, &stripe.id, stripe)?;
     }
-    let record = PutRecord {
-        id,
-        target,
-        first_stripe: StripeId(first),
-        stripe_count,
-        touched_ms: now_ms,
+    let run = StripeRun {
+        first: StripeId(first),
+        count: stripe_count,
     };
-    PUTS.put(txn, &id, &record)?;
-    Ok(Put { id, stripes })
+    Ok((run, stripes))
+}
+
+/// Makes a pending stripe garbage.
+fn abandon(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaError> {
+    PENDING.delete(txn, &stripe.id)?;
+    GARBAGE.put(txn, &stripe.id, stripe)
+}
+
+/// Shortens runs to their first `count` ids.
+fn cut(runs: &mut Vec<StripeRun>, mut count: u64) {
+    for run in runs.iter_mut() {
+        run.count = run.count.min(count);
+        count -= run.count;
+    }
+    runs.retain(|run| run.count > 0);
 }
 
 /// Refuses a put that was committed, as long as that is remembered.
@@ -246,12 +341,42 @@ pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, Met
 
 /// Forgets which stripes of a put were placed again, when the put ends.
 fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
-    let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
-    let span = PLACED_ANEW.between(&put.first_stripe, &end);
-    for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
-        PLACED_ANEW.delete(txn, &first)?;
+    forget_anew_from(txn, put, 0)
+}
+
+/// The same for its stripes behind the first `kept_count`.
+fn forget_anew_from(
+    txn: &mut dyn WriteTxn,
+    put: &PutRecord,
+    kept_count: usize,
+) -> Result<(), MetaError> {
+    let mut kept_count = kept_count as u64;
+    for run in &put.runs {
+        let skipped = kept_count.min(run.count);
+        kept_count -= skipped;
+        let first = StripeId(run.first.0.saturating_add(skipped));
+        let span = PLACED_ANEW.between(&first, &run.end());
+        for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
+            PLACED_ANEW.delete(txn, &first)?;
+        }
     }
     Ok(())
+}
+
+/// Checks the sizes of all stripes of a file that a put makes in a pool.
+fn check_all_sizes(
+    txn: &dyn ReadTxn,
+    record: &PoolRecord,
+    size_bytes: u64,
+    placements: &[Placement],
+) -> Result<(), MetaError> {
+    match record.lifecycle {
+        None => check_sizes(&record.spec, size_bytes, placements),
+        Some(lifecycle) => {
+            let encoded = pool(txn, lifecycle.encoded)?.spec;
+            check_sizes(&encoded, size_bytes, &as_segments(&encoded, placements)?)
+        }
+    }
 }
 
 /// The segments of replicated blocks, `encoded.k` of them each: one placement for each, without

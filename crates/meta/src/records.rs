@@ -11,6 +11,11 @@ use std::fmt;
 /// Most bytes of a file's name.
 pub const FILE_NAME_BYTES: usize = 1024;
 
+/// Most bytes of a file.
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Most stripes of a file: a layout must fit into one message and into memory.
+pub const STRIPES_MAX: u64 = 1 << 17;
+
 /// Identifies a put. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct PutId(pub u64);
@@ -107,7 +112,25 @@ pub struct PoolSpec {
     pub append: Option<AppendSpec>,
 }
 
+/// The chunk size of a stripe that is not full is a multiple of this many bytes, so that no page of a
+/// disk or of memory belongs to two chunks.
+const CHUNK_UNIT_BYTES: u64 = 4 << 10;
+
 impl PoolSpec {
+    /// Data bytes of a full stripe: the length of a segment of a file.
+    pub const fn segment_bytes(&self) -> u64 {
+        (self.k as u64).saturating_mul(self.chunk_bytes)
+    }
+
+    /// The smallest chunk of a stripe for this many bytes of data, or the full chunk if they need more: whole
+    /// rows of the code, and whole pages if the pool's chunk is that large.
+    pub fn least_chunk_bytes(&self, data_bytes: u64) -> u64 {
+        let unit = least_common_multiple(CHUNK_UNIT_BYTES, self.sub_chunks as u64);
+        let needed = data_bytes.div_ceil(self.k as u64);
+        let rounded = needed.div_ceil(unit).saturating_mul(unit);
+        rounded.min(self.chunk_bytes)
+    }
+
     /// The shape of a full stripe.
     ///
     /// # Errors
@@ -149,10 +172,10 @@ pub struct FileRecord {
     pub name: String,
     /// Its pool.
     pub pool: PoolId,
-    /// Its size in bytes. Segments fill in order: each but the last holds `k` full chunks.
+    /// Its size in bytes.
     pub size_bytes: u64,
-    /// The number of its stripes: one for each segment; a replicated segment has one for each of its
-    /// blocks.
+    /// The number of its stripes, which is that of its extents. A segment without one is a hole; a
+    /// replicated segment has one for each of its blocks.
     pub stripe_count: u64,
     /// The put that made it, which identifies it whatever its name. A client that lost the answer to its
     /// commit compares this.
@@ -164,7 +187,8 @@ pub struct FileRecord {
 }
 
 /// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
-/// is a hole.
+/// is a hole: its bytes are zero. An extent begins where a segment begins, which is as long as a full stripe
+/// of the pool, and is no longer than that. Its bytes past the file's size are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Extent {
     /// The stripe.
@@ -222,6 +246,14 @@ pub enum PutTarget {
     Stripes(PutId),
 }
 
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut larger, mut smaller) = (a, b);
+    while smaller != 0 {
+        (larger, smaller) = (smaller, larger % smaller);
+    }
+    a / larger * b
+}
+
 /// Placement of one segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
@@ -240,26 +272,68 @@ pub struct Displaced {
     pub epoch: Epoch,
 }
 
+/// The effect of a replacement on its file's size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SizeChange {
+    /// The file has at least this many bytes afterwards.
+    AtLeast(u64),
+    /// The file has exactly this many bytes afterwards. No extent may reach past them but new ones, whose
+    /// bytes there are zero.
+    Exactly(u64),
+}
+
+/// What a replacement changes in its file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rewrite {
+    /// The stripes that leave the file, with the offsets of their extents, in the file's order.
+    pub displaced: Vec<(u64, Displaced)>,
+    /// The offset of each new stripe's extent, in the file's order.
+    pub offsets: Vec<u64>,
+    /// The effect on the file's size.
+    pub size: SizeChange,
+}
+
 /// Makes a put a replacement: its stripes go into an existing file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReplacementRecord {
     /// The put that made the file.
     pub file: PutId,
-    /// The displaced stripes, one for each new stripe, in the file's order.
-    pub displaced: Vec<Displaced>,
+    /// The change, in one transaction.
+    pub rewrite: Rewrite,
 }
 
-/// An open put. Its stripes have ids `first_stripe..first_stripe + stripe_count`.
+/// Consecutive stripe ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StripeRun {
+    /// The first.
+    pub first: StripeId,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl StripeRun {
+    /// The id behind the last.
+    pub const fn end(&self) -> StripeId {
+        StripeId(self.first.0.saturating_add(self.count))
+    }
+
+    /// Whether an id is among them.
+    pub fn contains(&self, id: StripeId) -> bool {
+        (self.first..self.end()).contains(&id)
+    }
+}
+
+/// An open put.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutRecord {
     /// Its id.
     pub id: PutId,
     /// What it makes.
     pub target: PutTarget,
-    /// Its first stripe.
-    pub first_stripe: StripeId,
-    /// Number of its stripes.
-    pub stripe_count: u64,
+    /// The ids that its stripes had when they were reserved, in the file's order.
+    pub runs: Vec<StripeRun>,
+    /// How often it was extended: a late message of an earlier extension is told by it.
+    pub step: u64,
     /// When its client was last active, in milliseconds of the coordinator's clock.
     pub touched_ms: u64,
 }
@@ -326,6 +400,13 @@ pub struct Progress {
     pub incarnation: u64,
     /// The journal is durable up to this position.
     pub position: u64,
+}
+
+/// A growth of a file from an exact size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    /// Drawn at random by the client.
+    pub(crate) token: u64,
 }
 
 /// The last lease of a stripe. The epoch stays when the lease is released: it only grows.

@@ -1,91 +1,96 @@
-//! Replacements: they make a write that spans stripes one atomic change. The client writes new
-//! stripes beside the old ones, and the commit puts them into the file in one transaction.
+//! Replacements: they make a write that spans stripes, fills holes or changes a file's size one atomic
+//! change. The client writes new stripes beside the old ones, and the commit puts them into the file in one
+//! transaction.
 //!
 //! A replacement is a put whose stripes go into an existing file; it is touched, expires and is
 //! aborted like any put. From before the client reads the old stripes until the commit, no other
 //! client may update them, so the coordinator holds their leases. The commit checks the leases: any
 //! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
 //! valid as long as there is none.
+//!
+//! Stripes that leave the file without a successor are noted until no node serves them, and until then the
+//! file gets no stripe for a hole: a reader with an old layout would read the bytes from before.
 
 use crate::displaced::{check_held, discard};
+use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
-use crate::extents::displaced_extents;
+use crate::extents::{data_bytes, extent_at, extents_from};
 use crate::files::file_of;
-use crate::kv::KeyValue;
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
 use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
-use crate::records::{Displaced, Extent, Placement, PutId, PutTarget, ReplacementRecord};
-use crate::schema::{EXTENTS, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
+use crate::records::{
+    Extent, FILE_BYTES_MAX, FileRecord, Placement, PoolRecord, PutId, PutTarget, ReplacementRecord,
+    Rewrite, STRIPES_MAX, SizeChange,
+};
+use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
-use gabion_layout::{NodeId, StripeRecord};
-use std::collections::BTreeSet;
+use gabion_layout::{PoolId, StripeRecord};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
-    /// Begins to replace stripes of the file that the put `file` made, whatever its name, in the file's order: the new
-    /// stripes have their chunk sizes and lie on `nodes`, one set each. The coordinator holds the
-    /// leases of the old stripes under the given epochs and has settled them.
+    /// Begins to change extents of the file that the put `file` made, whatever its name. Each new stripe has
+    /// a placement; one that takes the place of another is in the other's pool. The coordinator holds the
+    /// leases of the displaced stripes under the given epochs and has settled them.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::UnknownStripe`] when a
     /// stripe is not the file's or out of order; [`MetaError::LeaseLost`]; [`MetaError::Held`] while nodes
-    /// may serve stripes that one of them has replaced;
+    /// may serve stripes that one of them has replaced; [`MetaError::StillServed`] while they may serve one
+    /// that has left a hole, and a hole is to be filled;
+    /// [`MetaError::FixedSize`], [`MetaError::FileTooLarge`];
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
     /// put; [`MetaError::IdsExhausted`].
     ///
     /// # Panics
-    /// Unless there is one set of nodes for each stripe.
+    /// Unless there is one placement for each new stripe.
     pub fn begin_replacement(
         &self,
         file: PutId,
-        displaced: &[Displaced],
-        nodes: &[Vec<NodeId>],
+        rewrite: &Rewrite,
+        placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         assert_eq!(
-            displaced.len(),
-            nodes.len(),
-            "one set of nodes for each stripe"
+            rewrite.offsets.len(),
+            placements.len(),
+            "one placement for each new stripe"
         );
         self.change(|txn| {
-            file_of(txn, file)?;
-            displaced_extents(txn, file, displaced)?;
-            let mut placements = Vec::with_capacity(displaced.len());
-            for (old, nodes) in displaced.iter().zip(nodes) {
-                check_held(txn, *old)?;
-                check_alone(txn, *old, self.incarnation())?;
-                let replaced = live_stripe(txn, old.stripe)?;
-                let place = Placement {
-                    chunk_bytes: replaced.chunk_bytes,
-                    nodes: nodes.clone(),
-                };
-                placements.push((replaced.pool, place));
+            let record = file_of(txn, file)?;
+            let held = pool(txn, record.pool)?;
+            let mut pools = BTreeMap::new();
+            for &(offset, old) in &rewrite.displaced {
+                extent_at(txn, file, offset, old.stripe)?;
+                check_held(txn, old)?;
+                check_alone(txn, old, self.incarnation())?;
+                pools.insert(offset, live_stripe(txn, old.stripe)?.pool);
             }
+            check_shape(&record, &held, rewrite, placements)?;
+            if rewrite.offsets.iter().any(|at| !pools.contains_key(at)) {
+                check_none_served(txn, file)?;
+            }
+            let pool_at = |at: &u64| pools.get(at).copied().unwrap_or(record.pool);
+            let pools: Vec<PoolId> = rewrite.offsets.iter().map(pool_at).collect();
             let mut failed = BTreeSet::new();
-            for (pool_id, place) in &placements {
-                let (pool, place) = (pool(txn, *pool_id)?, std::slice::from_ref(place));
-                failed.append(&mut check_nodes(
-                    txn,
-                    &pool.spec,
-                    place,
-                    left_out_max(&pool),
-                )?);
+            for (&id, place) in pools.iter().zip(placements) {
+                let (pool, place) = (pool(txn, id)?, std::slice::from_ref(place));
+                let left_out_max = left_out_max(&pool);
+                failed.append(&mut check_nodes(txn, &pool.spec, place, left_out_max)?);
             }
-            let placements: Vec<_> = placements
-                .iter()
-                .map(|(pool, place)| (*pool, place))
-                .collect();
+            let placements: Vec<_> = pools.into_iter().zip(placements).collect();
             let put = reserve(txn, PutTarget::Stripes(file), &placements, &failed, now_ms)?;
-            let displaced = displaced.to_vec();
-            REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
+            let rewrite = rewrite.clone();
+            REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, rewrite })?;
             Ok(put)
         })
     }
 
-    /// Replaces the old stripes by the new ones. The old ones become garbage, and their leases end. No node
-    /// becomes the primary of a new one while the old one may be served.
+    /// Makes the change. The displaced stripes become garbage, and their leases end. No node
+    /// becomes the primary of a new one while the one whose place it takes may be served.
     /// The caller guarantees that every new chunk is durable on its node. After an error the
     /// replacement remains open, but can only be aborted.
     ///
@@ -95,7 +100,9 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileGone`];
     /// [`MetaError::UnknownStripe`] when an old stripe no longer
-    /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since; [`MetaError::PutLost`].
+    /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
+    /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
+    /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`].
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         self.change(|txn| {
             check_not_committed(txn, put)?;
@@ -103,27 +110,137 @@ impl<K: KeyValue> Meta<K> {
             let record = record.ok_or(MetaError::UnknownPut(put))?;
             let put_row = put_record(txn, put)?;
             let stripes = surviving_stripes(txn, &put_row)?;
-            let file = file_of(txn, record.file)?;
-            let extents = displaced_extents(txn, file.put, &record.displaced)?;
-            if stripes.len() != extents.len() {
-                let reason = format!("{} stripes are to replace others", stripes.len());
-                return Err(REPLACEMENTS.contradiction(&put, reason));
+            let mut file = file_of(txn, record.file)?;
+            let Rewrite {
+                displaced,
+                offsets,
+                size,
+            } = record.rewrite;
+            for &(offset, old) in &displaced {
+                extent_at(txn, file.put, offset, old.stripe)?;
             }
-            for ((new, old), (_, (offset, extent))) in
-                stripes.iter().zip(&record.displaced).zip(extents)
-            {
-                check_held(txn, *old)?;
+            let mut places = BTreeMap::new();
+            for (offset, old) in displaced {
+                check_held(txn, old)?;
                 discard(txn, old.stripe)?;
+                EXTENTS.delete(txn, &(file.put, offset))?;
+                places.insert(offset, old.stripe);
+                file.stripe_count -= 1;
+            }
+            change_size(txn, &mut file, size)?;
+            for (&offset, new) in offsets.iter().zip(&stripes) {
+                if EXTENTS.get(txn, &(file.put, offset))?.is_some() {
+                    return Err(MetaError::FileChanged("a hole is filled by now"));
+                }
                 PENDING.delete(txn, &new.id)?;
                 STRIPES.put(txn, &new.id, new)?;
                 index_stripe(txn, new)?;
-                PREDECESSORS.put(txn, &new.id, &vec![old.stripe])?;
-                let stripe = new.id;
-                EXTENTS.put(txn, &(file.put, offset), &Extent { stripe, ..extent })?;
+                if let Some(old) = places.remove(&offset) {
+                    PREDECESSORS.put(txn, &new.id, &vec![old])?;
+                }
+                let extent = Extent {
+                    stripe: new.id,
+                    length_bytes: data_bytes(txn, new)?,
+                };
+                EXTENTS.put(txn, &(file.put, offset), &extent)?;
+                file.stripe_count += 1;
             }
+            note_dropped(txn, file.put, places.values())?;
+            recount(txn, &file)?;
+            FILES.put(txn, &file.put, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
             end_committed(txn, put)?;
             Ok(stripes)
         })
     }
+}
+
+/// Checks where new stripes are to go, and how large they are.
+fn check_shape(
+    file: &FileRecord,
+    pool: &PoolRecord,
+    rewrite: &Rewrite,
+    placements: &[Placement],
+) -> Result<(), MetaError> {
+    let is_sorted = rewrite.offsets.is_sorted_by(|a, b| a < b)
+        && rewrite.displaced.is_sorted_by(|a, b| a.0 < b.0);
+    if !is_sorted {
+        let problem = "the extents are out of order".to_owned();
+        return Err(MetaError::Placement {
+            segment: 0,
+            problem,
+        });
+    }
+    let (SizeChange::AtLeast(end) | SizeChange::Exactly(end)) = rewrite.size;
+    if end > FILE_BYTES_MAX {
+        return Err(MetaError::FileTooLarge);
+    }
+    if pool.lifecycle.is_some() {
+        let mut old = rewrite.displaced.iter().map(|(offset, _)| offset);
+        let is_kept = rewrite
+            .offsets
+            .iter()
+            .all(|offset| old.next() == Some(offset));
+        let keeps_size = rewrite.size == SizeChange::AtLeast(0);
+        return if is_kept && keeps_size && old.next().is_none() {
+            Ok(())
+        } else {
+            Err(MetaError::FixedSize)
+        };
+    }
+    let (segment_bytes, rows) = (pool.spec.segment_bytes(), pool.spec.sub_chunks as u64);
+    let size_bytes = match rewrite.size {
+        SizeChange::AtLeast(size) => file.size_bytes.max(size),
+        SizeChange::Exactly(size) => size,
+    };
+    for (segment, (&offset, place)) in rewrite.offsets.iter().zip(placements).enumerate() {
+        let bytes = place.chunk_bytes;
+        let is_whole = bytes > 0 && bytes <= pool.spec.chunk_bytes && bytes.is_multiple_of(rows);
+        if !offset.is_multiple_of(segment_bytes) || offset >= size_bytes || !is_whole {
+            let problem = format!(
+                "a stripe with chunks of {bytes} bytes cannot begin at byte {offset} of a file of \
+                 {size_bytes} bytes"
+            );
+            return Err(MetaError::Placement { segment, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Gives the file its new size. The displaced extents are gone, and the new ones are not there yet.
+fn change_size(
+    txn: &dyn ReadTxn,
+    file: &mut FileRecord,
+    change: SizeChange,
+) -> Result<(), MetaError> {
+    match change {
+        SizeChange::AtLeast(size) => file.size_bytes = file.size_bytes.max(size),
+        SizeChange::Exactly(size) => {
+            if size < file.size_bytes {
+                let segment_bytes = pool(txn, file.pool)?.spec.segment_bytes();
+                let first = size - size % segment_bytes;
+                let reaches = |&(offset, extent): &(u64, Extent)| {
+                    offset.saturating_add(extent.length_bytes) > size
+                };
+                if extents_from(txn, file.put, first)?.iter().any(reaches) {
+                    return Err(MetaError::FileChanged("it has bytes behind its new end"));
+                }
+            }
+            file.size_bytes = size;
+        }
+    }
+    Ok(())
+}
+
+/// Counts the stripes of the cluster after a file has got another number of them. Its row has the old one.
+fn recount(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    let before = FILES
+        .get(txn, &file.put)?
+        .map_or(0, |file| file.stripe_count);
+    if file.stripe_count > STRIPES_MAX {
+        return Err(MetaError::FileTooLarge);
+    }
+    Counter::StripeCount.lower(txn, before)?;
+    Counter::StripeCount.raise(txn, file.stripe_count)?;
+    Ok(())
 }

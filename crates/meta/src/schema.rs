@@ -5,7 +5,7 @@ use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::records::{
-    Extent, FileRecord, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord,
+    Extent, FileRecord, Growth, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord,
     RepairSettings, ReplacementRecord, RequestedForm, Standing,
 };
 use crate::table::{Key, Table};
@@ -14,7 +14,7 @@ use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -36,7 +36,7 @@ pub(crate) const NAMES: Table<String, PutId> = Table::new("names", 33, 1);
 /// Their extents by offset in bytes.
 pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
 /// Open puts.
-pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 2);
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 3);
 /// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of open puts that were placed again: from their first id to their current one.
@@ -72,9 +72,13 @@ pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 
 pub(crate) const REQUESTED_FORMS: Table<PutId, RequestedForm> =
     Table::new("requested forms", 19, 2);
 /// Open puts whose stripes replace others.
-pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
+pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 2);
 /// Puts and replacements that were committed recently.
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
+/// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
+pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
+/// The last growths of files by appends.
+pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// Users' settings of the repair manager; a missing row means [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Decisions about nodes other than their failure.

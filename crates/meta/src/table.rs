@@ -92,6 +92,17 @@ impl Key for (NodeId, StripeId) {
     }
 }
 
+impl Key for (PutId, StripeId) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.0, self.1.0).encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (file, stripe) = <(PutId, u64)>::decode(bytes)?;
+        Some((file, StripeId(stripe)))
+    }
+}
+
 impl Key for (PutId, u64) {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);

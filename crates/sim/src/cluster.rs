@@ -223,16 +223,13 @@ impl Cluster {
         let files = self.observer.files("", None, usize::MAX);
         for file in files.expect("onlookers can read") {
             let layout = self.observer.layout_of(file.put);
-            let mut first_cell = 0;
-            for stripe in layout.expect("onlookers can read").1 {
-                let (_, geometry) = self.shape_of(&stripe);
+            for (offset, stripe) in layout.expect("onlookers can read").1 {
                 let place = Place {
                     file: file.put,
-                    first_cell,
+                    first_cell: cell_count(offset),
                     file_cells: cell_count(file.size_bytes),
                 };
                 places.insert(stripe.id, place);
-                first_cell += cell_count(geometry.stripe_bytes());
             }
         }
         places

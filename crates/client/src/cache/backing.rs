@@ -19,13 +19,13 @@ pub(crate) trait Backing: Sync {
         extent: Extent,
     ) -> impl Future<Output = Result<Moment, ClientError>> + Send;
 
-    /// Overwrites ranges of the file's segment number `at` by one update, with `bytes`: the first
+    /// Overwrites ranges of the file's segment from byte `at` on by one update, with `bytes`: the first
     /// range's, then the next one's. Returns when it is durable. `last_run` gets the run that may
     /// take effect although this fails or is dropped.
     fn update(
         &self,
         file: &Self::File,
-        at: usize,
+        at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,

@@ -386,7 +386,7 @@ impl<F> Handle<F> {
     fn key(&self, extent: &Extent) -> Key {
         Key {
             file: self.put,
-            at: extent.stripe_at,
+            at: extent.start,
         }
     }
 }

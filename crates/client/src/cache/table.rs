@@ -26,7 +26,7 @@ pub(super) struct Key {
     /// The put that stored the file; it distinguishes files of the same name.
     pub(super) file: PutId,
     /// Index of the segment in the file.
-    pub(super) at: usize,
+    pub(super) at: u64,
 }
 
 /// The next action of a reader.

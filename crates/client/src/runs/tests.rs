@@ -100,6 +100,7 @@ fn layout() -> FileLayout {
         },
         encoded: None,
         stripes: Vec::new(),
+        offsets: Vec::new(),
         appending: Vec::new(),
         nodes: nodes(),
     }

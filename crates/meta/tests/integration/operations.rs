@@ -33,7 +33,10 @@ fn a_file_is_seen_once_it_is_committed() {
         (5000, put.id, &ids)
     );
     assert_eq!(meta.file("a"), Ok(file.clone()));
-    assert_eq!(meta.layout("a"), Ok((file, put.stripes)));
+    assert_eq!(
+        meta.layout("a"),
+        Ok((file, (0..).step_by(4096).zip(put.stripes).collect()))
+    );
     assert_eq!(meta.stripe_status(ids[1]), Ok(StripeStatus::Live));
     assert_eq!(
         meta.commit_put(put.id, 30),

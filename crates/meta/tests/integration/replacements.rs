@@ -4,7 +4,7 @@ use crate::fixture::{cluster, membership, one_file, one_stripe, place, segments}
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
     Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord,
-    Put, PutId, StripeStatus,
+    Put, PutId, Rewrite, SizeChange, StripeStatus,
 };
 
 /// A file of three full segments.
@@ -36,8 +36,20 @@ fn begin(
     file: &FileRecord,
     displaced: &[Displaced],
 ) -> Result<Put, MetaError> {
-    let nodes = vec![place(1).nodes; displaced.len()];
-    meta.begin_replacement(file.put, displaced, &nodes, 5)
+    let (_, stripes) = meta.layout_of(file.put)?;
+    let offset = |old: &Displaced| {
+        let at = stripes.iter().find(|(_, stripe)| stripe.id == old.stripe);
+        at.map_or(0, |(offset, _)| *offset)
+    };
+    let displaced = displaced.iter().map(|&old| (offset(&old), old));
+    let displaced: Vec<_> = displaced.collect();
+    let rewrite = Rewrite {
+        offsets: displaced.iter().map(|(offset, _)| *offset).collect(),
+        displaced,
+        size: SizeChange::AtLeast(0),
+    };
+    let places = vec![place(1); rewrite.offsets.len()];
+    meta.begin_replacement(file.put, &rewrite, &places, 5)
 }
 
 fn acquire(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<Epoch, MetaError> {
@@ -66,6 +78,7 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes.clone()));
     let (after, stripes) = meta.layout("f").unwrap();
     assert_eq!(after, file);
+    let stripes: Vec<_> = stripes.into_iter().map(|(_, stripe)| stripe).collect();
     assert_eq!((stripes[0].id, &stripes[1..]), (first, &put.stripes[..]));
     assert_eq!(meta.stripe_count(), Ok(3));
     for old in &displaced {
@@ -174,9 +187,13 @@ fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
     );
     held.swap(0, 1);
     let wrong_order = begin(&meta, &file, &held);
-    assert_eq!(wrong_order, Err(MetaError::UnknownStripe(held[1].stripe)));
     let twice = begin(&meta, &file, &[held[0], held[0]]);
-    assert_eq!(twice, Err(MetaError::UnknownStripe(held[0].stripe)));
+    for refused in [wrong_order, twice] {
+        assert!(
+            matches!(refused, Err(MetaError::Placement { .. })),
+            "{refused:?}"
+        );
+    }
     let stranger = FileRecord {
         put: PutId(77),
         ..file.clone()

@@ -172,6 +172,8 @@ pub enum CoordinatorReply {
     File(FileLayout),
     /// The file was removed.
     FileGone,
+    /// The file's size.
+    Grown(Growth),
     /// A page of files.
     Listing(Listing),
     /// Redundancy and repair.
@@ -247,14 +249,32 @@ pub struct ScrubReport {
     pub unreachable: Vec<NodeId>,
 }
 
+/// An extent that a file is to get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewExtent {
+    /// Its offset in the file: the beginning of a segment.
+    pub offset: u64,
+    /// Bytes of a chunk of its stripe.
+    pub chunk_bytes: u64,
+}
+
+/// The answer to a request that a file grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Growth {
+    /// The file's size.
+    pub size_bytes: u64,
+    /// Whether this request has made it grow. False if it had another size than the request demands.
+    pub is_done: bool,
+}
+
 /// Stripes that wait for their replacement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Replacement {
     /// The put that brings the new stripes.
     pub put: PutId,
-    /// The old stripes, as they stay until the end of the replacement.
+    /// The displaced stripes, as they stay until the end of the replacement.
     pub settled: Vec<SettledStripe>,
-    /// The new stripes, one for each old one.
+    /// The new stripes, one for each new extent.
     pub stripes: Vec<StripeRecord>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
@@ -284,6 +304,8 @@ pub struct FileLayout {
     pub encoded: Option<PoolRecord>,
     /// Its stripes, in order.
     pub stripes: Vec<StripeRecord>,
+    /// The offset of each stripe's extent. What no extent covers is a hole.
+    pub offsets: Vec<u64>,
     /// Those of them that may have updates that parity does not cover, by id.
     pub appending: Vec<StripeId>,
     /// All nodes.

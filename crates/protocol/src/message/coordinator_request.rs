@@ -3,8 +3,8 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, PoolRequest, PutPlaces,
-    RepairOrder, Replacement, ScrubReport, Standing, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, NewExtent, PoolRequest,
+    PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure, StripeLease,
 };
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
@@ -14,7 +14,7 @@ use super::usage::ClusterUsage;
 use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
-use gabion_meta::{Exclusion, Existing, Listing, PoolRecord, PutId};
+use gabion_meta::{Exclusion, Existing, Listing, PoolRecord, PutId, SizeChange};
 use serde::{Deserialize, Serialize};
 
 calls! {
@@ -162,6 +162,18 @@ calls! {
         /// The file's size.
         size_bytes: u64,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
+    /// Reserve more stripes for a put whose size was not known at its beginning, or fewer. May be repeated;
+    /// the answer has the stripes behind the kept ones.
+    ExtendPut {
+        /// The put.
+        put: PutId,
+        /// How often it was extended before.
+        step: u64,
+        /// The number of its first segments that stay. No chunk of the others counts from now on.
+        kept_count: u64,
+        /// The file's size afterwards.
+        size_bytes: u64,
+    } -> PutPlaces { CoordinatorReply::Put(places) => places }
     /// A node did not take its chunk of a stripe of a put: place the stripe anew. May be repeated; the
     /// answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
     PlaceAnew {
@@ -212,6 +224,16 @@ calls! {
         /// What happens to a file that has that name already.
         existing: Existing,
     }
+    /// Give a file more bytes, which are zero. May be repeated.
+    Grow {
+        /// The put that brought the file.
+        file: PutId,
+        /// Its new size, unless it is larger already.
+        size_bytes: u64,
+        /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
+        /// alone.
+        from: Option<(u64, u64)>,
+    } -> Growth { CoordinatorReply::Grown(growth) => growth }
     /// Delete a file. May be repeated: a newer file of the same name is not deleted.
     RemoveFile {
         /// Its name.
@@ -239,14 +261,18 @@ calls! {
     /// Encode the replicated blocks of files, or replicate encoded files again. Answered when the request
     /// is durable; the layouts of the files show when it is done.
     OrderForm(FormOrder)
-    /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates until
-    /// the replacement is committed with [`CoordinatorRequest::CommitReplace`] or aborted with
-    /// [`CoordinatorRequest::AbortPut`].
+    /// Begin to change extents of a file: stripes leave it, and new ones take their places or fill holes. The
+    /// stripes that are to leave take no updates until the replacement is committed with
+    /// [`CoordinatorRequest::CommitReplace`] or aborted with [`CoordinatorRequest::AbortPut`].
     BeginReplace {
         /// The put that brought the file.
         file: PutId,
-        /// The stripes, in the file's order.
-        stripes: Vec<StripeId>,
+        /// The stripes that are to leave, with the offsets of their extents, in the file's order.
+        displaced: Vec<(u64, StripeId)>,
+        /// The new extents, in the file's order.
+        extents: Vec<NewExtent>,
+        /// The effect on the file's size.
+        size: SizeChange,
     } -> Replacement { CoordinatorReply::Replacement(replacement) => replacement }
     /// All chunks of the new stripes are durable: swap them in for the old ones. May be repeated: the
     /// answer is [`CoordinatorReply::Done`] once it is committed and no reader can reach an old chunk any
@@ -283,6 +309,7 @@ impl CoordinatorRequest {
                 | Self::Reserves(_)
                 | Self::Pools
                 | Self::BeginPut { .. }
+                | Self::ExtendPut { .. }
                 | Self::PlaceAnew { .. }
                 | Self::TouchPut(_)
                 | Self::CommitPut(_)
@@ -294,6 +321,7 @@ impl CoordinatorRequest {
                 | Self::LookupFile(_)
                 | Self::List { .. }
                 | Self::Rename { .. }
+                | Self::Grow { .. }
                 | Self::RemoveFile { .. }
                 | Self::OrderForm(_)
                 | Self::Drain(_)

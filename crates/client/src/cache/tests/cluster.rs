@@ -1,6 +1,6 @@
 //! A cluster in memory whose requests take time, fail, and overtake each other, as a seed decides.
 
-use super::{SEGMENT, SIZE, starts};
+use super::{SEGMENT, SIZE, spans};
 use crate::cache::Backing;
 use crate::error::ClientError;
 use crate::extent::{Extent, extents};
@@ -29,8 +29,8 @@ pub(super) struct State {
     /// Whether all nodes have forgotten the runs of updates.
     pub(super) forgets: bool,
     /// Segments with an update in flight.
-    pub(super) under_way: Vec<usize>,
-    pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
+    pub(super) under_way: Vec<u64>,
+    pub(super) updates: Vec<(u64, Vec<ByteRange>)>,
     /// The runs of the updates that took effect.
     made: BTreeSet<RunId>,
     pub(super) reads: Vec<ByteRange>,
@@ -77,25 +77,26 @@ impl Cluster {
     /// Writes as another client.
     pub(super) fn write_elsewhere(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.state();
-        for extent in extents(&starts(), ByteRange::new(offset, bytes.len() as u64)) {
-            state.sequences[extent.stripe_at] += 1;
+        for extent in extents(&spans(), ByteRange::new(offset, bytes.len() as u64)) {
+            state.sequences[(extent.start / SEGMENT) as usize] += 1;
         }
         state.bytes[offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 }
 
 impl State {
-    fn version(&self, at: usize) -> Version {
+    fn version(&self, at: u64) -> Version {
+        let segment = at / SEGMENT;
         Version {
-            stripe: StripeId(at as u64),
-            sequence: Sequence(self.sequences[at]),
+            stripe: StripeId(segment),
+            sequence: Sequence(self.sequences[segment as usize]),
         }
     }
 
     /// Carries out an update. For a failing one, chance decides whether it takes effect.
     fn update(
         &mut self,
-        at: usize,
+        at: u64,
         ranges: &[ByteRange],
         bytes: &[u8],
         run: RunId,
@@ -105,13 +106,13 @@ impl State {
         }
         let mut from = 0;
         for range in ranges {
-            let start = at as u64 * SEGMENT + range.offset;
+            let start = at + range.offset;
             let length = range.length as usize;
             self.bytes[start as usize..][..length].copy_from_slice(&bytes[from..from + length]);
             from += length;
         }
         assert_eq!(from, bytes.len());
-        self.sequences[at] += 1;
+        self.sequences[(at / SEGMENT) as usize] += 1;
         self.updates.push((at, ranges.to_vec()));
         self.made.insert(run);
         self.failure()?;
@@ -119,9 +120,9 @@ impl State {
     }
 
     /// Requests an update.
-    fn ask(&mut self, at: usize, last_run: &LastRun) -> RunId {
+    fn ask(&mut self, at: u64, last_run: &LastRun) -> RunId {
         let question = RunQuestion {
-            stripe: StripeId(at as u64),
+            stripe: StripeId(at / SEGMENT),
             generation: Generation(1),
             run: RunId(self.random.next_u64()),
             after: Sequence(0),
@@ -146,10 +147,10 @@ impl State {
 }
 
 /// An update in flight; it ends when dropped.
-struct UnderWay<'a>(&'a Cluster, usize);
+struct UnderWay<'a>(&'a Cluster, u64);
 
 impl<'a> UnderWay<'a> {
-    fn begin(cluster: &'a Cluster, at: usize) -> Self {
+    fn begin(cluster: &'a Cluster, at: u64) -> Self {
         let mut state = cluster.state();
         assert!(!state.under_way.contains(&at), "one update at a time");
         state.under_way.push(at);
@@ -172,7 +173,7 @@ impl Backing for Cluster {
             let mut state = self.state();
             let range = ByteRange::new(extent.file_offset, extent.range.length);
             state.reads.push(range);
-            let version = state.version(extent.stripe_at);
+            let version = state.version(extent.start);
             Moment {
                 bytes: state.bytes[range.offset as usize..range.end() as usize].to_vec(),
                 stripe: version.stripe,
@@ -189,7 +190,7 @@ impl Backing for Cluster {
     async fn update(
         &self,
         (): &(),
-        at: usize,
+        at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,
@@ -230,7 +231,7 @@ impl Backing for Cluster {
         let version = {
             let mut state = self.state();
             state.versions_asked += 1;
-            state.version(extent.stripe_at)
+            state.version(extent.start)
         };
         self.travel().await;
         Some(version)

@@ -18,9 +18,10 @@ const KIB: u64 = 1024;
 /// Bytes of a full segment here.
 const SEGMENT: u64 = 20 * KIB;
 
-/// The starts of a long file's segments.
-fn starts() -> Vec<u64> {
-    (0..=1000).map(|at| at * SEGMENT).collect()
+/// The segments of a long file.
+fn spans() -> Vec<ByteRange> {
+    let spans = (0..1000).map(|at| ByteRange::new(at * SEGMENT, SEGMENT));
+    spans.collect()
 }
 /// Bytes of the file; its last segment is not full.
 const SIZE: u64 = 5 * SEGMENT - 3000;
@@ -44,8 +45,8 @@ impl<'a> Client<'a> {
 
     async fn read(&self, offset: u64, length: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for extent in extents(&starts(), ByteRange::new(offset, length)) {
-            let segment_bytes = SEGMENT.min(SIZE - extent.stripe_at as u64 * SEGMENT);
+        for extent in extents(&spans(), ByteRange::new(offset, length)) {
+            let segment_bytes = SEGMENT.min(SIZE - extent.start);
             let read = self
                 .cache
                 .read(self.cluster, &self.handle, extent, segment_bytes);
@@ -55,7 +56,7 @@ impl<'a> Client<'a> {
     }
 
     async fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), ClientError> {
-        let extents = extents(&starts(), ByteRange::new(offset, bytes.len() as u64));
+        let extents = extents(&spans(), ByteRange::new(offset, bytes.len() as u64));
         self.cache
             .write(self.cluster, &self.handle, &extents, &bytes.into())
             .await
@@ -313,7 +314,7 @@ fn a_displacement_keeps_bytes_whose_write_back_is_forgotten_for_the_flush() {
         assert!(client.flush().await.is_err());
         cluster.state().fails = false;
         cluster.state().forgets = true;
-        let is_first = |(at, _): &&(usize, Vec<ByteRange>)| *at == 0;
+        let is_first = |(at, _): &&(u64, Vec<ByteRange>)| *at == 0;
         let first_count = cluster.state().updates.iter().filter(is_first).count();
         for page in 5..15 {
             client.write(page * 4096, vec![1; 4096]).await.unwrap();
@@ -513,7 +514,7 @@ fn writes_of_a_segment_become_one_update() {
         let range = ByteRange::new;
         let expected = [
             (0, vec![range(0, 15), range(100, 7), range(SEGMENT - 2, 2)]),
-            (1, vec![range(0, 2)]),
+            (SEGMENT, vec![range(0, 2)]),
         ];
         cluster.state().updates.sort_by_key(|(at, _)| *at);
         assert_eq!(cluster.state().updates, expected);

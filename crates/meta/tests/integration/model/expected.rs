@@ -1,12 +1,12 @@
 //! The model: the expected metadata of a cluster, as maps and lists.
 
-use crate::model::operation::{Action, Answer, World};
+use crate::model::operation::{Action, Answer, Extension, Replacement, STRIPE_BYTES, World};
 use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
     Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId,
-    PutRecord, PutTarget,
+    PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,13 @@ pub(crate) struct Expected {
     pub(crate) incarnation: u64,
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) files: BTreeMap<String, FileRecord>,
-    /// The stripes of each file, in order.
-    pub(crate) segments: BTreeMap<PutId, Vec<StripeId>>,
+    /// The stripes of each file, by their offsets.
+    pub(crate) segments: BTreeMap<PutId, BTreeMap<u64, StripeId>>,
+    /// Stripes that have left a hole.
+    dropped: BTreeMap<PutId, BTreeSet<StripeId>>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
-    /// For those puts that replace: the file's put, and the displaced stripes.
-    replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
+    /// For those puts that replace: the file's put, and the change.
+    replacements: BTreeMap<PutId, (PutId, Rewrite)>,
     /// The stripe that each has replaced.
     replaced: BTreeMap<StripeId, StripeId>,
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
@@ -47,6 +49,7 @@ impl Expected {
             nodes,
             files: BTreeMap::new(),
             segments: BTreeMap::new(),
+            dropped: BTreeMap::new(),
             puts: BTreeMap::new(),
             replacements: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -78,11 +81,9 @@ impl Expected {
                 let leases: Result<_, _> = stripes.iter().map(lease).collect();
                 leases.map(Answer::Leases)
             }
-            Action::Replace {
-                file,
-                displaced,
-                nodes,
-            } => self.replace(*file, displaced, nodes, world),
+            Action::Extend(extension) => self.extend(extension, world),
+            Action::Grow(file, to) => self.grow(*file, *to),
+            Action::Replace(replacement) => self.replace(replacement, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
             Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
             Action::Touch(put) => {
@@ -124,8 +125,8 @@ impl Expected {
     /// Whether the put was open.
     fn abort(&mut self, put: PutId) -> bool {
         let replacement = self.replacements.remove(&put);
-        let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
-        for old in displaced {
+        let displaced = replacement.map_or(Vec::new(), |(_, rewrite)| rewrite.displaced);
+        for (_, old) in displaced {
             if self.holds(old) {
                 self.leases.insert(old.stripe, (old.epoch, None));
             }
@@ -211,7 +212,25 @@ impl Expected {
 
     fn reserve(&mut self, target: PutTarget, placements: &[Placement], world: &World) -> Put {
         let id = PutId(self.put_count);
-        let first_stripe = StripeId(self.stripe_count);
+        let (run, stripes) = self.stripes(placements, world);
+        self.put_count += 1;
+        let record = PutRecord {
+            id,
+            target,
+            runs: vec![run],
+            step: 0,
+            touched_ms: world.now_ms,
+        };
+        self.puts.insert(id, (record, stripes.clone()));
+        Put { id, stripes }
+    }
+
+    fn stripes(
+        &mut self,
+        placements: &[Placement],
+        world: &World,
+    ) -> (StripeRun, Vec<StripeRecord>) {
+        let first = StripeId(self.stripe_count);
         let stripe = |(place, id): (&Placement, u64)| StripeRecord {
             id: StripeId(id),
             pool: world.pool,
@@ -229,17 +248,71 @@ impl Expected {
         };
         let numbered = placements.iter().zip(self.stripe_count..);
         let stripes: Vec<_> = numbered.map(stripe).collect();
-        self.put_count += 1;
-        self.stripe_count += stripes.len() as u64;
-        let record = PutRecord {
-            id,
-            target,
-            first_stripe,
-            stripe_count: stripes.len() as u64,
-            touched_ms: world.now_ms,
+        let count = stripes.len() as u64;
+        self.stripe_count += count;
+        (StripeRun { first, count }, stripes)
+    }
+
+    fn extend(&mut self, extension: &Extension, world: &World) -> Outcome {
+        let &Extension {
+            put,
+            step,
+            kept_count,
+            size_bytes: size,
+            ref placements,
+        } = extension;
+        let (mut record, mut stripes) = self.puts.get(&put).cloned().ok_or("UnknownPut")?;
+        let PutTarget::New { size_bytes, .. } = &mut record.target else {
+            return Err("UnknownPut");
         };
-        self.puts.insert(id, (record, stripes.clone()));
-        Put { id, stripes }
+        *size_bytes = size;
+        let kept_count = stripes.len().min(kept_count as usize);
+        let rest = stripes.split_off(kept_count);
+        if step + 1 == record.step {
+            return Ok(Answer::Stripes(rest));
+        }
+        if step != record.step {
+            return Err("PutStep");
+        }
+        let full_count = stripes
+            .iter()
+            .take_while(|stripe| stripe.chunk_bytes == 1024)
+            .count();
+        let may_follow = full_count == kept_count || placements.is_empty();
+        let fits =
+            may_follow && (kept_count + placements.len()) as u64 == size.div_ceil(STRIPE_BYTES);
+        let is_short_last = full_count < kept_count
+            && stripes.last().is_some_and(|last| {
+                last.chunk_bytes * 4 < size - (kept_count as u64 - 1) * STRIPE_BYTES
+            });
+        if !fits || is_short_last {
+            return Err("Placement");
+        }
+        if placements.iter().any(|place| self.is_short(&place.nodes)) {
+            return Err("NodeFailed");
+        }
+        self.garbage
+            .extend(rest.into_iter().map(|stripe| (stripe.id, stripe)));
+        let mut left = kept_count as u64;
+        for run in &mut record.runs {
+            run.count = run.count.min(left);
+            left -= run.count;
+        }
+        record.runs.retain(|run| run.count > 0);
+        let (run, new) = self.stripes(placements, world);
+        record.runs.push(run);
+        record.step += 1;
+        record.touched_ms = record.touched_ms.max(world.now_ms);
+        stripes.extend(new.clone());
+        self.puts.insert(put, (record, stripes));
+        Ok(Answer::Stripes(new))
+    }
+
+    fn grow(&mut self, put: PutId, to: u64) -> Outcome {
+        let file = self.files.values_mut().find(|file| file.put == put);
+        let file = file.ok_or("FileGone")?;
+        file.size_bytes = file.size_bytes.max(to);
+        Ok(Answer::File(file.clone()))
     }
 
     fn holds(&self, old: Displaced) -> bool {
@@ -253,14 +326,14 @@ impl Expected {
         old.is_none_or(|old| !self.garbage.contains_key(old))
     }
 
-    fn replace(
-        &mut self,
-        file: PutId,
-        displaced: &[Displaced],
-        nodes: &[Vec<NodeId>],
-        world: &World,
-    ) -> Outcome {
-        for old in displaced {
+    fn replace(&mut self, replacement: &Replacement, world: &World) -> Outcome {
+        let Replacement {
+            file,
+            rewrite,
+            placements,
+        } = replacement;
+        let file = *file;
+        for (_, old) in &rewrite.displaced {
             if !self.holds(*old) {
                 return Err("LeaseLost");
             }
@@ -268,42 +341,89 @@ impl Expected {
                 return Err("Held");
             }
         }
-        if nodes.iter().any(|nodes| self.is_short(nodes)) {
+        let size = self.size_after(file, rewrite.size);
+        if rewrite.offsets.iter().any(|&offset| offset >= size) {
+            return Err("Placement");
+        }
+        let is_hole = |at: &u64| rewrite.displaced.iter().all(|(offset, _)| offset != at);
+        let dropped = self.dropped.get(&file);
+        let is_served = dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)));
+        if rewrite.offsets.iter().any(is_hole) && is_served {
+            return Err("StillServed");
+        }
+        if placements.iter().any(|place| self.is_short(&place.nodes)) {
             return Err("NodeFailed");
         }
-        let place = |(old, nodes): (&Displaced, &Vec<NodeId>)| Placement {
-            chunk_bytes: self.live[&old.stripe].chunk_bytes,
-            nodes: nodes.clone(),
-        };
-        let placements: Vec<_> = displaced.iter().zip(nodes).map(place).collect();
-        let put = self.reserve(PutTarget::Stripes(file), &placements, world);
-        self.replacements.insert(put.id, (file, displaced.to_vec()));
+        let put = self.reserve(PutTarget::Stripes(file), placements, world);
+        self.replacements.insert(put.id, (file, rewrite.clone()));
         Ok(Answer::Put(put))
+    }
+
+    fn size_after(&self, file: PutId, change: SizeChange) -> u64 {
+        let mut files = self.files.values();
+        let present = files
+            .find(|known| known.put == file)
+            .map_or(0, |file| file.size_bytes);
+        match change {
+            SizeChange::AtLeast(size) => present.max(size),
+            SizeChange::Exactly(size) => size,
+        }
     }
 
     fn commit_replacement(&mut self, put: PutId) -> Outcome {
         if self.committed.contains(&put) {
             return Err("CommittedBefore");
         }
-        let (file_put, displaced) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
+        let (file_put, rewrite) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
         let (_, stripes) = self.puts[&put].clone();
-        let segments = self.segments.get(&file_put).ok_or("FileGone")?;
-        if displaced.iter().any(|old| !segments.contains(&old.stripe)) {
+        let mut segments = self.segments.get(&file_put).ok_or("FileGone")?.clone();
+        let Rewrite {
+            displaced, offsets, ..
+        } = &rewrite;
+        if displaced
+            .iter()
+            .any(|(at, old)| segments.get(at) != Some(&old.stripe))
+        {
             return Err("UnknownStripe");
         }
-        if !displaced.iter().all(|old| self.holds(*old)) {
+        if !displaced.iter().all(|(_, old)| self.holds(*old)) {
             return Err("LeaseLost");
         }
-        for (Displaced { stripe: old, .. }, new) in displaced.iter().zip(&stripes) {
-            let segments = self.segments.get_mut(&file_put).expect("it was just there");
-            let segments = segments.iter_mut();
-            segments.filter(|id| *id == old).for_each(|id| *id = new.id);
+        for (at, _) in displaced {
+            segments.remove(at);
+        }
+        let size = self.size_after(file_put, rewrite.size);
+        let reaches = |(at, id): (&u64, &StripeId)| at + 4 * self.live[id].chunk_bytes > size;
+        let is_cut = size < self.size_after(file_put, SizeChange::AtLeast(0));
+        if is_cut && segments.iter().any(reaches) {
+            return Err("FileChanged");
+        }
+        if offsets.iter().any(|at| segments.contains_key(at)) {
+            return Err("FileChanged");
+        }
+        for (at, Displaced { stripe: old, .. }) in displaced {
             self.leases.remove(old);
             let gone = self.live.remove(old).expect("files have stripes");
             self.garbage.insert(*old, gone);
-            self.replaced.insert(new.id, *old);
+            match offsets.iter().position(|offset| offset == at) {
+                Some(new) => {
+                    self.replaced.insert(stripes[new].id, *old);
+                }
+                None => {
+                    self.dropped.entry(file_put).or_default().insert(*old);
+                }
+            }
+        }
+        for (at, new) in offsets.iter().zip(&stripes) {
+            segments.insert(*at, new.id);
             self.live.insert(new.id, new.clone());
         }
+        let mut files = self.files.values_mut();
+        let file = files
+            .find(|file| file.put == file_put)
+            .expect("it has segments");
+        (file.size_bytes, file.stripe_count) = (size, segments.len() as u64);
+        self.segments.insert(file_put, segments);
         self.puts.remove(&put);
         self.replacements.remove(&put);
         self.committed.insert(put);
@@ -316,7 +436,7 @@ impl Expected {
             .segments
             .remove(&file.put)
             .expect("each file has a list");
-        for id in &segments {
+        for id in segments.values() {
             let stripe = self.live.remove(id).expect("files have stripes");
             self.leases.remove(id);
             self.garbage.insert(*id, stripe);
@@ -367,8 +487,9 @@ impl Expected {
             created_ms: now_ms,
             generation: 0,
         };
-        let segments = stripes.iter().map(|stripe| stripe.id).collect();
-        self.segments.insert(put, segments);
+        let offsets = (0..).step_by(STRIPE_BYTES as usize);
+        let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));
+        self.segments.insert(put, segments.collect());
         self.live
             .extend(stripes.into_iter().map(|stripe| (stripe.id, stripe)));
         self.files.insert(name, file.clone());

@@ -4,7 +4,7 @@ use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
     Displaced, Existing, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError,
-    NodeRecord, Placement, Put, PutId, Timing,
+    NodeRecord, Placement, Put, PutId, Rewrite, SizeChange, Timing,
 };
 use proptest::prelude::*;
 
@@ -37,9 +37,21 @@ pub(crate) enum Operation {
     Lead {
         name: u8,
     },
+    Extend {
+        pick: usize,
+        behind: bool,
+        kept_count: u64,
+        size_bytes: u64,
+        place: u32,
+    },
+    Grow {
+        name: u8,
+        to: u64,
+    },
     Replace {
         name: u8,
         first: usize,
+        shape: u8,
         place: u32,
     },
     CommitReplacement {
@@ -106,8 +118,14 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         ),
         4 => (0usize..3).prop_map(|pick| Operation::Commit { pick }),
         3 => name.clone().prop_map(|name| Operation::Lead { name }),
-        3 => (name.clone(), 0usize..2, 0..NODES)
-            .prop_map(|(name, first, place)| Operation::Replace { name, first, place }),
+        3 => (name.clone(), 0usize..2, 0..6u8, 0..NODES)
+            .prop_map(|(name, first, shape, place)| Operation::Replace { name, first, shape, place }),
+        1 => (name.clone(), 0..5 * STRIPE_BYTES).prop_map(|(name, to)| Operation::Grow { name, to }),
+        2 => (0usize..3, prop::bool::weighted(0.3), 0..3u64, 0..3 * STRIPE_BYTES, 0..NODES).prop_map(
+            |(pick, behind, kept_count, size_bytes, place)| Operation::Extend {
+                pick, behind, kept_count, size_bytes, place,
+            }
+        ),
         3 => (0usize..3).prop_map(|pick| Operation::CommitReplacement { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Abort { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Touch { pick }),
@@ -140,11 +158,9 @@ pub(crate) enum Action {
     Commit(PutId),
     /// The coordinator takes the leases of these stripes.
     Lead(Vec<StripeId>),
-    Replace {
-        file: PutId,
-        displaced: Vec<Displaced>,
-        nodes: Vec<Vec<NodeId>>,
-    },
+    Extend(Extension),
+    Grow(PutId, u64),
+    Replace(Replacement),
     CommitReplacement(PutId),
     Abort(PutId),
     Touch(PutId),
@@ -175,6 +191,63 @@ pub(crate) enum Answer {
     Leases(Vec<Lease>),
     Whether(bool),
     Done,
+}
+
+/// More stripes, or fewer, for a put.
+#[derive(Clone, Debug)]
+pub(crate) struct Extension {
+    pub(crate) put: PutId,
+    pub(crate) step: u64,
+    pub(crate) kept_count: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) placements: Vec<Placement>,
+}
+
+impl Extension {
+    fn apply<K: KeyValue>(&self, meta: &Meta<K>, now_ms: u64) -> Result<Answer, MetaError> {
+        let at = (self.step, self.kept_count);
+        meta.extend_put(self.put, at, self.size_bytes, &self.placements, now_ms)
+            .map(Answer::Stripes)
+    }
+
+    /// That of the put with this number, or a late one.
+    fn of(expected: &Expected, put: PutId, operation: &Operation) -> Option<Self> {
+        let &Operation::Extend {
+            behind,
+            kept_count,
+            size_bytes,
+            place,
+            ..
+        } = operation
+        else {
+            return None;
+        };
+        let step = expected.puts.get(&put).map_or(0, |(put, _)| put.step);
+        let kept_bytes = kept_count * STRIPE_BYTES;
+        let rest = size_bytes.saturating_sub(kept_bytes);
+        Some(Self {
+            put,
+            step: step.saturating_sub(u64::from(behind)),
+            kept_count,
+            size_bytes: kept_bytes + rest,
+            placements: placements(rest, place),
+        })
+    }
+}
+
+/// A change of a file's extents.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    pub(crate) file: PutId,
+    pub(crate) rewrite: Rewrite,
+    pub(crate) placements: Vec<Placement>,
+}
+
+impl Replacement {
+    fn apply<K: KeyValue>(&self, meta: &Meta<K>, now_ms: u64) -> Result<Answer, MetaError> {
+        meta.begin_replacement(self.file, &self.rewrite, &self.placements, now_ms)
+            .map(Answer::Put)
+    }
 }
 
 impl Action {
@@ -208,13 +281,9 @@ impl Action {
                 let leases: Result<_, _> = leases.into_iter().collect();
                 leases.map(Answer::Leases)
             }
-            Self::Replace {
-                file,
-                displaced,
-                nodes,
-            } => meta
-                .begin_replacement(*file, displaced, nodes, now_ms)
-                .map(Answer::Put),
+            Self::Extend(extension) => extension.apply(meta, now_ms),
+            Self::Grow(file, to) => meta.grow(*file, *to).map(Answer::File),
+            Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
@@ -348,23 +417,22 @@ impl World {
             Operation::Commit { pick } => Action::Commit(put(pick)),
             Operation::Lead { name: n } => {
                 let file = expected.files.get(&name(n))?;
-                Action::Lead(expected.segments[&file.put].clone())
+                Action::Lead(expected.segments[&file.put].values().copied().collect())
             }
-            Operation::Replace {
-                name: n,
-                first,
-                place,
-            } => replacement(expected, &name(n), first, place)?,
+            Operation::Extend { pick, .. } => {
+                Action::Extend(Extension::of(expected, put(pick), operation)?)
+            }
+            Operation::Grow { name: n, to } => Action::Grow(expected.files.get(&name(n))?.put, to),
+            Operation::Replace { name: n, .. } => {
+                Action::Replace(replacement(expected, &name(n), operation)?)
+            }
             Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
             Operation::Abort { pick } => Action::Abort(put(pick)),
             Operation::Touch { pick } => Action::Touch(put(pick)),
             Operation::Remove { name: n } => Action::Remove(name(n)),
-            Operation::Rename {
-                name: n,
-                to,
-                existing,
-                behind,
-            } => rename(expected, (&name(n), behind), name(to), existing)?,
+            Operation::Rename { name: n, to, .. } => {
+                rename(expected, &name(n), name(to), operation)?
+            }
             Operation::Reclaim { pick } => Action::Reclaim(garbage(pick)),
             Operation::Relocate {
                 pick,
@@ -392,12 +460,13 @@ impl World {
 }
 
 /// The rename of a file in its generation, or in the one before.
-fn rename(
-    expected: &Expected,
-    (name, behind): (&str, bool),
-    to: String,
-    existing: u8,
-) -> Option<Action> {
+fn rename(expected: &Expected, name: &str, to: String, operation: &Operation) -> Option<Action> {
+    let &Operation::Rename {
+        existing, behind, ..
+    } = operation
+    else {
+        return None;
+    };
     let file = expected.files.get(name)?;
     Some(Action::Rename {
         file: file.put,
@@ -407,27 +476,67 @@ fn rename(
     })
 }
 
-/// The replacement of a file's stripes from the `first` on, under their current leases.
-fn replacement(expected: &Expected, name: &str, first: usize, place: u32) -> Option<Action> {
+/// A change of a file's stripes from the `first` on, under their current leases: others in their places, holes,
+/// others for some of them, more of them, or an end of the file.
+fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option<Replacement> {
+    let &Operation::Replace {
+        first,
+        shape,
+        place,
+        ..
+    } = operation
+    else {
+        return None;
+    };
     let file = expected.files.get(name)?;
-    let epoch = |stripe| {
+    let epoch = |stripe: &StripeId| {
         expected
             .leases
             .get(stripe)
             .map_or(Epoch(1), |lease| lease.0)
     };
-    let displaced: Vec<Displaced> = expected.segments[&file.put]
-        .iter()
-        .skip(first)
-        .map(|stripe| Displaced {
-            stripe: *stripe,
-            epoch: epoch(stripe),
-        })
-        .collect();
-    Some(Action::Replace {
+    let displaced = |(&offset, stripe): (&u64, &StripeId)| {
+        let epoch = epoch(stripe);
+        let stripe = *stripe;
+        (offset, Displaced { stripe, epoch })
+    };
+    let segments = expected.segments[&file.put].iter();
+    let mut displaced: Vec<_> = segments.skip(first).map(displaced).collect();
+    let mut offsets: Vec<u64> = displaced.iter().map(|(offset, _)| *offset).collect();
+    let at = first as u64 * STRIPE_BYTES;
+    let mut size = SizeChange::AtLeast(0);
+    match shape {
+        0 => {}
+        1 => offsets.clear(),
+        2 => offsets.truncate(1),
+        3 => {
+            displaced.clear();
+            offsets = vec![at + STRIPE_BYTES, at + 3 * STRIPE_BYTES];
+            size = SizeChange::AtLeast(at + 4 * STRIPE_BYTES - 5);
+        }
+        4 => {
+            offsets.clear();
+            size = SizeChange::Exactly(at);
+        }
+        _ => {
+            displaced.retain(|(offset, _)| *offset >= at);
+            offsets = vec![at];
+            size = SizeChange::Exactly(at + 7);
+        }
+    }
+    let placement = |_: &u64| Placement {
+        chunk_bytes: 1024,
+        nodes: spread(place),
+    };
+    let placements = offsets.iter().map(placement).collect();
+    Some(Replacement {
         file: file.put,
-        nodes: vec![spread(place); displaced.len()],
-        displaced,
+        rewrite: Rewrite {
+            displaced,
+            offsets,
+            size,
+        },
+        placements,
     })
 }
 

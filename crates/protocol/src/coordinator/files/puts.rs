@@ -2,20 +2,20 @@
 
 use super::Files;
 use super::live_puts::LivePut;
+use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, Denied, lock};
-use crate::message::{CoordinatorReply, FileLayout, PutPlaces, ask};
+use crate::coordinator::pool_facts::PoolFacts;
+use crate::message::{CoordinatorReply, FileLayout, Growth, PutPlaces, ask};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
+use gabion_meta::{
+    FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, STRIPES_MAX,
+    Stripes,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most stripes of a file: a layout must fit into one message and into memory.
-const STRIPES_MAX: u64 = 1 << 17;
 /// Most entries of a page of a list: one message holds them, whatever their names.
 const LISTED_MAX: u64 = 1_000;
-/// The chunk size of a file's last stripe is a multiple of this many bytes, so that no page of a disk or of
-/// memory belongs to two chunks.
-const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
@@ -45,18 +45,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                     .to_owned(),
             ));
         };
-        let fleet = self.nodes.fleet();
-        let placed = match encoded {
-            None => {
-                let sizes = chunk_sizes(&facts.record.spec, size_bytes)?;
-                self.place(&facts, &sizes, &fleet)
-            }
-            Some(encoded) => {
-                let sizes = chunk_sizes(&encoded.record.spec, size_bytes)?;
-                self.place_blocks(&facts, &encoded.record.spec, &sizes, &fleet)
-            }
-        };
-        let placements = match placed {
+        let placements = match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
             Ok(placements) => placements,
             Err(rejection) => return rejection.answer(),
         };
@@ -77,6 +66,68 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             stripes: put.stripes,
             nodes: self.nodes.statuses(),
         }))
+    }
+
+    /// Reserves more places for a put, or fewer.
+    pub(in crate::coordinator) async fn extend_put(
+        self: &Arc<Self>,
+        asked: ask::ExtendPut,
+    ) -> Answer {
+        let ask::ExtendPut {
+            put,
+            step,
+            kept_count,
+            size_bytes,
+        } = asked;
+        self.touch_put(put)?;
+        let this = Arc::clone(self);
+        let find = move |meta: &Meta<K>| {
+            let pool = meta.pool_of_put(put)?;
+            let facts = this.pools.facts(meta, pool)?;
+            let encoded = this.pools.encoded_of(meta, &facts)?;
+            Ok((facts, encoded))
+        };
+        let (facts, encoded) = self.core.with_meta(find).await?;
+        let placed = self.place_segments(&facts, encoded.as_deref(), size_bytes, kept_count);
+        let placements = match placed {
+            Ok(placements) => placements,
+            Err(rejection) => return rejection.answer(),
+        };
+        let blocks_per_segment = encoded.map_or(1, |encoded| encoded.record.spec.k as u64);
+        let kept_count = kept_count.saturating_mul(blocks_per_segment);
+        let now_ms = self.core.ports.now_ms();
+        let extend = move |meta: &Meta<K>| {
+            meta.extend_put(put, (step, kept_count), size_bytes, &placements, now_ms)
+        };
+        let stripes = self.core.with_meta(extend).await?;
+        // Stripes that were dropped are garbage.
+        self.leftovers.wake();
+        Ok(CoordinatorReply::Put(PutPlaces {
+            put,
+            pool: facts.record.clone(),
+            stripes,
+            nodes: self.nodes.statuses(),
+        }))
+    }
+
+    /// Places the stripes of a new file, or the blocks that they are first, but for the first `kept_count`
+    /// segments.
+    fn place_segments(
+        &self,
+        facts: &PoolFacts,
+        encoded: Option<&PoolFacts>,
+        size_bytes: u64,
+        kept_count: u64,
+    ) -> Result<Vec<Placement>, Rejection> {
+        let fleet = self.nodes.fleet();
+        let spec = &encoded.unwrap_or(facts).record.spec;
+        let mut sizes = chunk_sizes(spec, size_bytes).map_err(Rejection::Final)?;
+        let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);
+        sizes.drain(..kept.min(sizes.len()));
+        match encoded {
+            None => self.place(facts, &sizes, &fleet),
+            Some(_) => self.place_blocks(facts, spec, &sizes, &fleet),
+        }
     }
 
     /// Notes that a put's client is active. The note is in memory only: a new run of the coordinator gives
@@ -100,7 +151,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             this.timetable.enter(meta, &file)?;
             match meta.layout_of(put) {
                 Err(MetaError::FileGone(_)) => Ok(Vec::new()),
-                layout => Ok(layout?.1),
+                layout => Ok(layout?.1.into_iter().map(|(_, stripe)| stripe).collect()),
             }
         };
         match self.core.with_meta(commit).await {
@@ -181,14 +232,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 
     async fn layout(
         self: &Arc<Self>,
-        find: impl Fn(&Meta<K>) -> Result<(FileRecord, Vec<StripeRecord>), MetaError>
-        + Send
-        + Sync
-        + 'static,
+        find: impl Fn(&Meta<K>) -> Result<(FileRecord, Stripes), MetaError> + Send + Sync + 'static,
     ) -> Result<FileLayout, MetaError> {
         let this = Arc::clone(self);
         let look = move |meta: &Meta<K>| {
             let (file, stripes) = find(meta)?;
+            let (offsets, stripes): (Vec<u64>, Vec<StripeRecord>) = stripes.into_iter().unzip();
             let facts = this.pools.facts(meta, file.pool)?;
             let encoded = this.pools.encoded_of(meta, &facts)?;
             let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
@@ -198,17 +247,40 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             } else {
                 Vec::new()
             };
-            Ok((file, pools, stripes, appending))
+            Ok(FileLayout {
+                file,
+                pool: pools.0,
+                encoded: pools.1,
+                stripes,
+                offsets,
+                appending,
+                nodes: Vec::new(),
+            })
         };
-        let (file, (pool, encoded), stripes, appending) = self.core.with_meta(look).await?;
-        Ok(FileLayout {
+        let layout = self.core.with_meta(look).await?;
+        let nodes = self.nodes.statuses();
+        Ok(FileLayout { nodes, ..layout })
+    }
+
+    /// Gives a file more bytes.
+    pub(in crate::coordinator) async fn grow(&self, asked: ask::Grow) -> Answer {
+        let ask::Grow {
             file,
-            pool,
-            encoded,
-            stripes,
-            appending,
-            nodes: self.nodes.statuses(),
-        })
+            size_bytes,
+            from,
+        } = asked;
+        let grow = move |meta: &Meta<K>| match from {
+            None => Ok((meta.grow(file, size_bytes)?, true)),
+            Some((from, token)) => {
+                let by = size_bytes.saturating_sub(from);
+                meta.grow_from(file, (from, by), token)
+            }
+        };
+        let (file, is_done) = self.core.with_meta(grow).await?;
+        Ok(CoordinatorReply::Grown(Growth {
+            size_bytes: file.size_bytes,
+            is_done,
+        }))
     }
 
     /// Gives a file another name.
@@ -270,8 +342,7 @@ fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
 
 /// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.
 fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
-    let k = spec.k as u64;
-    let stripe_bytes = k.saturating_mul(spec.chunk_bytes);
+    let stripe_bytes = spec.segment_bytes();
     let full_count = size_bytes / stripe_bytes;
     let rest_bytes = size_bytes % stripe_bytes;
     if full_count >= STRIPES_MAX {
@@ -283,19 +354,9 @@ fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
     }
     let mut sizes = vec![spec.chunk_bytes; full_count as usize];
     if rest_bytes > 0 {
-        let unit = least_common_multiple(LAST_CHUNK_UNIT, spec.sub_chunks as u64);
-        let needed = rest_bytes.div_ceil(k).next_multiple_of(unit);
-        sizes.push(needed.min(spec.chunk_bytes));
+        sizes.push(spec.least_chunk_bytes(rest_bytes));
     }
     Ok(sizes)
-}
-
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut larger, mut smaller) = (a, b);
-    while smaller != 0 {
-        (larger, smaller) = (smaller, larger % smaller);
-    }
-    a / larger * b
 }
 
 #[cfg(test)]

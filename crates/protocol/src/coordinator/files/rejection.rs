@@ -35,6 +35,7 @@ impl From<MetaError> for Rejection {
             | MetaError::FileGone(_)
             | MetaError::LeaseLost { .. }
             | MetaError::Held { .. }
+            | MetaError::StillServed(_)
             // A node has failed since it was chosen.
             | MetaError::NodeFailed(_) => Self::Retry(error.to_string()),
             other => Self::Final(other.into()),

@@ -1,4 +1,5 @@
-//! Writes that span stripes: the coordinator's half of a replacement. It keeps others from updating the old
+//! Writes that span stripes, fill holes or change a file's size: the coordinator's half of a replacement. It keeps
+//! others from updating the displaced
 //! stripes, settles them so that the client can read the bytes that it does not overwrite, and places new
 //! stripes; the commit swaps them in one transaction.
 //!
@@ -12,13 +13,14 @@ use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, SHORT_DEADLINE_MS, lock};
 use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, Replacement, SettledStripe, ask};
+use crate::message::{CoordinatorReply, NewExtent, Replacement, SettledStripe, ask};
 use futures::future::join_all;
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
-use gabion_meta::{Displaced, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
+use gabion_meta::{KeyValue, Meta, MetaError, Placement, Put, PutId, Rewrite, StripeStatus};
 use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Stripes that are settled concurrently.
@@ -30,7 +32,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self: &Arc<Self>,
         wish: ask::BeginReplace,
     ) -> Answer {
-        let ask::BeginReplace { file, stripes } = wish;
+        let ask::BeginReplace {
+            file,
+            displaced,
+            extents,
+            size,
+        } = wish;
+        let stripes: Vec<StripeId> = displaced.iter().map(|(_, stripe)| *stripe).collect();
         let occupation = match self.occupied.occupy(stripes.clone()) {
             Ok(occupation) => occupation,
             Err(stripe) => {
@@ -43,12 +51,20 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(leases) => leases,
             Err(error) => return Rejection::from(error).answer(),
         };
-        let begun = self.begin_leased(file, &leases).await;
+        let offsets = displaced.iter().map(|(offset, _)| *offset);
+        let rewrite = Rewrite {
+            displaced: offsets.zip(leases.iter().copied()).collect(),
+            offsets: extents.iter().map(|extent| extent.offset).collect(),
+            size,
+        };
+        let begun = self.begin_leased(file, rewrite, &extents).await;
         let (put, settled) = match begun {
             Ok(begun) => begun,
             Err(rejection) => {
                 self.leases.release_leases(leases).await?;
                 self.leave(occupation).await?;
+                // A stripe that has left a hole may be served yet.
+                self.leftovers.wake();
                 return rejection.answer();
             }
         };
@@ -89,25 +105,28 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(())
     }
 
-    /// Settles the old stripes and makes room for the new ones.
+    /// Settles the displaced stripes and makes room for the new ones.
     async fn begin_leased(
         self: &Arc<Self>,
         file: PutId,
-        leases: &[Displaced],
+        rewrite: Rewrite,
+        extents: &[NewExtent],
     ) -> Result<(Put, Vec<SettledStripe>), Rejection> {
-        let mut settled = Vec::with_capacity(leases.len());
-        for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
+        let mut settled = Vec::with_capacity(rewrite.displaced.len());
+        for some in rewrite.displaced.chunks(SETTLE_PARALLEL_COUNT) {
             let settling = some
                 .iter()
-                .map(|old| self.settle_old(old.stripe, old.epoch));
+                .map(|(_, old)| self.settle_old(old.stripe, old.epoch));
             for one in join_all(settling).await {
                 settled.push(one?);
             }
         }
-        let nodes = self.new_places(&settled).await?;
+        let offsets = rewrite.displaced.iter().map(|(offset, _)| *offset);
+        let old: BTreeMap<u64, &SettledStripe> = offsets.zip(&settled).collect();
+        let placements = self.new_places(file, extents, &old).await?;
         let now_ms = self.core.ports.now_ms();
-        let displaced = leases.to_vec();
-        let begin = move |meta: &Meta<K>| meta.begin_replacement(file, &displaced, &nodes, now_ms);
+        let begin =
+            move |meta: &Meta<K>| meta.begin_replacement(file, &rewrite, &placements, now_ms);
         Ok((self.core.with_meta(begin).await?, settled))
     }
 
@@ -130,41 +149,52 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         })
     }
 
-    /// Nodes for a new stripe in the place of each old one.
+    /// Places for new stripes: in the pools of those whose places they take, and otherwise in the file's.
     async fn new_places(
         self: &Arc<Self>,
-        settled: &[SettledStripe],
-    ) -> Result<Vec<Vec<NodeId>>, Rejection> {
-        let pools: Vec<PoolId> = settled.iter().map(|settled| settled.stripe.pool).collect();
+        file: PutId,
+        extents: &[NewExtent],
+        old: &BTreeMap<u64, &SettledStripe>,
+    ) -> Result<Vec<Placement>, Rejection> {
+        let pool_of = |extent: &NewExtent| old.get(&extent.offset).map(|old| old.stripe.pool);
+        let pools: Vec<Option<PoolId>> = extents.iter().map(pool_of).collect();
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
-            let facts = pools.into_iter().map(|pool| this.pools.facts(meta, pool));
+            let own = meta.file_of(file)?.pool;
+            let pools = pools.into_iter().map(|pool| pool.unwrap_or(own));
+            let facts = pools.map(|pool| this.pools.facts(meta, pool));
             facts.collect::<Result<Vec<_>, _>>()
         };
         let facts = self.core.with_meta(find).await?;
         let fleet = self.nodes.fleet();
         let welcoming = fleet.welcoming();
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
-        let mut place = |(settled, facts): (&SettledStripe, &Arc<PoolFacts>)| {
-            let present = &settled.stripe.nodes;
-            if facts.record.lifecycle.is_some() && present.iter().all(|n| welcoming.contains(n)) {
+        let mut place = |(extent, facts): (&NewExtent, &Arc<PoolFacts>)| {
+            let bytes = extent.chunk_bytes;
+            let placement = |nodes| Placement {
+                chunk_bytes: bytes,
+                nodes,
+            };
+            let present = old.get(&extent.offset).map(|old| &old.stripe.nodes);
+            let present = present.filter(|_| facts.record.lifecycle.is_some());
+            if let Some(present) = present.filter(|p| p.iter().all(|n| welcoming.contains(n))) {
                 // The blocks of its segment have a core rack, and keep it.
-                return Ok(present.clone());
+                return Ok(placement(present.clone()));
             }
             let spec = &facts.record.spec;
             let counts = (spec.k, spec.m);
             let scheme = update::scheme(spec.update);
-            let bytes = settled.stripe.chunk_bytes;
             let on = |topology: &Topology| {
                 self.nodes.room(topology.clone()).place(bytes, |topology| {
                     scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
                 })
             };
-            find_places(&fleet, on, |nodes: &Vec<NodeId>, failed| {
+            let nodes = find_places(&fleet, on, |nodes: &Vec<NodeId>, failed| {
                 survives_without(facts, nodes, failed)
-            })
+            });
+            nodes.map(placement)
         };
-        let places: Result<Vec<_>, _> = settled.iter().zip(&facts).map(&mut place).collect();
+        let places: Result<Vec<_>, _> = extents.iter().zip(&facts).map(&mut place).collect();
         places.map_err(|error| too_few(&fleet, &error))
     }
 
@@ -194,6 +224,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 | MetaError::FileGone(_)
                 | MetaError::UnknownStripe(_)
                 | MetaError::LeaseLost { .. }
+                | MetaError::FileChanged(_)
                 | MetaError::PutLost { .. }),
             ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
             Err(error) => return Err(error.into()),

@@ -323,7 +323,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             blocks,
             encoded,
             lifecycle,
-            stripes,
+            stripes: stripes.into_iter().map(|(_, stripe)| stripe).collect(),
         }))
     }
 

@@ -5,9 +5,9 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_meta::PutId;
+use gabion_meta::{PutId, SizeChange};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
+    CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NewExtent, NodeReply, NodeRequest,
     PendingRecord, SettledStripe, ask,
 };
 use gabion_store::AppendedState;
@@ -24,11 +24,22 @@ fn ids(stripes: &[StripeRecord]) -> Vec<StripeId> {
     stripes.iter().map(|stripe| stripe.id).collect()
 }
 
+/// Asks for other stripes in the places of these.
 fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
-    let file = look(bed).file.put;
+    let layout = look(bed);
+    let offset = |stripe: &StripeRecord| {
+        let at = layout.stripes.iter().position(|s| s.id == stripe.id);
+        at.map_or(0, |at| layout.offsets[at])
+    };
+    let extent = |stripe: &StripeRecord| NewExtent {
+        offset: offset(stripe),
+        chunk_bytes: stripe.chunk_bytes,
+    };
     bed.ask(ask::BeginReplace {
-        file,
-        stripes: ids(stripes),
+        file: layout.file.put,
+        displaced: stripes.iter().map(|old| (offset(old), old.id)).collect(),
+        extents: stripes.iter().map(extent).collect(),
+        size: SizeChange::AtLeast(0),
     })
 }
 

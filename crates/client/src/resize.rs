@@ -1,0 +1,233 @@
+//! Files that grow and shrink: appends, writes in pieces, truncation and holes.
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::extent::Piece;
+use crate::file::File;
+use crate::open_runs::LastRun;
+use crate::rewrite::{plan_hole, plan_truncation};
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use gabion_layout::ByteRange;
+use gabion_protocol::message::{Growth, ask};
+
+/// Most zeros that are written over the edges of a hole at a time.
+const ZEROS_BYTES: u64 = 1 << 20;
+
+impl Client {
+    /// Appends bytes to a file. See [`File::append`].
+    ///
+    /// # Errors
+    /// Those of [`Client::open`] and [`File::append`].
+    pub async fn append(&self, name: &str, bytes: Bytes) -> Result<u64, ClientError> {
+        self.open(name).await?.append(bytes).await
+    }
+}
+
+impl File {
+    /// Appends bytes, and returns their offset. Appends of several clients do not mix: each gets a range of
+    /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
+    ///
+    /// The file grows first, by zeros, and then gets the bytes. A reader may see the zeros meanwhile, and after an
+    /// error or a crash they may stay.
+    ///
+    /// # Errors
+    /// Those of [`File::write_pieces`].
+    pub async fn append(&self, bytes: Bytes) -> Result<u64, ClientError> {
+        let offset = self.extend(bytes.len() as u64).await?;
+        self.write_pieces(offset, bytes).await?;
+        Ok(offset)
+    }
+
+    /// Gives the file more bytes at its end, which are zero, for this caller alone: no other extension gets any of
+    /// them. Returns their offset.
+    ///
+    /// # Errors
+    /// Those of [`File::grow`]; [`ClientError::Late`] when others extend the file all the time.
+    pub async fn extend(&self, by_bytes: u64) -> Result<u64, ClientError> {
+        let token = self.client.ports().random();
+        let what = format!("appending to {}", self.name());
+        let mut attempts = self.client.attempts(what, 0);
+        loop {
+            let from = self.size_bytes();
+            let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, token)));
+            if growth.await?.is_done {
+                // Without the new layout, the next operation finds that it needs one.
+                let _ = self.refresh().await;
+                return Ok(from);
+            }
+            // Another client has been faster. That is progress, but not this client's.
+            attempts.pause("others append to the file").await?;
+            self.refresh().await?;
+        }
+    }
+
+    /// Writes bytes from `offset` on, stripe by stripe: within each stripe the write is atomic, and after an
+    /// error or a crash some stripes may have the new bytes and others not. Behind the end of the file, the file
+    /// grows first, by zeros. A write within stripes that are there is an update in place of each of them; only
+    /// segments that are holes are stored.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub async fn write_pieces(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
+        let range = self.range_to_write(offset, &bytes)?;
+        if self.size_bytes() < range.end() {
+            self.grow(range.end()).await?;
+        } else if !self.layout().stores(range) {
+            self.refresh().await?;
+        }
+        let layout = self.layout();
+        let in_flight_count = self.client.in_flight_count(layout.stripe_bytes_max());
+        let mut rest = bytes;
+        let mut writes = Vec::new();
+        for segment in self.by_segment(range) {
+            let bytes = rest.split_to(segment.length as usize);
+            writes.push(self.write_segment(segment, bytes));
+        }
+        stream::iter(writes)
+            .buffer_unordered(in_flight_count)
+            .try_collect()
+            .await
+    }
+
+    /// Writes bytes within one segment.
+    async fn write_segment(&self, range: ByteRange, mut bytes: Bytes) -> Result<(), ClientError> {
+        for piece in self.layout().pieces(range) {
+            match piece {
+                Piece::Stored(extent) => {
+                    let bytes = bytes.split_to(extent.range.length as usize);
+                    let last_run = LastRun::default();
+                    self.write_extents(&[extent], &bytes, &last_run).await?;
+                }
+                Piece::Hole(hole) => {
+                    let bytes = bytes.split_to(hole.length as usize);
+                    self.replace(hole, &bytes).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits a range at the borders of segments.
+    fn by_segment(&self, range: ByteRange) -> Vec<ByteRange> {
+        if self.changes_form() {
+            let extents = self.extents(range).into_iter();
+            return extents
+                .map(|extent| ByteRange::new(extent.file_offset, extent.range.length))
+                .collect();
+        }
+        let segment_bytes = self.layout().file.pool.spec.segment_bytes();
+        let mut parts = Vec::new();
+        let mut at = range.offset;
+        while at < range.end() {
+            let end = (at - at % segment_bytes).saturating_add(segment_bytes);
+            let end = end.min(range.end());
+            parts.push(ByteRange::new(at, end - at));
+            at = end;
+        }
+        parts
+    }
+
+    /// Gives the file at least this many bytes; the new ones are zero and take no space.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] for a file whose blocks are replicated at first, for more than 2^63 - 1 bytes, and
+    /// when the file is gone; [`ClientError::NoCoordinator`].
+    pub async fn grow(&self, size_bytes: u64) -> Result<(), ClientError> {
+        self.ask_to_grow(size_bytes, None).await?;
+        self.refresh().await
+    }
+
+    async fn ask_to_grow(
+        &self,
+        size_bytes: u64,
+        from: Option<(u64, u64)>,
+    ) -> Result<Growth, ClientError> {
+        let request = ask::Grow {
+            file: self.put_id(),
+            size_bytes,
+            from,
+        };
+        self.client.ask(request).await
+    }
+
+    /// Gives the file this size. Bytes behind it are gone for good: if the file grows again, they are zero. A file
+    /// that is larger by many stripes shrinks in steps, from its end; after an error it may have any size between
+    /// both. Writes of others behind the new end, which have not been acknowledged, may make the file grow
+    /// again.
+    ///
+    /// # Errors
+    /// Those of [`File::grow`] and [`File::write`].
+    pub async fn truncate(&self, size_bytes: u64) -> Result<(), ClientError> {
+        self.refresh().await?;
+        if self.size_bytes() <= size_bytes {
+            return self.grow(size_bytes).await;
+        }
+        let none = Bytes::new();
+        while self.size_bytes() > size_bytes {
+            let what = format!("truncating {} to {size_bytes} bytes", self.name());
+            let (before, plan) = (self.size_bytes(), |layout: &_| {
+                plan_truncation(layout, size_bytes)
+            });
+            self.rewrite(what, plan, &none).await?;
+            if self.size_bytes() >= before {
+                // The layout could not be looked up, or another client lets the file grow.
+                self.refresh().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes of a range zero, and frees the space of stripes that are within it. The size of the
+    /// file stays; bytes behind its end are ignored. Stripe by stripe, like [`File::write_pieces`].
+    ///
+    /// # Errors
+    /// Those of [`File::write`]; [`ClientError::Refused`] for a file whose blocks are replicated at first.
+    pub async fn punch(&self, range: ByteRange) -> Result<(), ClientError> {
+        self.refresh().await?;
+        let end = range.offset.saturating_add(range.length);
+        let end = end.min(self.size_bytes());
+        let range = ByteRange::new(range.offset.min(end), end - range.offset.min(end));
+        let none = Bytes::new();
+        while plan_hole(&self.layout(), range).is_some() {
+            let what = format!("punching a hole into {}", self.name());
+            let plan = |layout: &_| plan_hole(layout, range);
+            self.rewrite(what, plan, &none).await?;
+            self.refresh().await?;
+        }
+        for extent in self.extents(range) {
+            let mut at = extent.file_offset;
+            let end = at + extent.range.length;
+            while at < end {
+                let length = ZEROS_BYTES.min(end - at);
+                let zeros = Bytes::from(vec![0; length as usize]);
+                self.write_pieces(at, zeros).await?;
+                at += length;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranges of the file that are stored, as of now, in order. All other bytes are zero and take no
+    /// space.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
+    pub async fn stored_ranges(&self) -> Result<Vec<ByteRange>, ClientError> {
+        self.refresh().await?;
+        let layout = self.layout();
+        let size_bytes = layout.file.file.size_bytes;
+        let within = layout.spans().iter().filter_map(|span| {
+            let file = ByteRange::new(0, size_bytes);
+            span.intersect(file)
+        });
+        let mut ranges: Vec<ByteRange> = Vec::new();
+        for span in within {
+            match ranges.last_mut() {
+                Some(last) if last.end() == span.offset => last.length += span.length,
+                _ => ranges.push(span),
+            }
+        }
+        Ok(ranges)
+    }
+}

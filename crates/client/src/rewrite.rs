@@ -1,0 +1,183 @@
+//! Plans which segments of a file a write, a truncation or a punched hole stores anew: pure arithmetic over the
+//! layout, without I/O.
+
+use crate::file::Layout;
+use gabion_layout::{ByteRange, StripeId};
+use gabion_meta::{PoolSpec, SizeChange};
+use gabion_protocol::message::NewExtent;
+
+/// Most stripes that leave a file in one change: the coordinator takes their leases and settles them.
+const DROPPED_MAX: usize = 256;
+
+/// A change of a file's extents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rewrite {
+    /// The stripes that leave the file, with their offsets.
+    pub(crate) displaced: Vec<(u64, StripeId)>,
+    /// The segments that get new stripes.
+    pub(crate) slots: Vec<Slot>,
+    /// The effect on the file's size.
+    pub(crate) size: SizeChange,
+}
+
+/// A segment that gets a new stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    /// Its offset in the file.
+    pub(crate) start: u64,
+    /// Bytes of a chunk of the new stripe.
+    pub(crate) chunk_bytes: u64,
+    /// Data bytes of the new stripe.
+    pub(crate) stripe_bytes: u64,
+    /// The range of the stripe that gets new bytes.
+    pub(crate) range: ByteRange,
+    /// Bytes of the old stripe from this one on are not kept.
+    pub(crate) kept_bytes: u64,
+}
+
+impl Rewrite {
+    /// The new extents.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = NewExtent> {
+        self.slots.iter().map(|slot| NewExtent {
+            offset: slot.start,
+            chunk_bytes: slot.chunk_bytes,
+        })
+    }
+
+    /// Bytes that are to be stored, without parity.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.stripe_bytes).sum()
+    }
+}
+
+/// The change that writes a range, which is not empty. The file grows if the range reaches past its end.
+pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
+    let (mut displaced, mut slots) = (Vec::new(), Vec::new());
+    let size_bytes = layout.file.file.size_bytes.max(range.end());
+    let (keeps_borders, spec) = (layout.file.encoded.is_some(), &layout.file.pool.spec);
+    let mut at = range.offset;
+    while at < range.end() {
+        let (segment, old) = segment_of(layout, at, keeps_borders);
+        let piece_end = segment.end().min(range.end());
+        let piece = ByteRange::new(at - segment.offset, piece_end - at);
+        let (chunk_bytes, stripe_bytes) = match old {
+            Some((span, id, chunk_bytes)) => {
+                displaced.push((segment.offset, id));
+                if piece.end() <= span.length {
+                    (chunk_bytes, span.length)
+                } else {
+                    larger_chunk(spec, chunk_bytes, piece.end())
+                }
+            }
+            None if segment.end() <= size_bytes => full_chunk(spec),
+            None => of_chunk(spec, spec.least_chunk_bytes(piece.end())),
+        };
+        slots.push(Slot {
+            start: segment.offset,
+            chunk_bytes,
+            stripe_bytes,
+            range: piece,
+            kept_bytes: u64::MAX,
+        });
+        at = piece_end;
+    }
+    let size = if keeps_borders { 0 } else { range.end() };
+    Rewrite {
+        displaced,
+        slots,
+        size: SizeChange::AtLeast(size),
+    }
+}
+
+/// The next step of a truncation to `size_bytes`, from the end of the file; none if it has that size.
+pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrite> {
+    let present_bytes = layout.file.file.size_bytes;
+    if present_bytes <= size_bytes {
+        return None;
+    }
+    let (spans, spec) = (layout.spans(), &layout.file.pool.spec);
+    let first = spans.partition_point(|span| span.end() <= size_bytes);
+    let step = first.max(spans.len().saturating_sub(DROPPED_MAX));
+    let end = if step > first {
+        // This step ends between two stripes.
+        spans[step].offset
+    } else {
+        size_bytes
+    };
+    let gone = || spans.iter().zip(&layout.file.stripes).skip(step);
+    let displaced = gone().map(|(span, stripe)| (span.offset, stripe.id));
+    let crossing = gone().filter(|(span, _)| span.offset < end);
+    let slots = crossing.map(|(span, _)| {
+        let kept_bytes = end - span.offset;
+        let (chunk_bytes, stripe_bytes) = of_chunk(spec, spec.least_chunk_bytes(kept_bytes));
+        Slot {
+            start: span.offset,
+            chunk_bytes,
+            stripe_bytes,
+            range: ByteRange::new(0, 0),
+            kept_bytes,
+        }
+    });
+    Some(Rewrite {
+        displaced: displaced.collect(),
+        slots: slots.collect(),
+        size: SizeChange::Exactly(end),
+    })
+}
+
+/// The next step of making whole stripes within a range holes; none if there is no such stripe.
+pub(crate) fn plan_hole(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
+    let size_bytes = layout.file.file.size_bytes;
+    let stripes = layout.spans().iter().zip(&layout.file.stripes);
+    let is_within = |span: &ByteRange| {
+        // Bytes of a stripe behind the end of the file are zero anyway.
+        range.offset <= span.offset && span.end().min(size_bytes) <= range.end()
+    };
+    let within = stripes.filter(|(span, _)| is_within(span));
+    let displaced = within.map(|(span, stripe)| (span.offset, stripe.id));
+    let displaced: Vec<_> = displaced.take(DROPPED_MAX).collect();
+    (!displaced.is_empty()).then_some(Rewrite {
+        displaced,
+        slots: Vec::new(),
+        size: SizeChange::AtLeast(0),
+    })
+}
+
+/// A stripe's range in its file, its id and its chunk size.
+type OldStripe = (ByteRange, StripeId, u64);
+
+/// The segment of a byte, and its stripe. Each block of a file whose borders stay is a segment of its own.
+fn segment_of(layout: &Layout, at: u64, keeps_borders: bool) -> (ByteRange, Option<OldStripe>) {
+    let segment_bytes = layout.file.pool.spec.segment_bytes();
+    let start = if keeps_borders {
+        let spans = layout.spans();
+        let next = spans.partition_point(|span| span.offset <= at);
+        next.checked_sub(1).map_or(0, |own| spans[own].offset)
+    } else {
+        at - at % segment_bytes
+    };
+    let old = layout.stripe_from(start);
+    let old = old.map(|(span, stripe)| (span, stripe.id, stripe.chunk_bytes));
+    let length = match old {
+        Some((span, ..)) if keeps_borders => span.length,
+        _ => segment_bytes,
+    };
+    (ByteRange::new(start, length), old)
+}
+
+/// A chunk of a stripe that is to hold `needed_bytes`, and grows: twice the old one at least, so that many small
+/// writes behind each other store each byte only a few times.
+fn larger_chunk(spec: &PoolSpec, old_chunk_bytes: u64, needed_bytes: u64) -> (u64, u64) {
+    let needed = spec.least_chunk_bytes(needed_bytes);
+    let doubled = old_chunk_bytes.saturating_mul(2).min(spec.chunk_bytes);
+    of_chunk(spec, needed.max(doubled))
+}
+
+fn full_chunk(spec: &PoolSpec) -> (u64, u64) {
+    of_chunk(spec, spec.chunk_bytes)
+}
+
+/// A chunk size, and the data bytes of its stripe.
+fn of_chunk(spec: &PoolSpec, chunk_bytes: u64) -> (u64, u64) {
+    (chunk_bytes, chunk_bytes * spec.k as u64)
+}

@@ -1,0 +1,46 @@
+//! Stripes that have left a file without a successor: until no node serves them, a reader with an old
+//! layout may read them, so no other stripe may take their places.
+
+use crate::error::MetaError;
+use crate::kv::{ReadTxn, WriteTxn};
+use crate::records::PutId;
+use crate::schema::{DROPPED, GARBAGE, WITHDRAWN};
+use gabion_layout::StripeId;
+
+/// Notes stripes that a file has lost.
+pub(crate) fn note_dropped<'a>(
+    txn: &mut dyn WriteTxn,
+    file: PutId,
+    stripes: impl Iterator<Item = &'a StripeId>,
+) -> Result<(), MetaError> {
+    for &stripe in stripes {
+        DROPPED.put(txn, &(file, stripe), &())?;
+    }
+    Ok(())
+}
+
+/// Refuses while nodes may serve stripes that the file has lost; forgets those that none serves.
+pub(crate) fn check_none_served(txn: &mut dyn WriteTxn, file: PutId) -> Result<(), MetaError> {
+    for stripe in dropped(txn, file)? {
+        if GARBAGE.get(txn, &stripe)?.is_some() && WITHDRAWN.get(txn, &stripe)?.is_none() {
+            return Err(MetaError::StillServed(stripe));
+        }
+        DROPPED.delete(txn, &(file, stripe))?;
+    }
+    Ok(())
+}
+
+/// Forgets which stripes a file has lost: it is being removed.
+pub(crate) fn forget_dropped(txn: &mut dyn WriteTxn, file: PutId) -> Result<(), MetaError> {
+    for stripe in dropped(txn, file)? {
+        DROPPED.delete(txn, &(file, stripe))?;
+    }
+    Ok(())
+}
+
+fn dropped(txn: &dyn ReadTxn, file: PutId) -> Result<Vec<StripeId>, MetaError> {
+    let next = PutId(file.0.saturating_add(1));
+    let span = DROPPED.between(&(file, StripeId(0)), &(next, StripeId(0)));
+    let rows = DROPPED.scan(txn, &span, usize::MAX)?;
+    Ok(rows.into_iter().map(|((_, stripe), ())| stripe).collect())
+}

@@ -1,0 +1,71 @@
+//! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
+
+use crate::error::MetaError;
+use crate::files::file_of;
+use crate::kv::KeyValue;
+use crate::meta::Meta;
+use crate::pools::pool;
+use crate::records::{FILE_BYTES_MAX, FileRecord, Growth, PutId};
+use crate::schema::{FILES, GROWTHS};
+
+/// How many growths of a file are remembered, for requests that are repeated after a lost answer.
+const REMEMBERED_COUNT: usize = 64;
+
+impl<K: KeyValue> Meta<K> {
+    /// Gives the file that `put` made at least `to` bytes; the new ones are zero.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
+    pub fn grow(&self, put: PutId, to: u64) -> Result<FileRecord, MetaError> {
+        self.change(|txn| {
+            let mut file = file_of(txn, put)?;
+            check_growth(pool(txn, file.pool)?.lifecycle.is_none(), to)?;
+            if file.size_bytes < to {
+                file.size_bytes = to;
+                FILES.put(txn, &put, &file)?;
+            }
+            Ok(file)
+        })
+    }
+
+    /// Gives the file that `put` made `by` more bytes, which are zero, if it has `from`: they belong to the
+    /// caller's append alone. Returns the file, and whether it has grown by this call or an earlier one with
+    /// this `token`, of the last 64.
+    ///
+    /// # Errors
+    /// Those of [`Meta::grow`].
+    pub fn grow_from(
+        &self,
+        put: PutId,
+        (from, by): (u64, u64),
+        token: u64,
+    ) -> Result<(FileRecord, bool), MetaError> {
+        self.change(|txn| {
+            let mut file = file_of(txn, put)?;
+            let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
+            check_growth(pool(txn, file.pool)?.lifecycle.is_none(), to)?;
+            let mut growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
+            if growths.iter().any(|growth| growth.token == token) {
+                return Ok((file, true));
+            }
+            if file.size_bytes != from {
+                return Ok((file, false));
+            }
+            file.size_bytes = to;
+            growths.push(Growth { token });
+            let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
+            growths.drain(..forgotten);
+            GROWTHS.put(txn, &put, &growths)?;
+            FILES.put(txn, &put, &file)?;
+            Ok((file, true))
+        })
+    }
+}
+
+fn check_growth(may_grow: bool, to: u64) -> Result<(), MetaError> {
+    match (may_grow, to <= FILE_BYTES_MAX) {
+        (false, _) => Err(MetaError::FixedSize),
+        (_, false) => Err(MetaError::FileTooLarge),
+        _ => Ok(()),
+    }
+}
