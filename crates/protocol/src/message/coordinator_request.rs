@@ -169,7 +169,8 @@ calls! {
         put: PutId,
         /// How often it was extended before.
         step: u64,
-        /// The number of its first segments that stay. No chunk of the others counts from now on.
+        /// The number of its first stripes that stay, and with them those of the same segment. No chunk of the
+        /// others counts from now on.
         kept_count: u64,
         /// The file's size afterwards.
         size_bytes: u64,

@@ -267,10 +267,10 @@ impl Expected {
         };
         *size_bytes = size;
         let kept_count = stripes.len().min(kept_count as usize);
-        let rest = stripes.split_off(kept_count);
         if step + 1 == record.step {
-            return Ok(Answer::Stripes(rest));
+            return Ok(Answer::Stripes(stripes));
         }
+        let rest = stripes.split_off(kept_count);
         if step != record.step {
             return Err("PutStep");
         }
@@ -303,9 +303,9 @@ impl Expected {
         record.runs.push(run);
         record.step += 1;
         record.touched_ms = record.touched_ms.max(world.now_ms);
-        stripes.extend(new.clone());
-        self.puts.insert(put, (record, stripes));
-        Ok(Answer::Stripes(new))
+        stripes.extend(new);
+        self.puts.insert(put, (record, stripes.clone()));
+        Ok(Answer::Stripes(stripes))
     }
 
     fn grow(&mut self, put: PutId, to: u64) -> Outcome {
