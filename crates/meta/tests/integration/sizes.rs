@@ -79,10 +79,10 @@ fn a_hole_is_not_filled_while_its_old_stripe_may_be_served() {
     change(&meta, &file, &[(0, old)], &[], SizeChange::AtLeast(0)).unwrap();
     let after = meta.file("f").unwrap();
     assert_eq!((after.size_bytes, after.stripe_count), (SEGMENT, 0));
-    let fill = || begin(&meta, &file, &[], &[0], SizeChange::AtLeast(0));
-    assert_eq!(fill(), Err(MetaError::StillServed(old)));
+    let refill = || begin(&meta, &file, &[], &[0], SizeChange::AtLeast(0));
+    assert_eq!(refill(), Err(MetaError::StillServed(old)));
     meta.withdrawn(&[old]).unwrap();
-    let put = fill().unwrap();
+    let put = refill().unwrap();
     assert!(meta.commit_replacement(put.id).is_ok());
     assert_eq!(meta.check(), Ok(vec![]));
     meta.remove_file("f", file.put).unwrap();
