@@ -185,6 +185,7 @@ impl<K: KeyValue> Meta<K> {
                 put,
                 created_ms: now_ms,
                 generation: 0,
+                truncation_count: 0,
             };
             NAMES.put(txn, name, &put)?;
             FILES.put(txn, &put, &file)?;

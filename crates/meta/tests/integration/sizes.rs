@@ -132,19 +132,45 @@ fn a_truncation_takes_all_bytes_behind_the_end_or_does_nothing() {
 fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");
-    let grow = |from, by, token| meta.grow_from(file.put, (from, by), token).map(|g| g.1);
+    let grow = |from, by, token| {
+        meta.grow_from(file.put, (from, by), (token, 0))
+            .map(|grown| grown.1)
+    };
     assert_eq!(grow(SEGMENT, 10, 1), Ok(true));
     assert_eq!(grow(SEGMENT, 20, 2), Ok(false), "another was faster");
     assert_eq!(grow(SEGMENT + 10, 20, 2), Ok(true));
     assert_eq!(grow(SEGMENT, 10, 1), Ok(true), "the answer was lost");
     assert_eq!(meta.file("f").unwrap().size_bytes, SEGMENT + 30);
-    assert_eq!(meta.grow(file.put, 5).unwrap().size_bytes, SEGMENT + 30);
-    let large = meta.grow(file.put, FILE_BYTES_MAX + 1);
+    assert_eq!(
+        meta.grow(file.put, 5, 0).unwrap().0.size_bytes,
+        SEGMENT + 30
+    );
+    let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));
     meta.remove_file("f", file.put).unwrap();
-    assert_eq!(meta.grow(file.put, 1), Err(MetaError::FileGone(file.put)));
+    assert_eq!(
+        meta.grow(file.put, 1, 0),
+        Err(MetaError::FileGone(file.put))
+    );
     assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_late_growth_does_not_undo_a_truncation() {
+    let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "f");
+    let old = segments(&meta, &file)[0];
+    change(&meta, &file, &[(0, old)], &[], SizeChange::Exactly(0)).unwrap();
+    let size = |grown: Result<(FileRecord, bool), MetaError>| {
+        let (file, is_done) = grown.expect("the file is there");
+        (file.size_bytes, is_done)
+    };
+    // Both were asked for before.
+    assert_eq!(size(meta.grow(file.put, 100, 0)), (0, false));
+    assert_eq!(size(meta.grow_from(file.put, (0, 9), (1, 0))), (0, false));
+    assert_eq!(size(meta.grow(file.put, 100, 1)), (100, true));
+    assert_eq!(size(meta.grow(file.put, 50, 0)), (100, true), "it has them");
 }
 
 #[test]

@@ -231,6 +231,8 @@ calls! {
         file: PutId,
         /// Its new size, unless it is larger already.
         size_bytes: u64,
+        /// How often it was truncated, as the sender knows.
+        truncation_count: u64,
         /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
         /// alone.
         from: Option<(u64, u64)>,

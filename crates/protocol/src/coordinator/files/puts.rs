@@ -272,13 +272,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::Grow {
             file,
             size_bytes,
+            truncation_count,
             from,
         } = asked;
         let grow = move |meta: &Meta<K>| match from {
-            None => Ok((meta.grow(file, size_bytes)?, true)),
+            None => meta.grow(file, size_bytes, truncation_count),
             Some((from, token)) => {
                 let by = size_bytes.saturating_sub(from);
-                meta.grow_from(file, (from, by), token)
+                meta.grow_from(file, (from, by), (token, truncation_count))
             }
         };
         let (file, is_done) = self.core.with_meta(grow).await?;

@@ -438,6 +438,7 @@ fn a_file_grows_for_one_append_at_a_time() {
     let mut grow = |size_bytes, from| match bed.ask(ask::Grow {
         file,
         size_bytes,
+        truncation_count: 0,
         from,
     }) {
         CoordinatorReply::Grown(growth) => (growth.size_bytes, growth.is_done),
