@@ -112,6 +112,7 @@ impl Registers {
     pub fn add_holes(&mut self, file: PutId, cells: &Range<u64>, called_us: u64) {
         let known = self.file(file);
         known.put_cells = cells.start;
+        known.zeros = Zeros::behind(cells.start);
         known.has_holes = true;
         let blocks = &mut known.blocks;
         blocks.called(ZEROS, std::slice::from_ref(cells), called_us);
@@ -235,9 +236,7 @@ impl Registers {
     pub fn check(&self, seen: &Seen<'_>) -> Result<(), Anomaly> {
         let (file, known) = (seen.file, &self.files[&seen.file]);
         for shown in known.checked(seen)? {
-            let told = known
-                .blocks
-                .check(&shown, seen.called_us, seen.answered_us);
+            let told = known.blocks.check(&shown, seen.called_us, seen.answered_us);
             told.map_err(|why| Anomaly::NoOrder { file, why })?;
         }
         Ok(())

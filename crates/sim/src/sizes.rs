@@ -157,8 +157,7 @@ impl Sizes {
         known.changes[number].made_us = now_us;
         let is_cut = |change: &Change| matches!(change.to, To::Exactly(_));
         if !known.changes.iter().any(is_cut) {
-            let overlaps =
-                |other: &&Range<u64>| range.start < other.end && other.start < range.end;
+            let overlaps = |other: &&Range<u64>| range.start < other.end && other.start < range.end;
             if let Some(other) = known.extensions.iter().find(overlaps) {
                 return Err(Missized::Shared {
                     file,

@@ -210,3 +210,17 @@ fn verify_code(cluster: &Cluster, record: &StripeRecord, chunks: &[Vec<u8>]) -> 
         Some(at) => Err(format!("parity chunk {at} is not what the code makes")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_zero() {
+        let data = [vec![1, 2, 3], vec![4, 0, 0]];
+        assert_eq!(first_padding(&data, 4), None);
+        assert_eq!(first_padding(&data, 3), Some(3));
+        assert_eq!(first_padding(&data, 0), Some(0));
+        assert_eq!(first_padding(&data, 100), None);
+    }
+}

@@ -33,18 +33,31 @@ struct Zeroing {
 /// The writes of a file, and the operations that make its cells zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Zeros {
+    /// Cells from this one on are zero when the file is created.
+    put_cells: u64,
     writes: BTreeMap<UpdateId, Write>,
     zeroings: Vec<Zeroing>,
 }
 
 impl Zeros {
+    /// Those of a file whose put has this many cells.
+    pub(crate) fn behind(put_cells: u64) -> Self {
+        Self {
+            put_cells,
+            ..Self::default()
+        }
+    }
+
     /// Whether cells may have become zero again.
     pub(crate) fn is_any(&self) -> bool {
         !self.zeroings.is_empty()
     }
 
     pub(crate) fn called(&mut self, write: UpdateId, cells: &[Range<u64>], called_us: u64) {
-        let cells = cells.iter().cloned().reduce(|all, next| all.start..next.end);
+        let cells = cells
+            .iter()
+            .cloned()
+            .reduce(|all, next| all.start..next.end);
         let fresh = Write {
             cells: cells.unwrap_or_default(),
             called_us,
@@ -82,7 +95,7 @@ impl Zeros {
         self.zeroings[number].made_us = now_us;
     }
 
-    /// The first of some zero cells that cannot be zero. At the creation of the file all cells are.
+    /// The first of some zero cells that cannot be zero.
     pub(crate) fn wrong_zero(
         &self,
         cells: &Range<u64>,
@@ -90,7 +103,7 @@ impl Zeros {
         answered_us: u64,
     ) -> Option<u64> {
         let creation = Zeroing {
-            cells: 0..u64::MAX,
+            cells: self.put_cells..u64::MAX,
             called_us: 0,
             made_us: 0,
         };
@@ -132,7 +145,8 @@ impl Zeros {
 }
 
 fn intersection(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
-    a.start.max(b.start)..a.end.min(b.end)
+    let start = a.start.max(b.start);
+    start..a.end.min(b.end).max(start)
 }
 
 /// Ranges without the cells of another.
