@@ -73,6 +73,12 @@ impl Layout {
         (is_in_file && extent.range.end() <= span.length).then_some(stripe)
     }
 
+    /// The stripe of several extents of one; none if that is the result for any of them.
+    pub(crate) fn find_all(&self, extents: &[Extent]) -> Option<&StripeRecord> {
+        let found = extents.iter().map(|extent| self.find(extent));
+        found.reduce(|all, one| all.and(one)).flatten()
+    }
+
     /// The stripe that begins at this byte of the file, and its range.
     pub(crate) fn stripe_from(&self, start: u64) -> Option<(ByteRange, &StripeRecord)> {
         let at = self.spans.binary_search_by_key(&start, |span| span.offset);
