@@ -210,7 +210,15 @@ impl Hand {
                 });
                 client.truncate(&file, left).await
             }
-            10.. if total > 0 => {
+            10 if total > 0 => {
+                let stripe = self
+                    .cluster
+                    .world
+                    .roll(|dice| dice.below(total.div_ceil(stripe_cells)) * stripe_cells);
+                let cells = stripe..(stripe + stripe_cells).min(total);
+                self.punch_and_fill(&file, &cells).await
+            }
+            11 if total > 0 => {
                 let cells = self.cluster.world.roll(|dice| {
                     let stripe = dice.below(total.div_ceil(stripe_cells)) * stripe_cells;
                     if dice.one_in(2) {
@@ -223,6 +231,28 @@ impl Hand {
             }
             _ => client.read_holes(&file).await,
         }
+    }
+
+    /// Punches a hole, and fills a part of it perhaps before the hole is acknowledged. Then a reader reads that whose
+    /// layout is from before.
+    async fn punch_and_fill(&self, file: &File, hole: &Range<u64>) -> Result<(), ClientError> {
+        let (world, client) = (&self.cluster.world, &self.client);
+        let (reader, writer) = (client.open(file.name()), client.open(file.name()));
+        let (reader, writer) = (reader.await?, writer.await?);
+        let (wait_us, cells) = world.roll(|dice| {
+            let cells = choose(dice, hole.end - hole.start);
+            (
+                dice.below(1_000_000),
+                hole.start + cells.start..hole.start + cells.end,
+            )
+        });
+        let fill = async {
+            world.sleep(wait_us).await;
+            client.write(&writer, &cells).await?;
+            client.read(&reader, &cells).await
+        };
+        let (punched, filled) = futures::join!(client.punch(file, hole), fill);
+        punched.and(filled)
     }
 
     /// Writes and reads through the cache, and then flushes the writes or leaves them there.
