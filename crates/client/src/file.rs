@@ -76,7 +76,7 @@ impl Layout {
     /// The stripe of several extents of one; none if that is the result for any of them.
     pub(crate) fn find_all(&self, extents: &[Extent]) -> Option<&StripeRecord> {
         let found = extents.iter().map(|extent| self.find(extent));
-        found.reduce(|all, one| all.and(one)).flatten()
+        found.reduce(Option::and).flatten()
     }
 
     /// The stripe that begins at this byte of the file, and its range.

@@ -68,12 +68,12 @@ const ZEROS: UpdateId = UpdateId(u32::MAX);
 /// All files' cells.
 #[derive(Debug, Default)]
 pub struct Registers {
-    files: BTreeMap<PutId, Cells>,
+    files: BTreeMap<PutId, Known>,
 }
 
 /// A file's cells.
 #[derive(Debug)]
-struct Cells {
+struct Known {
     blocks: Blocks<UpdateId>,
     cells_per_block: u64,
     /// Cells within the put: a write of these alone is an update in place, unless the file was truncated or
@@ -94,7 +94,7 @@ impl Registers {
     /// # Panics
     /// When blocks have no cells.
     pub fn add_file(&mut self, file: PutId, cells_per_block: u64) {
-        let cells = Cells {
+        let cells = Known {
             blocks: Blocks::new(cells_per_block),
             cells_per_block,
             put_cells: u64::MAX,
@@ -242,13 +242,13 @@ impl Registers {
         Ok(())
     }
 
-    fn file(&mut self, file: PutId) -> &mut Cells {
+    fn file(&mut self, file: PutId) -> &mut Known {
         let known = self.files.get_mut(&file);
         known.expect("files are added before anything happens to them")
     }
 }
 
-impl Cells {
+impl Known {
     /// Checks a read without the order of operations. Returns the reads of which it consists, for which there
     /// must be one.
     fn checked(&self, seen: &Seen<'_>) -> Result<[Shown; 2], Anomaly> {

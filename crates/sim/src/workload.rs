@@ -246,12 +246,12 @@ impl Hand {
                 hole.start + cells.start..hole.start + cells.end,
             )
         });
-        let fill = async {
+        let filling = async {
             world.sleep(wait_us).await;
             client.write(&writer, &cells).await?;
             client.read(&reader, &cells).await
         };
-        let (punched, filled) = futures::join!(client.punch(file, hole), fill);
+        let (punched, filled) = futures::join!(client.punch(file, hole), filling);
         punched.and(filled)
     }
 

@@ -135,12 +135,11 @@ impl Zeros {
         called_us: u64,
     ) -> Option<u64> {
         let over_us = self.writes.get(&write)?.over_us?;
-        let wrong = self.zeroings.iter().find_map(|zeroing| {
+        self.zeroings.iter().find_map(|zeroing| {
             let is_between = over_us < zeroing.called_us && zeroing.made_us < called_us;
             let common = intersection(cells, &zeroing.cells);
             (is_between && !common.is_empty()).then_some(common.start)
-        });
-        wrong
+        })
     }
 }
 
