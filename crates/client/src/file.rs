@@ -65,10 +65,18 @@ impl Layout {
     }
 
     /// The stripe of an extent that may have been split by another layout of the file; none if the
-    /// stripes now have other borders.
+    /// stripes now have other borders, or the file now ends before the extent does. Bytes of a stripe behind
+    /// the end of the file must stay zero.
     pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
         let (span, stripe) = self.stripe_from(extent.start)?;
-        (extent.range.end() <= span.length).then_some(stripe)
+        let is_in_file = extent.start + extent.range.end() <= self.file.file.size_bytes;
+        (is_in_file && extent.range.end() <= span.length).then_some(stripe)
+    }
+
+    /// The stripe of several extents of one; none if that is the result for any of them.
+    pub(crate) fn find_all(&self, extents: &[Extent]) -> Option<&StripeRecord> {
+        let found = extents.iter().map(|extent| self.find(extent));
+        found.reduce(Option::and).flatten()
     }
 
     /// The stripe that begins at this byte of the file, and its range.

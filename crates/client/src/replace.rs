@@ -58,10 +58,8 @@ impl File {
             let Some(rewrite) = plan(&layout) else {
                 return Ok(());
             };
-            match self
-                .try_replace(&layout, &rewrite, bytes, &mut attempts)
-                .await
-            {
+            let planned = (&layout, &rewrite);
+            match self.try_replace(planned, &plan, bytes, &mut attempts).await {
                 Ok(()) => break,
                 Err(AttemptError::Retry(missing)) => {
                     attempts.pause(&missing).await?;
@@ -77,15 +75,25 @@ impl File {
 
     async fn try_replace(
         &self,
-        layout: &Arc<Layout>,
-        rewrite: &Rewrite,
+        (layout, rewrite): (&Arc<Layout>, &Rewrite),
+        plan: &impl Fn(&Layout) -> Option<Rewrite>,
         bytes: &Bytes,
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         let begun = self.begin_replace(layout, rewrite, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
         let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
-        if let Err(error) = self.write_anew(&begun, rewrite, bytes, attempts).await {
+        let prepared = async {
+            if rewrite.depends_on_end {
+                // From here on nobody writes to the displaced stripes, behind a new end neither.
+                self.refresh().await?;
+                if plan(&self.layout()).as_ref() != Some(rewrite) {
+                    return Err(AttemptError::Retry("the file has changed".to_owned()));
+                }
+            }
+            self.write_anew(&begun, rewrite, bytes, attempts).await
+        };
+        if let Err(error) = prepared.await {
             keeper.abort().await;
             return Err(error);
         }

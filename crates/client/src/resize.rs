@@ -5,7 +5,8 @@ use crate::error::ClientError;
 use crate::extent::Piece;
 use crate::file::File;
 use crate::open_runs::LastRun;
-use crate::rewrite::{plan_hole, plan_truncation};
+use crate::rewrite::{plan_hole, plan_truncation, plan_zeros};
+use crate::write::Updated;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::ByteRange;
@@ -206,17 +207,34 @@ impl File {
             self.rewrite(what, plan, &none).await?;
             self.refresh().await?;
         }
-        for extent in self.extents(range) {
-            let mut at = extent.file_offset;
-            let end = at + extent.range.length;
-            while at < end {
-                let length = ZEROS_BYTES.min(end - at);
-                let zeros = Bytes::from(vec![0; length as usize]);
-                self.write_pieces(at, zeros).await?;
-                at += length;
+        self.zero_stored(range).await
+    }
+
+    /// Writes zeros over the stored bytes of a range. Those behind the end of the file are zero; if it is truncated
+    /// meanwhile, it must not grow again.
+    async fn zero_stored(&self, range: ByteRange) -> Result<(), ClientError> {
+        let mut at = range.offset;
+        loop {
+            let end = range.end().min(self.size_bytes());
+            let rest = ByteRange::new(at, end.saturating_sub(at));
+            let Some(mut extent) = self.extents(rest).into_iter().next() else {
+                return Ok(());
+            };
+            extent.range.length = extent.range.length.min(ZEROS_BYTES);
+            let zeros = Bytes::from(vec![0; extent.range.length as usize]);
+            let last_run = LastRun::default();
+            let part = ByteRange::new(extent.file_offset, extent.range.length);
+            match self.update_extents(&[extent], &zeros, &last_run).await? {
+                Updated::Done(..) => at = part.end(),
+                Updated::TooLarge => {
+                    let what = format!("punching a hole into {}", self.name());
+                    let plan = |layout: &_| plan_zeros(layout, part);
+                    self.rewrite(what, plan, &zeros).await?;
+                    at = part.end();
+                }
+                Updated::Moved => self.refresh().await?,
             }
         }
-        Ok(())
     }
 
     /// The ranges of the file that are stored, as of now, in order. All other bytes are zero and take no

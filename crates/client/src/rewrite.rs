@@ -18,6 +18,9 @@ pub(crate) struct Rewrite {
     pub(crate) slots: Vec<Slot>,
     /// The effect on the file's size.
     pub(crate) size: SizeChange,
+    /// Whether bytes that another client may write behind the known end of the file would be lost: the plan must be
+    /// the same once nobody can write to the displaced stripes.
+    pub(crate) depends_on_end: bool,
 }
 
 /// A segment that gets a new stripe.
@@ -86,6 +89,7 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
         displaced,
         slots,
         size: SizeChange::AtLeast(size),
+        depends_on_end: false,
     }
 }
 
@@ -122,6 +126,7 @@ pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrit
         displaced: displaced.collect(),
         slots: slots.collect(),
         size: SizeChange::Exactly(end),
+        depends_on_end: false,
     })
 }
 
@@ -134,12 +139,23 @@ pub(crate) fn plan_hole(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
         range.offset <= span.offset && span.end().min(size_bytes) <= range.end()
     };
     let within = stripes.filter(|(span, _)| is_within(span));
-    let displaced = within.map(|(span, stripe)| (span.offset, stripe.id));
-    let displaced: Vec<_> = displaced.take(DROPPED_MAX).collect();
-    (!displaced.is_empty()).then_some(Rewrite {
-        displaced,
+    let within: Vec<_> = within.take(DROPPED_MAX).collect();
+    let depends_on_end = within.iter().any(|(span, _)| span.end() > range.end());
+    let displaced = within.iter().map(|(span, stripe)| (span.offset, stripe.id));
+    (!within.is_empty()).then(|| Rewrite {
+        displaced: displaced.collect(),
         slots: Vec::new(),
         size: SizeChange::AtLeast(0),
+        depends_on_end,
+    })
+}
+
+/// The change that writes zeros to a range of one stripe without a change of the size; none if the file now ends
+/// within or before it, or does not store it.
+pub(crate) fn plan_zeros(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
+    layout.stores(range).then(|| Rewrite {
+        size: SizeChange::AtLeast(0),
+        ..plan_write(layout, range)
     })
 }
 

@@ -166,7 +166,7 @@ impl File {
     }
 
     /// Overwrites pieces of one stripe by one update, unless that is too large for records.
-    async fn update_extents(
+    pub(crate) async fn update_extents(
         &self,
         extents: &[Extent],
         bytes: &Bytes,
@@ -282,7 +282,7 @@ impl Update<'_> {
     async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, AttemptError> {
         let (file, deadline_ms) = (self.file, attempts.attempt_ms());
         let layout = file.layout();
-        let found = layout.find(&self.extents[0]);
+        let found = layout.find_all(self.extents);
         if let Some(updated) = self.close(&layout, found, deadline_ms).await? {
             return Ok(updated);
         }
@@ -423,7 +423,7 @@ impl Update<'_> {
         attempts: &Attempts,
     ) -> Result<Updated, ClientError> {
         let layout = self.file.layout();
-        let found = layout.find(&self.extents[0]);
+        let found = layout.find_all(self.extents);
         let deadline_ms = attempts.attempt_ms().max(LAST_CLOSE_MS);
         match self.close(&layout, found, deadline_ms).await {
             Ok(Some(updated)) => Ok(updated),
@@ -437,12 +437,12 @@ impl Update<'_> {
 }
 
 /// The result of an update.
-enum Updated {
+pub(crate) enum Updated {
     /// The stripe, and the number of the update.
     Done(StripeId, Sequence),
     /// None: it is too large for records.
     TooLarge,
-    /// None: the file's stripes now have other borders.
+    /// None: the file's stripes now have other borders, or the file is smaller.
     Moved,
 }
 

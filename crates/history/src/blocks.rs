@@ -7,7 +7,8 @@
 //!   shows, sooner or later, took effect in all of its blocks by the time of its end.
 //! - Before its acknowledgement, a reader may see the earlier state even though others have seen
 //!   the write: stripes are replaced, and a reader with the old layout reads the old ones until
-//!   then. So a read of one of its blocks may be as of any instant since its call.
+//!   then. So a read of one of its blocks may be as of any instant since its call. This also holds
+//!   for a write of one block that may replace its stripe.
 
 use crate::block::Block;
 use crate::contradiction::Contradiction;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// A write of several blocks.
+/// A write of several blocks, or of one that it may store anew.
 #[derive(Clone, Debug)]
 struct Spanning {
     blocks: Vec<u64>,
@@ -53,6 +54,16 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
 
     /// See [`Block::called`]. Cells are counted from the file's start.
     pub fn called(&mut self, write: W, cells: &[Range<u64>], at: u64) {
+        self.call(write, cells, at, false);
+    }
+
+    /// As [`Blocks::called`], for a write that may store its block anew: readers may miss it until
+    /// its acknowledgement even if it is of one block.
+    pub fn called_anew(&mut self, write: W, cells: &[Range<u64>], at: u64) {
+        self.call(write, cells, at, true);
+    }
+
+    fn call(&mut self, write: W, cells: &[Range<u64>], at: u64, is_anew: bool) {
         let mut parts: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
         for range in cells {
             for (block, part) in self.parts(range) {
@@ -64,7 +75,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
             let block = self.by_number.entry(*block).or_default();
             block.called(write, cells, at);
         }
-        if blocks.len() > 1 {
+        if blocks.len() > 1 || is_anew {
             let spanning = Spanning {
                 blocks: blocks.clone(),
                 called: at,

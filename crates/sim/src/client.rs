@@ -2,6 +2,7 @@
 //! checkers.
 
 use crate::cells::{CELL_BYTES, UpdateId, fill};
+use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::network::{Party, Reply, Request, Service};
 use crate::ports::SimPorts;
@@ -28,6 +29,7 @@ pub(crate) struct SimClient {
     pub(crate) party: Party,
     world: Arc<World>,
     ledger: Arc<Ledger>,
+    tally: Arc<Tally>,
     /// Writes through its cache that no flush is known to have stored: this client reads them, and others
     /// may not yet.
     unflushed: Arc<Mutex<BTreeSet<UpdateId>>>,
@@ -78,6 +80,7 @@ impl SimClient {
         options: ClientOptions,
     ) -> Self {
         let world = Arc::clone(ports.world());
+        let tally = Arc::clone(ports.tally());
         loop {
             let connected = Client::connect(Arc::<SimPorts>::clone(&ports), options.clone());
             if let Ok(client) = connected.await {
@@ -86,6 +89,7 @@ impl SimClient {
                     party,
                     world,
                     ledger,
+                    tally,
                     unflushed: Arc::default(),
                     returned: Arc::default(),
                     doubted: Arc::default(),
@@ -173,6 +177,7 @@ impl SimClient {
         let called_us = self.world.now_us();
         let file = self.client.open(name).await?;
         self.ledger.is_there(name, file.put_id(), called_us);
+        self.note_size(&file, called_us);
         Ok(file)
     }
 
@@ -180,7 +185,9 @@ impl SimClient {
     pub(crate) async fn open_cached(&self, name: &str) -> Result<Cached, ClientError> {
         let opened_us = self.world.now_us();
         let file = self.client.open_cached(name).await?;
-        self.ledger.is_there(name, file.put_id(), opened_us);
+        let id = file.put_id();
+        self.ledger.is_there(name, id, opened_us);
+        self.ledger.size_is(id, file.size_bytes(), opened_us);
         Ok(Cached { file, opened_us })
     }
 
@@ -193,19 +200,149 @@ impl SimClient {
         let (id, write) = (file.put_id(), self.ledger.name());
         let bytes = Bytes::from(fill(write, cells.start, cells.end - cells.start));
         self.ledger.writing(id, write, cells);
+        let known_bytes = file.size_bytes();
         let written = file.write(byte_range(cells).offset, bytes.clone()).await;
-        let name = file.name();
-        self.world.note(&match &written {
-            Ok(()) => format!("{name}: {write:?} of cells {cells:?} is acknowledged"),
-            Err(error) => format!("{name}: {write:?} of cells {cells:?} fails: {error}"),
-        });
+        self.report(file, &format!("{write:?} of cells {cells:?}"), &written);
         match &written {
-            Ok(()) => self.ledger.written(id, write),
+            Ok(()) => {
+                self.ledger.written(id, write);
+                let is_behind = known_bytes < byte_range(cells).end();
+                self.count(|coverage| coverage.write_behind_count += u64::from(is_behind));
+            }
             Err(ClientError::Undecided { .. }) => {}
             Err(ClientError::Forgotten(_)) => self.ledger.ended(id, write),
             Err(_) => self.ledger.denied(id, write),
         }
         written.map(|()| bytes)
+    }
+
+    /// Checks the size of a file that was looked up since `called_us`.
+    fn note_size(&self, file: &File, called_us: u64) {
+        let size_bytes = file.size_bytes();
+        self.ledger.size_is(file.put_id(), size_bytes, called_us);
+    }
+
+    /// Overwrites cells, each stripe by itself. `cells_between_ends`: see [`crate::shape::Shape`].
+    pub(crate) async fn write_pieces(
+        &self,
+        file: &File,
+        cells: &Range<u64>,
+        cells_between_ends: u64,
+    ) -> Result<(), ClientError> {
+        let id = file.put_id();
+        let (mut bytes, mut writes, mut at) = (Vec::new(), Vec::new(), cells.start);
+        while at < cells.end {
+            let end = (at / cells_between_ends + 1) * cells_between_ends;
+            let part = at..end.min(cells.end);
+            let write = self.ledger.name();
+            self.ledger.writing(id, write, &part);
+            bytes.extend(fill(write, at, part.end - at));
+            at = part.end;
+            writes.push(write);
+        }
+        let offset = byte_range(cells).offset;
+        let written = file.write_pieces(offset, bytes.into()).await;
+        let what = format!("{writes:?} of cells {cells:?}, in pieces");
+        self.report(file, &what, &written);
+        // After an error, any of them may take effect, also later: the client does not say.
+        written?;
+        for write in writes {
+            self.ledger.written(id, write);
+        }
+        self.count(|coverage| coverage.write_in_pieces_count += 1);
+        Ok(())
+    }
+
+    /// Appends cells to a file. Their contents depend on their numbers, so the file is extended first, as
+    /// `File::append` does it.
+    pub(crate) async fn append(
+        &self,
+        file: &File,
+        cell_count: u64,
+        cells_between_ends: u64,
+    ) -> Result<(), ClientError> {
+        let by_bytes = cell_count * CELL_BYTES;
+        let id = file.put_id();
+        let extension = self.ledger.extending(id, by_bytes);
+        let extended = file.extend(by_bytes).await;
+        self.report(file, &format!("an extension by {cell_count}"), &extended);
+        let offset = extended?;
+        self.ledger
+            .extended(id, extension, offset..offset + by_bytes);
+        let first = offset / CELL_BYTES;
+        let cells = first..first + cell_count;
+        self.write_pieces(file, &cells, cells_between_ends).await?;
+        self.count(|coverage| coverage.append_count += 1);
+        Ok(())
+    }
+
+    /// Gives a file at least this many cells.
+    pub(crate) async fn grow(&self, file: &File, cell_count: u64) -> Result<(), ClientError> {
+        let (id, size_bytes) = (file.put_id(), cell_count * CELL_BYTES);
+        let called_us = self.world.now_us();
+        let growth = self.ledger.growing(id, size_bytes);
+        let grown = file.grow(size_bytes).await;
+        self.report(file, &format!("growth to {cell_count}"), &grown);
+        grown?;
+        self.note_size(file, called_us);
+        self.ledger.grown(id, growth);
+        self.count(|coverage| coverage.growth_count += 1);
+        Ok(())
+    }
+
+    /// Gives a file this many cells.
+    pub(crate) async fn truncate(&self, file: &File, cell_count: u64) -> Result<(), ClientError> {
+        let (id, size_bytes) = (file.put_id(), cell_count * CELL_BYTES);
+        let truncation = self.ledger.truncating(id, cell_count);
+        let truncated = file.truncate(size_bytes).await;
+        self.report(file, &format!("truncation to {cell_count}"), &truncated);
+        truncated?;
+        self.ledger.truncated(id, truncation);
+        self.count(|coverage| coverage.truncation_count += 1);
+        Ok(())
+    }
+
+    /// Makes cells of a file zero.
+    pub(crate) async fn punch(&self, file: &File, cells: &Range<u64>) -> Result<(), ClientError> {
+        let id = file.put_id();
+        let hole = self.ledger.punching(id, cells);
+        let punched = file.punch(byte_range(cells)).await;
+        self.report(file, &format!("a hole of cells {cells:?}"), &punched);
+        punched?;
+        self.ledger.punched(id, hole);
+        self.count(|coverage| coverage.hole_count += 1);
+        Ok(())
+    }
+
+    /// Asks which ranges are stored, and checks that the others may be zero.
+    pub(crate) async fn read_holes(&self, file: &File) -> Result<(), ClientError> {
+        let called_us = self.world.now_us();
+        let stored = file.stored_ranges().await?;
+        self.note_size(file, called_us);
+        let end = ByteRange::new(file.size_bytes(), 0);
+        let (mut holes, mut at) = (Vec::new(), 0);
+        for range in stored.into_iter().chain([end]) {
+            if at < range.offset {
+                let zeros = vec![0; (range.offset - at) as usize];
+                holes.push((at / CELL_BYTES, zeros));
+            }
+            at = range.end();
+        }
+        self.ledger.read(file.put_id(), &holes, called_us);
+        self.count(|coverage| coverage.hole_read_count += holes.len() as u64);
+        Ok(())
+    }
+
+    fn report<T>(&self, file: &File, what: &str, done: &Result<T, ClientError>) {
+        let name = file.name();
+        self.world.note(&match done {
+            Ok(_) => format!("{name}: {what} is acknowledged"),
+            Err(error) => format!("{name}: {what} fails: {error}"),
+        });
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Coverage)) {
+        self.tally.add(change);
     }
 
     /// Reads cells.

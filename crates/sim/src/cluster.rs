@@ -1,7 +1,7 @@
 //! The cluster's machines: a coordinator, nodes and clients, each with a disk and at most one process.
 //! Processes are killed, lose power and start again here; only their disks survive.
 
-use crate::cells::{CELL_BYTES, cell_count};
+use crate::cells::cell_count;
 use crate::client::{ClientService, SimClient};
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
@@ -33,9 +33,6 @@ use std::time::Duration;
 const SEGMENT_BYTES: u64 = 256 << 10;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
-
-/// Chunks are a multiple of this.
-const PAGE_BYTES: u64 = 4096;
 /// Time limit of the operator's client.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -93,13 +90,7 @@ impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
-        // Conversions change the borders of stripes, but never split a page: the last segment of a file has
-        // smaller chunks than the others, of whole pages.
-        let block_bytes = match shape.lifecycle {
-            Some(_) => PAGE_BYTES,
-            None => shape.stripe_bytes,
-        };
-        let ledger = Ledger::new(Arc::clone(world), block_bytes / CELL_BYTES);
+        let ledger = Ledger::new(Arc::clone(world), &shape);
         // The operator has a machine, too.
         let machine_count = 1 + shape.node_count + shape.client_count + 1;
         let nodes = (0..shape.node_count).map(|at| NodeMachine {

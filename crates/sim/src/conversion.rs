@@ -155,6 +155,7 @@ fn shape(writes: Writes) -> Shape {
         is_thin: false,
         limits: Limits::default(),
         writes_twice: false,
+        shrinks: false,
     }
 }
 

@@ -71,11 +71,25 @@ pub struct Coverage {
     pub old_metadata_count: u64,
     /// Requests that a coordinator refused because too few nodes vouched for its metadata.
     pub unvouched_count: u64,
+    /// Acknowledged writes behind the end that their client knew.
+    pub write_behind_count: u64,
+    /// Acknowledged appends.
+    pub append_count: u64,
+    /// Acknowledged writes in pieces, those of appends included.
+    pub write_in_pieces_count: u64,
+    /// Acknowledged growths of files by zeros.
+    pub growth_count: u64,
+    /// Acknowledged truncations.
+    pub truncation_count: u64,
+    /// Holes that were punched.
+    pub hole_count: u64,
+    /// Holes of files that clients were told.
+    pub hole_read_count: u64,
 }
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 27] {
+    pub fn rows(&self) -> [(&'static str, u64); 34] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -104,6 +118,13 @@ impl Coverage {
             ("rollbacks found", self.rollback_count),
             ("requests to old metadata", self.old_metadata_count),
             ("requests to metadata in doubt", self.unvouched_count),
+            ("writes behind the end", self.write_behind_count),
+            ("appends", self.append_count),
+            ("writes in pieces", self.write_in_pieces_count),
+            ("growths", self.growth_count),
+            ("truncations", self.truncation_count),
+            ("holes punched", self.hole_count),
+            ("holes seen", self.hole_read_count),
         ]
     }
 }
@@ -137,6 +158,13 @@ impl AddAssign for Coverage {
         self.rollback_count += other.rollback_count;
         self.old_metadata_count += other.old_metadata_count;
         self.unvouched_count += other.unvouched_count;
+        self.write_behind_count += other.write_behind_count;
+        self.append_count += other.append_count;
+        self.write_in_pieces_count += other.write_in_pieces_count;
+        self.growth_count += other.growth_count;
+        self.truncation_count += other.truncation_count;
+        self.hole_count += other.hole_count;
+        self.hole_read_count += other.hole_read_count;
     }
 }
 

@@ -1,21 +1,28 @@
-//! Clients' calls and answers, for the checkers: [`Registers`] has the bytes of files, [`Names`] the files
-//! as a whole. It uses the system's own information only for identity: which put a file is of.
+//! Clients' calls and answers, for the checkers: [`Registers`] has the bytes of files, [`Sizes`] their sizes,
+//! [`Names`] the files as a whole. It uses the system's own information only for identity: which put a file is of.
 
-use crate::cells::UpdateId;
+use crate::cells::{CELL_BYTES, UpdateId};
 use crate::names::{Names, Span};
 use crate::network::Slot;
 use crate::registers::{Registers, Seen};
+use crate::shape::{PAGE_BYTES, Shape};
+use crate::sizes::{SizeSeen, Sizes};
 use crate::world::{World, lock};
 use gabion_meta::PutId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+/// Stripes of a file that grows, at most: several times as many as its clients want.
+const STRIPE_COUNT_MAX: u64 = 64;
+
 /// The checkers. A broken promise ends the world.
 pub(crate) struct Ledger {
     world: Arc<World>,
     /// Cells of a block: a write within one is atomic even after a conversion of its stripe.
     block_cells: u64,
+    /// Cells of a file that grows, at most. Other files have no holes.
+    cells_max: Option<u64>,
     state: Mutex<State>,
 }
 
@@ -23,24 +30,32 @@ pub(crate) struct Ledger {
 struct State {
     registers: Registers,
     names: Names,
+    sizes: Sizes,
     /// The write of a put, by client, name and number of cells, and when the put was called. Several puts of
     /// a client and a name may be in flight: their sizes are random, so they differ.
     puts: BTreeMap<(Slot, String, u64), (UpdateId, u64)>,
     /// The number of the last removal of a name that a client has called.
     removals: BTreeMap<(Slot, String), usize>,
-    /// The file of each write.
-    files: BTreeMap<UpdateId, PutId>,
+    /// The file of each write, and its number as a change of the file's size.
+    files: BTreeMap<UpdateId, (PutId, usize)>,
     written_count: u64,
     read_count: u64,
 }
 
 impl Ledger {
-    pub(crate) fn new(world: Arc<World>, block_cells: u64) -> Arc<Self> {
-        let state = Mutex::default();
+    pub(crate) fn new(world: Arc<World>, shape: &Shape) -> Arc<Self> {
+        // Conversions change the borders of stripes, but never split a page: the last segment of a file has
+        // smaller chunks than the others, of whole pages.
+        let block_bytes = match shape.lifecycle {
+            Some(_) => PAGE_BYTES,
+            None => shape.stripe_bytes,
+        };
+        let block_cells = block_bytes / CELL_BYTES;
         Arc::new(Self {
             world,
             block_cells,
-            state,
+            cells_max: shape.grows().then(|| STRIPE_COUNT_MAX * block_cells),
+            state: Mutex::default(),
         })
     }
 
@@ -66,10 +81,16 @@ impl Ledger {
         };
         state.names.putting(name, file, called_us);
         state.registers.add_file(file, self.block_cells);
+        if let Some(cells_max) = self.cells_max {
+            let behind = cell_count..cells_max;
+            state.registers.add_holes(file, &behind, called_us);
+        }
         let all = 0..cell_count;
         state
             .registers
             .called(file, write, std::slice::from_ref(&all), called_us);
+        let size_bytes = cell_count * CELL_BYTES;
+        state.sizes.putting(file, size_bytes, called_us);
     }
 
     /// A put was acknowledged.
@@ -77,13 +98,84 @@ impl Ledger {
         let at = self.span(called_us);
         let state = &mut *lock(&self.state);
         self.judge(state.registers.acknowledged(file, write, at.answered_us));
+        self.judge(state.registers.exists(file, at.answered_us));
         self.judge(state.names.is_there(name, file, at));
     }
 
     /// A file was opened by its name.
     pub(crate) fn is_there(&self, name: &str, file: PutId, called_us: u64) {
         let at = self.span(called_us);
-        self.judge(lock(&self.state).names.is_there(name, file, at));
+        let state = &mut *lock(&self.state);
+        self.judge(state.names.is_there(name, file, at));
+        self.judge(state.registers.exists(file, at.answered_us));
+    }
+
+    /// A client has looked up the size of a file.
+    pub(crate) fn size_is(&self, file: PutId, size_bytes: u64, called_us: u64) {
+        let seen = SizeSeen {
+            size_bytes,
+            called_us,
+            answered_us: self.world.now_us(),
+        };
+        self.judge(lock(&self.state).sizes.seen(file, seen));
+    }
+
+    /// A client calls the growth of a file to a size. Returns its number.
+    pub(crate) fn growing(&self, file: PutId, size_bytes: u64) -> usize {
+        let now_us = self.world.now_us();
+        let sizes = &mut lock(&self.state).sizes;
+        sizes.growing(file, size_bytes, now_us)
+    }
+
+    /// It was acknowledged.
+    pub(crate) fn grown(&self, file: PutId, number: usize) {
+        let now_us = self.world.now_us();
+        lock(&self.state).sizes.made(file, number, now_us);
+    }
+
+    /// A client calls the extension of a file. Returns its number.
+    pub(crate) fn extending(&self, file: PutId, by_bytes: u64) -> usize {
+        let now_us = self.world.now_us();
+        let sizes = &mut lock(&self.state).sizes;
+        sizes.extending(file, by_bytes, now_us)
+    }
+
+    /// It was acknowledged: the client has got this range.
+    pub(crate) fn extended(&self, file: PutId, number: usize, range: Range<u64>) {
+        let now_us = self.world.now_us();
+        let sizes = &mut lock(&self.state).sizes;
+        self.judge(sizes.extended(file, number, range, now_us));
+    }
+
+    /// A client calls a truncation of a file to this many cells. Returns its numbers.
+    pub(crate) fn truncating(&self, file: PutId, cell_count: u64) -> (usize, usize) {
+        let now_us = self.world.now_us();
+        let state = &mut *lock(&self.state);
+        let all = cell_count..u64::MAX;
+        let size_bytes = cell_count * CELL_BYTES;
+        (
+            state.registers.zeroing(file, all, now_us),
+            state.sizes.truncating(file, size_bytes, now_us),
+        )
+    }
+
+    /// It was acknowledged.
+    pub(crate) fn truncated(&self, file: PutId, (zeroing, change): (usize, usize)) {
+        self.punched(file, zeroing);
+        self.grown(file, change);
+    }
+
+    /// A client calls an operation that makes cells zero. Returns its number.
+    pub(crate) fn punching(&self, file: PutId, cells: &Range<u64>) -> usize {
+        let now_us = self.world.now_us();
+        let registers = &mut lock(&self.state).registers;
+        registers.zeroing(file, cells.clone(), now_us)
+    }
+
+    /// It was acknowledged.
+    pub(crate) fn punched(&self, file: PutId, number: usize) {
+        let now_us = self.world.now_us();
+        lock(&self.state).registers.zeroed(file, number, now_us);
     }
 
     /// A list of all files was answered.
@@ -140,7 +232,9 @@ impl Ledger {
     pub(crate) fn writing(&self, file: PutId, write: UpdateId, cells: &Range<u64>) {
         let now_us = self.world.now_us();
         let state = &mut *lock(&self.state);
-        state.files.insert(write, file);
+        let end_bytes = cells.end * CELL_BYTES;
+        let growth = state.sizes.growing(file, end_bytes, now_us);
+        state.files.insert(write, (file, growth));
         state
             .registers
             .called(file, write, std::slice::from_ref(cells), now_us);
@@ -151,6 +245,9 @@ impl Ledger {
         let now_us = self.world.now_us();
         let state = &mut *lock(&self.state);
         state.written_count += 1;
+        if let Some(&(_, growth)) = state.files.get(&write) {
+            state.sizes.made(file, growth, now_us);
+        }
         self.judge(state.registers.acknowledged(file, write, now_us));
     }
 
@@ -167,7 +264,8 @@ impl Ledger {
 
     /// Whether a write was of a file.
     pub(crate) fn is_write_of(&self, file: PutId, write: UpdateId) -> bool {
-        lock(&self.state).files.get(&write) == Some(&file)
+        let state = lock(&self.state);
+        state.files.get(&write).is_some_and(|&(of, _)| of == file)
     }
 
     /// A read was answered.

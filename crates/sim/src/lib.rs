@@ -33,12 +33,14 @@ pub mod registers;
 mod run;
 mod services;
 mod shape;
+pub mod sizes;
 mod steps;
 mod trace;
 mod verify;
 mod watch;
 mod workload;
 mod world;
+mod zeros;
 
 pub use coverage::Coverage;
 pub use faults::{Fault, FaultCounts};

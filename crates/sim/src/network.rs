@@ -419,7 +419,7 @@ impl Network {
     }
 
     /// The counts.
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 

@@ -1,6 +1,7 @@
 //! The protocol's ports in the simulated world: the environment of a process.
 
 use crate::cells::cell_count;
+use crate::coverage::Tally;
 use crate::ledger::Ledger;
 use crate::network::{Destination, Network, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
@@ -111,6 +112,10 @@ impl SimPorts {
 
     pub(crate) fn world(&self) -> &Arc<World> {
         &self.world
+    }
+
+    pub(crate) fn tally(&self) -> &Arc<Tally> {
+        self.network.tally()
     }
 
     pub(crate) fn router(&self) -> &Arc<FlowRouter> {

@@ -4,8 +4,12 @@
 //!
 //! Each write has unique bytes, so a read identifies the writes that it shows: `gabion_history` checks
 //! these block by block, and the promise of a write of several blocks.
+//!
+//! The zeros behind the end of the put are a write as well, until an operation makes other cells zero. From then
+//! on, zero cells follow the weaker rules of `zeros.rs`, and all others still those of `gabion_history`.
 
 use crate::cells::{CELL_BYTES, UpdateId, writer};
+use crate::zeros::Zeros;
 use gabion_history::{Blocks, Contradiction};
 use gabion_meta::PutId;
 use std::collections::BTreeMap;
@@ -24,6 +28,16 @@ pub enum Anomaly {
         cell: u64,
         /// Its bytes.
         found: Vec<u8>,
+    },
+    /// A cell that is zero although a write came after all that can have made it zero, or the reverse.
+    #[error("{file:?}: cell {cell} shows {shown}, which something acknowledged has replaced")]
+    Replaced {
+        /// The file.
+        file: PutId,
+        /// The cell.
+        cell: u64,
+        /// Zeros, or a write.
+        shown: String,
     },
     /// Operations that no order explains.
     #[error("{file:?}: {why}")]
@@ -48,11 +62,30 @@ pub struct Seen<'a> {
     pub answered_us: u64,
 }
 
+/// The write of the zeros that a file consists of before all others.
+const ZEROS: UpdateId = UpdateId(u32::MAX);
+
 /// All files' cells.
 #[derive(Debug, Default)]
 pub struct Registers {
-    files: BTreeMap<PutId, Blocks<UpdateId>>,
+    files: BTreeMap<PutId, Known>,
 }
+
+/// A file's cells.
+#[derive(Debug)]
+struct Known {
+    blocks: Blocks<UpdateId>,
+    cells_per_block: u64,
+    /// Cells within the put: a write of these alone is an update in place, unless the file was truncated or
+    /// punched.
+    put_cells: u64,
+    /// Whether cells may be zero.
+    has_holes: bool,
+    zeros: Zeros,
+}
+
+/// What a read shows: ranges of cells, and the write of each.
+type Shown = Vec<(Range<u64>, UpdateId)>;
 
 impl Registers {
     /// Adds a file before any write of it is called. Its atomic blocks are stripes, or replicated blocks if
@@ -61,7 +94,41 @@ impl Registers {
     /// # Panics
     /// When blocks have no cells.
     pub fn add_file(&mut self, file: PutId, cells_per_block: u64) {
-        self.files.insert(file, Blocks::new(cells_per_block));
+        let cells = Known {
+            blocks: Blocks::new(cells_per_block),
+            cells_per_block,
+            put_cells: u64::MAX,
+            has_holes: false,
+            zeros: Zeros::default(),
+        };
+        self.files.insert(file, cells);
+    }
+
+    /// The cells of a range, behind those of the put, are zero when the put takes effect, whether or not the file
+    /// is so large then.
+    ///
+    /// # Panics
+    /// When the file does not exist.
+    pub fn add_holes(&mut self, file: PutId, cells: &Range<u64>, called_us: u64) {
+        let known = self.file(file);
+        known.put_cells = cells.start;
+        known.zeros = Zeros::behind(cells.start);
+        known.has_holes = true;
+        let blocks = &mut known.blocks;
+        blocks.called(ZEROS, std::slice::from_ref(cells), called_us);
+    }
+
+    /// A put has taken effect by now.
+    ///
+    /// # Errors
+    /// [`Anomaly::NoOrder`].
+    pub fn exists(&mut self, file: PutId, now_us: u64) -> Result<(), Anomaly> {
+        let known = self.files.get_mut(&file);
+        let Some(known) = known.filter(|known| known.has_holes) else {
+            return Ok(());
+        };
+        let told = known.blocks.answered(ZEROS, now_us);
+        told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
     /// A client calls a write. A repeated call, with the same bytes, is the same write.
@@ -69,7 +136,32 @@ impl Registers {
     /// # Panics
     /// When the file does not exist.
     pub fn called(&mut self, file: PutId, write: UpdateId, cells: &[Range<u64>], now_us: u64) {
-        self.file(file).called(write, cells, now_us);
+        let known = self.file(file);
+        let is_in_place = cells.iter().all(|range| range.end <= known.put_cells);
+        if is_in_place && !known.zeros.is_any() {
+            known.blocks.called(write, cells, now_us);
+        } else {
+            known.blocks.called_anew(write, cells, now_us);
+        }
+        if known.has_holes {
+            known.zeros.called(write, cells, now_us);
+        }
+    }
+
+    /// A client calls an operation that makes cells zero. Returns its number.
+    ///
+    /// # Panics
+    /// When the file does not exist.
+    pub fn zeroing(&mut self, file: PutId, cells: Range<u64>, now_us: u64) -> usize {
+        self.file(file).zeros.zeroing(cells, now_us)
+    }
+
+    /// Such an operation was acknowledged.
+    ///
+    /// # Panics
+    /// When it was not called.
+    pub fn zeroed(&mut self, file: PutId, number: usize, now_us: u64) {
+        self.file(file).zeros.zeroed(number, now_us);
     }
 
     /// A client was told that its write succeeded.
@@ -85,7 +177,9 @@ impl Registers {
         write: UpdateId,
         now_us: u64,
     ) -> Result<(), Anomaly> {
-        let told = self.file(file).answered(write, now_us);
+        let known = self.file(file);
+        known.zeros.acknowledged(write, now_us);
+        let told = known.blocks.answered(write, now_us);
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
@@ -97,7 +191,7 @@ impl Registers {
     /// # Panics
     /// When it was not called.
     pub fn denied(&mut self, file: PutId, write: UpdateId) -> Result<(), Anomaly> {
-        let told = self.file(file).denied(write);
+        let told = self.file(file).blocks.denied(write);
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
@@ -110,7 +204,9 @@ impl Registers {
     /// # Panics
     /// When it was not called.
     pub fn ended(&mut self, file: PutId, write: UpdateId, now_us: u64) -> Result<(), Anomaly> {
-        let told = self.file(file).ended(write, now_us);
+        let known = self.file(file);
+        known.zeros.ended(write, now_us);
+        let told = known.blocks.ended(write, now_us);
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
@@ -122,11 +218,12 @@ impl Registers {
     /// # Panics
     /// When the file is unknown.
     pub fn read(&mut self, seen: &Seen<'_>) -> Result<(), Anomaly> {
-        let (file, shown) = (seen.file, shown(seen)?);
-        let told = self
-            .file(file)
-            .read(&shown, seen.called_us, seen.answered_us);
-        told.map_err(|why| Anomaly::NoOrder { file, why })
+        let (file, known) = (seen.file, self.file(seen.file));
+        for shown in known.checked(seen)? {
+            let told = known.blocks.read(&shown, seen.called_us, seen.answered_us);
+            told.map_err(|why| Anomaly::NoOrder { file, why })?;
+        }
+        Ok(())
     }
 
     /// Checks a hypothetical read, without adding it.
@@ -137,23 +234,94 @@ impl Registers {
     /// # Panics
     /// When the file is unknown.
     pub fn check(&self, seen: &Seen<'_>) -> Result<(), Anomaly> {
-        let (file, shown) = (seen.file, shown(seen)?);
-        let told = self.files[&file].check(&shown, seen.called_us, seen.answered_us);
-        told.map_err(|why| Anomaly::NoOrder { file, why })
+        let (file, known) = (seen.file, &self.files[&seen.file]);
+        for shown in known.checked(seen)? {
+            let told = known.blocks.check(&shown, seen.called_us, seen.answered_us);
+            told.map_err(|why| Anomaly::NoOrder { file, why })?;
+        }
+        Ok(())
     }
 
-    fn file(&mut self, file: PutId) -> &mut Blocks<UpdateId> {
+    fn file(&mut self, file: PutId) -> &mut Known {
         let known = self.files.get_mut(&file);
         known.expect("files are added before anything happens to them")
     }
 }
 
+impl Known {
+    /// Checks a read without the order of operations. Returns the reads of which it consists, for which there
+    /// must be one.
+    fn checked(&self, seen: &Seen<'_>) -> Result<[Shown; 2], Anomaly> {
+        let mut shown = shown(seen, self.has_holes)?;
+        if !self.zeros.is_any() {
+            return Ok(self.without_ends(shown));
+        }
+        let Seen {
+            file, called_us, ..
+        } = *seen;
+        for &(ref cells, write) in &shown {
+            let wrong = if write == ZEROS {
+                self.zeros.wrong_zero(cells, called_us, seen.answered_us)
+            } else {
+                self.zeros.wrong_write(cells, write, called_us)
+            };
+            if let Some(cell) = wrong {
+                let shown = if write == ZEROS {
+                    "zeros".to_owned()
+                } else {
+                    format!("{write:?}")
+                };
+                return Err(Anomaly::Replaced { file, cell, shown });
+            }
+        }
+        shown.retain(|&(_, write)| write != ZEROS);
+        Ok([shown, Vec::new()])
+    }
+
+    /// Splits a read into the zeros at the ends of what it shows of each block, and the rest. The end of a
+    /// segment may be a hole behind its stripe, and is not of one moment with the stripe.
+    fn without_ends(&self, shown: Shown) -> [Shown; 2] {
+        let (mut rest, mut ends) = (Shown::new(), Shown::new());
+        let mut behind: Option<u64> = None;
+        for (cells, write) in shown.into_iter().rev() {
+            if write != ZEROS {
+                behind = Some(cells.start);
+                rest.push((cells, write));
+                continue;
+            }
+            let mut end = cells.end;
+            while cells.start < end {
+                let border = (end - 1) / self.cells_per_block * self.cells_per_block;
+                let part = cells.start.max(border)..end;
+                // The next shown cells, if they are of the same block, have been read with it.
+                let is_last = behind != Some(end) || end.is_multiple_of(self.cells_per_block);
+                if is_last {
+                    ends.push((part.clone(), write));
+                } else {
+                    rest.push((part.clone(), write));
+                    behind = Some(part.start);
+                }
+                end = part.start;
+            }
+        }
+        rest.reverse();
+        ends.reverse();
+        [rest, ends]
+    }
+}
+
 /// The writes that a read shows, with their positions.
-fn shown(seen: &Seen<'_>) -> Result<Vec<(Range<u64>, UpdateId)>, Anomaly> {
-    let mut shown: Vec<(Range<u64>, UpdateId)> = Vec::new();
+fn shown(seen: &Seen<'_>, has_holes: bool) -> Result<Shown, Anomaly> {
+    let mut shown = Shown::new();
     for (first, bytes) in seen.pieces {
         for (cell, bytes) in (*first..).zip(bytes.chunks(CELL_BYTES as usize)) {
-            let Some(write) = writer(cell, bytes) else {
+            let is_zero = has_holes && bytes.iter().all(|byte| *byte == 0);
+            let write = if is_zero {
+                Some(ZEROS)
+            } else {
+                writer(cell, bytes)
+            };
+            let Some(write) = write else {
                 return Err(Anomaly::Garbage {
                     file: seen.file,
                     cell,

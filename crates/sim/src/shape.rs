@@ -1,5 +1,6 @@
 //! The cluster of a seed: its nodes, its pool, and the limits of its nodes.
 
+use crate::cells::CELL_BYTES;
 use crate::dice::Dice;
 use gabion_codec::Code;
 use gabion_layout::{
@@ -8,6 +9,9 @@ use gabion_layout::{
 use gabion_planner::update::{SCHEMES, descriptor, phase_survives};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::LifecycleRequest;
+
+/// Chunks are a multiple of this.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The cluster of a seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Shape {
     pub(crate) limits: Limits,
     /// See [`crate::Options::writes_twice`].
     pub(crate) writes_twice: bool,
+    /// Whether clients truncate files and punch holes into them, if files change their size.
+    pub(crate) shrinks: bool,
 }
 
 /// Codes of the simulated pools.
@@ -93,7 +99,8 @@ impl Shape {
             grouping,
         });
         let survived_count = phase_survives(update, append, &code).unwrap_or(survived_count);
-        let chunk_bytes = 4096 * dice.between(1, 2);
+        let shrinks = lifecycle.is_none() && dice.one_in(3);
+        let chunk_bytes = PAGE_BYTES * dice.between(1, 2);
         let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
         Self {
             rack_count,
@@ -113,7 +120,18 @@ impl Shape {
             is_thin: dice.one_in(2) && grouping.is_none(),
             limits: limits_of(seed, chunk_bytes),
             writes_twice: false,
+            shrinks,
         }
+    }
+
+    /// Whether files change their size: those whose blocks are replicated at first keep it.
+    pub(crate) const fn grows(&self) -> bool {
+        self.lifecycle.is_none()
+    }
+
+    /// A stripe of a file that grows ends at a multiple of this many cells of its segment, or with the segment.
+    pub(crate) const fn cells_between_ends(&self) -> u64 {
+        PAGE_BYTES * (self.stripe_bytes / self.chunk_bytes) / CELL_BYTES
     }
 }
 

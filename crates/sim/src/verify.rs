@@ -1,5 +1,5 @@
-//! The checks of a whole and idle cluster: every file exists, every stripe reads as its history requires,
-//! and the stored chunks of each stripe match its code.
+//! The checks of a whole and idle cluster: every file exists, every stripe reads as its history requires, the
+//! stored chunks of each stripe match its code, and its bytes behind the end of the file are zero.
 
 use crate::cells::cell_count;
 use crate::client::SimClient;
@@ -96,10 +96,11 @@ async fn verify_layout(
     ports: &SimPorts,
     layout: &FileLayout,
 ) -> Result<(), Unverified> {
-    for record in &layout.stripes {
+    for (record, offset) in layout.stripes.iter().zip(&layout.offsets) {
         let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
         let mark = settle(ports, record).await.map_err(not_yet)?;
-        verify_chunks(cluster, record, mark)
+        let left_bytes = layout.file.size_bytes.saturating_sub(*offset);
+        verify_chunks(cluster, record, (mark, left_bytes))
             .map_err(|why| Unverified::Wrong(format!("{} as of {mark}: {why}", record.id)))?;
     }
     Ok(())
@@ -129,8 +130,13 @@ async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, Str
     Err(why.join(", "))
 }
 
-/// Checks the chunks in their stores: as of the mark, with and without records applied.
-fn verify_chunks(cluster: &Cluster, record: &StripeRecord, mark: Sequence) -> Result<(), String> {
+/// Checks the chunks in their stores: as of the mark, with and without records applied. The file has
+/// `left_bytes` from the beginning of the stripe on.
+fn verify_chunks(
+    cluster: &Cluster,
+    record: &StripeRecord,
+    (mark, left_bytes): (Sequence, u64),
+) -> Result<(), String> {
     let mut stores = Vec::new();
     for chunk in record.chunks() {
         let node = record.nodes[chunk.at()];
@@ -141,6 +147,12 @@ fn verify_chunks(cluster: &Cluster, record: &StripeRecord, mark: Sequence) -> Re
     let failed = |error: StoreError| error.to_string();
     let logged = contents(&stores, record, Cut::Exactly(mark)).map_err(failed)?;
     verify_code(cluster, record, &logged)?;
+    let (_, geometry) = cluster.shape_of(record);
+    if let Some(at) = first_padding(&logged[..geometry.k()], left_bytes) {
+        return Err(format!(
+            "byte {at} of the stripe is not zero, and the file has {left_bytes} bytes of it"
+        ));
+    }
     let settled = Cut::Committed { at_least: mark };
     contents(&stores, record, settled).map_err(failed)?;
     for (store, index) in stores.iter().zip(record.chunks()) {
@@ -156,6 +168,13 @@ fn verify_chunks(cluster: &Cluster, record: &StripeRecord, mark: Sequence) -> Re
         return Err("applying records has changed the bytes".to_owned());
     }
     Ok(())
+}
+
+/// The first byte of data chunks behind the end of the file that is not zero. Growth of the file shows it.
+fn first_padding(data: &[Vec<u8>], left_bytes: u64) -> Option<usize> {
+    let bytes = data.iter().flatten().enumerate();
+    let mut behind = bytes.skip(left_bytes as usize);
+    behind.find(|(_, byte)| **byte != 0).map(|(at, _)| at)
 }
 
 fn contents(
@@ -189,5 +208,19 @@ fn verify_code(cluster: &Cluster, record: &StripeRecord, chunks: &[Vec<u8>]) -> 
     match wrong {
         None => Ok(()),
         Some(at) => Err(format!("parity chunk {at} is not what the code makes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_zero() {
+        let data = [vec![1, 2, 3], vec![4, 0, 0]];
+        assert_eq!(first_padding(&data, 4), None);
+        assert_eq!(first_padding(&data, 3), Some(3));
+        assert_eq!(first_padding(&data, 0), Some(0));
+        assert_eq!(first_padding(&data, 100), None);
     }
 }

@@ -1,5 +1,5 @@
 //! The clients' work in a simulation: they read and write a few places of a few files, put and remove
-//! files, write across stripes, and use a cache. They keep files open until these are gone. Several clients
+//! files, write across stripes, let files grow and shrink, and use a cache. They keep files open until these are gone. Several clients
 //! work concurrently, on several machines, and each may be killed at any instant.
 
 use crate::cells::cell_count;
@@ -25,6 +25,8 @@ const TWICE_AFTER_US: u64 = 2_000_000;
 const NAME_COUNT: u64 = 6;
 /// The last files of this number are never removed.
 const FILE_COUNT_MIN: usize = 2;
+/// Files of about this many stripes no longer grow.
+const GROWN_STRIPE_COUNT: u64 = 5;
 /// The most cells of a write through the cache.
 const CACHED_CELLS_MAX: u64 = 12;
 
@@ -120,6 +122,7 @@ impl Hand {
                 48..50 => self.client.list().await.map(drop),
                 50..52 => self.client.get(&name).await,
                 52..64 => self.work_cached(&name).await,
+                64..78 if cluster.shape.grows() => self.resize(&name).await,
                 _ => self.read(&name).await,
             };
             if let Err(error) = done {
@@ -147,7 +150,9 @@ impl Hand {
     async fn write(&mut self, name: &str) -> Result<(), ClientError> {
         let file = self.file(name).await?;
         let (cluster, client) = (&self.cluster, &self.client);
-        let cells = choose_in(cluster, &file);
+        let Some(cells) = choose_in(cluster, &file) else {
+            return Ok(());
+        };
         let bytes = client.write(&file, &cells).await?;
         if cluster.shape.writes_twice {
             cluster.world.sleep(TWICE_AFTER_US).await;
@@ -161,8 +166,93 @@ impl Hand {
 
     async fn read(&mut self, name: &str) -> Result<(), ClientError> {
         let file = self.file(name).await?;
-        let cells = choose_in(&self.cluster, &file);
-        self.client.read(&file, &cells).await
+        match choose_in(&self.cluster, &file) {
+            Some(cells) => self.client.read(&file, &cells).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lets a file grow or shrink, or asks for its holes.
+    async fn resize(&mut self, name: &str) -> Result<(), ClientError> {
+        let file = self.file(name).await?;
+        let (client, shape) = (&self.client, &self.cluster.shape);
+        let (stripe_cells, between) = (cell_count(shape.stripe_bytes), shape.cells_between_ends());
+        let total = cell_count(file.size_bytes());
+        let may_grow = total < GROWN_STRIPE_COUNT * stripe_cells;
+        let kinds = if shape.shrinks { 12 } else { 9 };
+        let (kind, more) = self.cluster.world.roll(|dice| {
+            let most = if dice.one_in(3) { stripe_cells } else { 40 };
+            (dice.below(kinds), dice.between(1, most))
+        });
+        match kind {
+            0..2 if may_grow => {
+                let cells = self.cluster.world.roll(|dice| behind(dice, total, more));
+                client.write(&file, &cells).await.map(drop)
+            }
+            2..5 if may_grow => client.append(&file, more, between).await,
+            5..7 => {
+                let cells = self.cluster.world.roll(|dice| {
+                    let all = total.max(1);
+                    if may_grow && dice.one_in(4) {
+                        behind(dice, total, more)
+                    } else {
+                        choose(dice, all)
+                    }
+                });
+                client.write_pieces(&file, &cells, between).await
+            }
+            7 if may_grow => client.grow(&file, total + more).await,
+            9 => {
+                let left = self.cluster.world.roll(|dice| match dice.below(8) {
+                    0 => 0,
+                    1 => total / stripe_cells * stripe_cells,
+                    _ => dice.below(total + 1),
+                });
+                client.truncate(&file, left).await
+            }
+            10 if total > 0 => {
+                let stripe = self
+                    .cluster
+                    .world
+                    .roll(|dice| dice.below(total.div_ceil(stripe_cells)) * stripe_cells);
+                let cells = stripe..(stripe + stripe_cells).min(total);
+                self.punch_and_fill(&file, &cells).await
+            }
+            11 if total > 0 => {
+                let cells = self.cluster.world.roll(|dice| {
+                    let stripe = dice.below(total.div_ceil(stripe_cells)) * stripe_cells;
+                    if dice.one_in(2) {
+                        stripe..(stripe + stripe_cells).min(total)
+                    } else {
+                        choose(dice, total)
+                    }
+                });
+                client.punch(&file, &cells).await
+            }
+            _ => client.read_holes(&file).await,
+        }
+    }
+
+    /// Punches a hole, and fills a part of it perhaps before the hole is acknowledged. Then a reader reads that whose
+    /// layout is from before.
+    async fn punch_and_fill(&self, file: &File, hole: &Range<u64>) -> Result<(), ClientError> {
+        let (world, client) = (&self.cluster.world, &self.client);
+        let (reader, writer) = (client.open(file.name()), client.open(file.name()));
+        let (reader, writer) = (reader.await?, writer.await?);
+        let (wait_us, cells) = world.roll(|dice| {
+            let cells = choose(dice, hole.end - hole.start);
+            (
+                dice.below(1_000_000),
+                hole.start + cells.start..hole.start + cells.end,
+            )
+        });
+        let filling = async {
+            world.sleep(wait_us).await;
+            client.write(&writer, &cells).await?;
+            client.read(&reader, &cells).await
+        };
+        let (punched, filled) = futures::join!(client.punch(file, hole), filling);
+        punched.and(filled)
     }
 
     /// Writes and reads through the cache, and then flushes the writes or leaves them there.
@@ -174,6 +264,9 @@ impl Hand {
         self.cached.insert(name.to_owned(), cached.clone());
         let world = &self.cluster.world;
         let total = cell_count(cached.file.size_bytes());
+        if total == 0 {
+            return Ok(());
+        }
         for _ in 0..world.roll(|dice| dice.between(1, 4)) {
             let (mut cells, writes) = world.roll(|dice| (choose(dice, total), dice.one_in(2)));
             if writes {
@@ -252,8 +345,24 @@ async fn put(
     files: &Files,
     name: &str,
 ) -> Result<(), ClientError> {
-    client.put(name, draw_size(cluster)).await?;
+    let shape = &cluster.shape;
+    let is_sparse = shape.grows() && cluster.world.roll(|dice| dice.one_in(4));
+    let cells = if is_sparse {
+        cluster.world.roll(|dice| dice.between(1, 40))
+    } else {
+        draw_size(cluster)
+    };
+    client.put(name, cells).await?;
     lock(&files.names).insert(name.to_owned());
+    if is_sparse {
+        let file = client.open(name).await?;
+        let stripe_cells = cell_count(shape.stripe_bytes);
+        let far = cluster.world.roll(|dice| {
+            let first = dice.between(cells, 4 * stripe_cells);
+            first..first + dice.between(1, 40)
+        });
+        client.write(&file, &far).await?;
+    }
     Ok(())
 }
 
@@ -298,18 +407,31 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &SimClient, files: &Files
     }
 }
 
-/// Cells of a file, mostly of one stripe.
-fn choose_in(cluster: &Cluster, file: &File) -> Range<u64> {
+/// Cells of a file, mostly of one stripe; none if the file is empty.
+fn choose_in(cluster: &Cluster, file: &File) -> Option<Range<u64>> {
     let total = cell_count(file.size_bytes());
+    if total == 0 {
+        return None;
+    }
     let stripe_cells = cell_count(cluster.shape.stripe_bytes).min(total);
-    cluster.world.roll(|dice| {
+    Some(cluster.world.roll(|dice| {
         if dice.one_in(12) {
             return choose(dice, total);
         }
         let first = dice.below(total.div_ceil(stripe_cells)) * stripe_cells;
         let cells = choose(dice, stripe_cells.min(total - first));
         first + cells.start..first + cells.end
-    })
+    }))
+}
+
+/// Cells that reach behind the end of a file of `total` cells, in part, just there, or with a gap.
+fn behind(dice: &mut Dice, total: u64, more: u64) -> Range<u64> {
+    let first = match dice.below(4) {
+        0 => total.saturating_sub(dice.below(40)),
+        1 => total,
+        _ => total + dice.below(2 * more + 40),
+    };
+    first..(first + more).max(total + 1)
 }
 
 /// A range of cells. Most are short, and begin at few places so that many overlap.

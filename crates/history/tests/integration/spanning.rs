@@ -97,3 +97,13 @@ fn a_check_leaves_no_trace() {
     assert!(file.check(&[(5..8, 1)], 20, 21).is_err());
     assert!(shows(&mut file, 6, 0, 30));
 }
+
+#[test]
+fn a_write_that_stores_its_block_anew_may_be_missed_until_its_answer() {
+    let mut file = file();
+    file.called_anew(1, std::slice::from_ref(&(6..8)), 10);
+    assert!(shows(&mut file, 6, 1, 11));
+    assert!(shows(&mut file, 6, 0, 13));
+    assert_eq!(file.answered(1, 20), Ok(()));
+    assert!(!shows(&mut file, 6, 0, 21));
+}

@@ -1,6 +1,8 @@
 //! The integration tests of `sim`, linked once: a module for each subject.
 
 mod conversions;
+mod holes;
 mod names;
 mod registers;
 mod seeds;
+mod sizes;
