@@ -6,7 +6,7 @@ use crate::extent::Piece;
 use crate::file::File;
 use crate::open_runs::LastRun;
 use crate::rewrite::{plan_hole, plan_truncation, plan_zeros};
-use crate::write::Updated;
+use crate::write::{Updated, check_size};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::ByteRange;
@@ -52,6 +52,7 @@ impl File {
         loop {
             // A truncation since this would be noticed.
             let from = self.size_bytes();
+            check_size(from.checked_add(by_bytes))?;
             let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, token)));
             if growth.await?.is_done {
                 // Without the new layout, the next operation finds that it needs one.
@@ -133,9 +134,10 @@ impl File {
     /// Gives the file at least this many bytes; the new ones are zero and take no space.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] for a file whose blocks are replicated at first, for more than 2^63 - 1 bytes, and
-    /// when the file is gone; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Usage`] for more than 2^63 - 1 bytes; [`ClientError::Refused`] for a file whose blocks are
+    /// replicated at first, and when the file is gone; [`ClientError::NoCoordinator`].
     pub async fn grow(&self, size_bytes: u64) -> Result<(), ClientError> {
+        check_size(Some(size_bytes))?;
         let what = format!("growing {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         while !self.ask_to_grow(size_bytes, None).await?.is_done {

@@ -5,7 +5,7 @@
 use crate::attempts::Attempts;
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::{Extent, extents, keepings, within_file};
+use crate::extent::{Extent, extents, keepings};
 use crate::file::{File, Layout};
 use crate::losses::lost_for_good;
 use crate::moment::Version;
@@ -102,16 +102,14 @@ impl File {
         bytes: &Bytes,
     ) -> Result<ByteRange, ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
-        let end = offset.checked_add(range.length);
-        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
+        check_size(offset.checked_add(range.length))?;
+        if self.changes_form() && self.size_bytes() < range.end() {
             return Err(ClientError::Usage(format!(
-                "{} bytes from offset {offset} reach past 2^63 - 1, the largest size of a file",
-                range.length
+                "{} has {} bytes, and files of a pool whose blocks are replicated at first do not grow; write \
+                 within them, or store the file again",
+                self.name(),
+                self.size_bytes()
             )));
-        }
-        if self.changes_form() {
-            // Such a file keeps its size.
-            within_file(self.name(), self.size_bytes(), range)?;
         }
         Ok(range)
     }
@@ -260,6 +258,19 @@ impl File {
             .try_fold(Sequence(0), async |known, newest| Ok(known.max(newest)))
             .await
     }
+}
+
+/// Checks that a file may have this size; none is more than a number can tell.
+///
+/// # Errors
+/// [`ClientError::Usage`].
+pub(crate) fn check_size(size_bytes: Option<u64>) -> Result<(), ClientError> {
+    if size_bytes.is_some_and(|size| size <= FILE_BYTES_MAX) {
+        return Ok(());
+    }
+    Err(ClientError::Usage(format!(
+        "a file has at most {FILE_BYTES_MAX} bytes; choose a smaller size or offset"
+    )))
 }
 
 /// An update that is retried until its outcome is known.

@@ -278,8 +278,11 @@ pub(crate) fn time(seconds: f64) -> String {
 /// # Errors
 /// A plain sentence.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong =
-        || format!("'{text}' is not a size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
+    let wrong = || {
+        format!(
+            "'{text}' is not a size; write bytes or a unit from KiB to TiB, such as 4096, 4KiB or 1MiB"
+        )
+    };
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {

@@ -201,7 +201,7 @@ pub enum MetaError {
     },
     /// A file would be too large.
     #[error(
-        "a file may have at most {} bytes and {} stripes; use several files",
+        "a file has at most {} bytes, and at most {} stripes of them are stored; use several files",
         crate::records::FILE_BYTES_MAX,
         crate::records::STRIPES_MAX
     )]

@@ -15,7 +15,7 @@ use crate::message::{
 use crate::participant::Participant;
 use crate::ports::{Ask as _, CoordinatorError};
 use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
-use gabion_store::{Identity, Store};
+use gabion_store::{HeldPage, Identity, Store};
 use thiserror::Error;
 
 /// Time limit of the coordinator's answer to a join or a heartbeat.
@@ -24,6 +24,10 @@ pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
 const TRY_COUNT: usize = 3;
 /// Period of asking for the operator's permission, and of keeping the session alive.
 const ASK_EVERY_MS: u64 = 1_000;
+/// Chunks that are looked up before the time is checked: on a slow disk each takes a read.
+const READ_COUNT: usize = 256;
+/// How long chunks are looked up for one page.
+const READ_MS: u64 = 1_000;
 /// Chunks that are set aside before it checks whether a keep-alive is due.
 const SET_ASIDE_COUNT: usize = 16;
 /// How often the coordinator may say that stripes have changed before the node begins anew.
@@ -171,11 +175,7 @@ impl Joining<'_> {
     async fn tell_all(&mut self) -> Result<(), JoinError> {
         let mut after = None;
         loop {
-            let limit = self.page_chunk_count.max(1);
-            let held = self
-                .participant
-                .with_store(move |store| store.held_page(after, limit));
-            let held = held.await.map_err(store_error)?;
+            let held = self.next_page(after).await?;
             let upto = held.upto;
             let mut page = InventoryPage {
                 session: self.session,
@@ -199,6 +199,33 @@ impl Joining<'_> {
                     return Err(JoinError::Unreachable(why));
                 }
                 Some(_) => after = answered,
+            }
+        }
+    }
+
+    /// The next chunks to report, fewer than a page holds if the disk is slow: the disk counts as hanging if a
+    /// call takes too long, and the session ends if nothing is said.
+    async fn next_page(&self, after: Option<StripeId>) -> Result<HeldPage, JoinError> {
+        let ports = &self.participant.ports;
+        let (limit, began_ms) = (self.page_chunk_count.max(1), ports.now_ms());
+        let (mut page, mut count) = (HeldPage::default(), 0);
+        let mut last = after;
+        loop {
+            let part = (limit - count).min(READ_COUNT);
+            let held = self
+                .participant
+                .with_store(move |store| store.held_page(last, part));
+            let held = held.await.map_err(store_error)?;
+            let chunks = held.stripes.iter();
+            count += chunks
+                .map(|held| held.chunks.len() + held.state.records.len())
+                .sum::<usize>();
+            page.stripes.extend(held.stripes);
+            page.upto = held.upto;
+            last = held.upto;
+            let is_late = ports.now_ms().saturating_sub(began_ms) >= READ_MS;
+            if last.is_none() || count >= limit || is_late {
+                return Ok(page);
             }
         }
     }

@@ -17,6 +17,9 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
+/// Most bytes of one write, which are in memory.
+const WRITE_BYTES_MAX: u64 = 1 << 30;
+
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let PutOptions {
         file,
@@ -172,17 +175,26 @@ pub(crate) async fn write(
 ) -> Result<(), Failure> {
     let WriteOptions { name, offset, file } = options;
     let doing = || format!("read {}", file.display());
-    let mut new = Vec::new();
-    let read = match LocalFile::open(&file).await.context(doing())? {
+    let source = match LocalFile::open(&file).await.context(doing())? {
         LocalFile::Directory => return Err(is_directory(&file)),
-        LocalFile::Stream(mut source) => source.read_to_end(&mut new).await,
-        LocalFile::Regular(mut source, _) => source.read_to_end(&mut new).await,
+        LocalFile::Stream(source) => source,
+        LocalFile::Regular(source, _) => Box::new(source),
     };
+    // A missing name is reported before anything is read.
+    let stored = connect(place).await?.open(&name).await?;
+    let mut new = Vec::new();
+    let read = source.take(WRITE_BYTES_MAX + 1).read_to_end(&mut new).await;
     read.context(doing())?;
     let size = new.len();
-    let client = connect(place).await?;
+    if size as u64 > WRITE_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "a write is atomic and has at most {}; write the bytes in several parts, or use 'gabion append' or \
+             'gabion put --replace'",
+            bytes(WRITE_BYTES_MAX)
+        )));
+    }
     let begun = Instant::now();
-    client.write(&name, offset, new.into()).await?;
+    stored.write(offset, new.into()).await?;
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
         return print_json(&json!({

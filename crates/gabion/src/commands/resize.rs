@@ -117,7 +117,11 @@ pub(crate) async fn create(
     if format == Format::Json {
         return print_json(&json!({ "name": name, "bytes": size }));
     }
-    println!("created {name}: {} that take no space", bytes(size));
+    if size == 0 {
+        println!("created {name}, which is empty");
+    } else {
+        println!("created {name}: {} that take no space", bytes(size));
+    }
     Ok(())
 }
 
@@ -127,12 +131,12 @@ pub(crate) async fn truncate(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    connect(place)
-        .await?
-        .open(name)
-        .await?
-        .truncate(size)
-        .await?;
+    let file = connect(place).await?.open(name).await?;
+    // Many stripes take a while, one step after another.
+    let turning = Shown::spinner(&format!("truncating {name}"));
+    let truncated = file.truncate(size).await;
+    drop(turning);
+    truncated?;
     if format == Format::Json {
         return print_json(&json!({ "name": name, "bytes": size }));
     }
@@ -147,7 +151,17 @@ pub(crate) async fn punch(
     format: Format,
 ) -> Result<(), Failure> {
     let file = connect(place).await?.open(name).await?;
-    file.punch(ByteRange::new(offset, length)).await?;
+    let length = length.min(file.size_bytes().saturating_sub(offset));
+    if length == 0 {
+        return Err(Failure::usage(format!(
+            "{name} has {} bytes; choose --offset and --length within them",
+            file.size_bytes()
+        )));
+    }
+    let turning = Shown::spinner(&format!("punching a hole into {name}"));
+    let punched = file.punch(ByteRange::new(offset, length)).await;
+    drop(turning);
+    punched?;
     if format == Format::Json {
         return print_json(&json!({ "name": name, "offset": offset, "bytes": length }));
     }
