@@ -131,18 +131,24 @@ fn impossible_requests_are_refused_in_plain_words() {
     cluster.run(&["put", path_text(&file), "f"]);
     let error = refused(&["put", path_text(&file), "f"]);
     assert!(error.contains('f'), "{error}");
-    let error = refused(&["write", "f", "--offset=5", path_text(&file)]);
-    assert!(error.contains("10"), "{error}");
+    let far = "--offset=9223372036854775807";
+    let error = fails_on(&cluster, &["write", "f", far, path_text(&file)], 2);
+    assert!(error.contains("at most 9223372036854775807"), "{error}");
     let directory = path_text(&cluster.path("")).to_owned();
     let error = fails_on(&cluster, &["write", "f", "--offset=0", &directory], 2);
     assert!(error.contains("is a directory"), "{error}");
+    // Far away, but small: a volume is stored where its trace touches it.
     let trace = cluster.path("far.csv");
-    std::fs::write(
-        &trace,
-        "128166372003061629,web,0,Write,1125899906842624,4096,100\n",
-    )
-    .unwrap();
+    let row = |at: u64, length: u64| {
+        let offset = (1 << 50) + (at << 30);
+        format!("128166372003061629,web,0,Write,{offset},{length},100\n")
+    };
+    std::fs::write(&trace, row(0, 4096)).unwrap();
     let replay = ["lab", "replay", "--name=far", "--trace", path_text(&trace)];
+    cluster.run(&replay);
+    let rows: String = (0..10_000).map(|at| row(at, 1 << 30)).collect();
+    std::fs::write(&trace, rows).unwrap();
+    let replay = ["lab", "replay", "--name=long", "--trace", path_text(&trace)];
     let error = fails_on(&cluster, &replay, 2);
     assert!(error.contains("are free; fold the trace"), "{error}");
     let error = fails_on(&cluster, &["pool", "promote", "p"], 1);

@@ -10,7 +10,7 @@ use crate::space::require_free;
 use futures::io::AllowStdIo;
 use gabion_client::Client;
 use gabion_layout::{ByteRange, Geometry};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 /// Granularity in which a trace's places are remembered, in bytes.
@@ -23,23 +23,31 @@ const WRITE_STRIPES: u64 = 128;
 /// The places that a trace touches.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    blocks: BTreeSet<u64>,
+    /// Ends by starts, in blocks. They do not touch each other.
+    parts: BTreeMap<u64, u64>,
 }
 
 impl Touched {
     /// Adds the bytes of a request.
     pub fn add(&mut self, range: ByteRange) {
-        let last = range.end().saturating_sub(1) / BLOCK_BYTES;
-        self.blocks.extend(range.offset / BLOCK_BYTES..=last);
+        let mut start = range.offset / BLOCK_BYTES;
+        let mut end = range.end().div_ceil(BLOCK_BYTES).max(start + 1);
+        while let Some((&first, &last)) = self.parts.range(..=end).next_back()
+            && start <= last
+        {
+            (start, end) = (start.min(first), end.max(last));
+            self.parts.remove(&first);
+        }
+        self.parts.insert(start, end);
     }
 
     /// The segments of a file that have these places, joined where they follow each other.
     fn segments(&self, segment_bytes: u64, size_bytes: u64) -> Vec<ByteRange> {
         let mut joined: Vec<ByteRange> = Vec::new();
-        for block in &self.blocks {
-            let start = block * BLOCK_BYTES / segment_bytes * segment_bytes;
-            let end = ((block + 1) * BLOCK_BYTES).next_multiple_of(segment_bytes);
-            let end = end.min(size_bytes);
+        for (start, end) in &self.parts {
+            let start = start * BLOCK_BYTES / segment_bytes * segment_bytes;
+            let end = (end * BLOCK_BYTES).div_ceil(segment_bytes);
+            let end = end.saturating_mul(segment_bytes).min(size_bytes);
             match joined.last_mut() {
                 Some(last) if start <= last.end() => {
                     last.length = last.length.max(end.saturating_sub(last.offset));
@@ -147,7 +155,13 @@ mod tests {
     #[test]
     fn segments_cover_what_was_touched_and_little_more() {
         let mut touched = Touched::default();
-        for (offset, length) in [(0, 1), (300 << 10, 10), (370 << 10, 1), (5 << 20, 4096)] {
+        for (offset, length) in [
+            (5 << 20, 4096),
+            (0, 1),
+            (370 << 10, 1),
+            (300 << 10, 10),
+            (9, 1),
+        ] {
             touched.add(ByteRange::new(offset, length));
         }
         let segments = |segment_bytes, size_bytes| {
