@@ -60,6 +60,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "counting",
     },
     Bench {
+        name: "metadata",
+        package: "gabion-meta",
+        target: "metadata",
+    },
+    Bench {
         name: "join",
         package: "gabion-protocol",
         target: "join",

@@ -18,6 +18,7 @@ use gabion_meta::{Existing, PoolRecord, PutId};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Interval of the client's signs of life for a put, in milliseconds; well below the minute after
@@ -25,6 +26,11 @@ use std::sync::Arc;
 const TOUCH_EVERY_MS: u64 = 10_000;
 /// Time limit of the coordinator's answer about a put.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+
+/// Bytes for which a put of unknown size reserves places at first.
+const FIRST_BYTES: u64 = 1 << 20;
+/// Most stripes for which it reserves places at a time.
+const MORE_COUNT_MAX: u64 = 256;
 
 /// A stored file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,15 +96,49 @@ impl Client {
         size_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        let begun = self.begin_put((name, existing), pool, size_bytes).await?;
+        self.put_all((name, existing), pool, (source, Some(size_bytes)), progress)
+            .await
+    }
+
+    /// As [`Client::put_over`], but stores all that `source` has until its end: the size is not known before. Places
+    /// are reserved a few at a time, so that this may fail for want of space after much was read. `progress` gets
+    /// the size so far as the total.
+    ///
+    /// # Errors
+    /// Those of [`Client::put`].
+    pub async fn put_stream(
+        &self,
+        (name, existing): (&str, Existing),
+        pool: Option<&str>,
+        source: impl AsyncRead + Unpin,
+        progress: &dyn Progress,
+    ) -> Result<PutSummary, ClientError> {
+        self.put_all((name, existing), pool, (source, None), progress)
+            .await
+    }
+
+    async fn put_all(
+        &self,
+        (name, existing): (&str, Existing),
+        pool: Option<&str>,
+        (source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
+        progress: &dyn Progress,
+    ) -> Result<PutSummary, ClientError> {
+        let reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
+        let mut begun = self
+            .begin_put((name, existing), pool, reserved_bytes)
+            .await?;
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
-        let stored = store_all(&begun, source, size_bytes, progress).await;
+        let stored = match size_bytes {
+            Some(size_bytes) => store_all(&begun, source, size_bytes, progress).await,
+            None => store_stream(self, &mut begun, source, progress).await,
+        };
         let done = match stored {
-            Ok(stripes) => self.commit_put(name, begun.put).await.map(|()| stripes),
+            Ok(stored) => self.commit_put(name, begun.put).await.map(|()| stored),
             Err(error) => Err(error),
         };
-        let stripes = match done {
-            Ok(stripes) => stripes,
+        let (size_bytes, stripes) = match done {
+            Ok(stored) => stored,
             Err(error) => {
                 keeper.abort().await;
                 return Err(error);
@@ -169,74 +209,193 @@ impl Client {
     }
 }
 
-/// Encodes and stores all stripes, a few at a time, while the source is being read. Returns them as
+/// Stripes that are being stored, a few at a time.
+struct StoringAll<'a> {
+    begun: Storage,
+    progress: &'a dyn Progress,
+    avoided: Arc<AvoidedNodes>,
+    storing: FuturesUnordered<Task<Result<(u64, StripeRecord), ClientError>>>,
+    stored: Vec<StripeRecord>,
+    done_bytes: u64,
+}
+
+/// What storing a stripe of a put needs.
+struct Storage {
+    put: PutId,
+    encoder: Arc<Encoder>,
+}
+
+impl<'a> StoringAll<'a> {
+    fn new(begun: &Begun, progress: &'a dyn Progress) -> Self {
+        Self {
+            begun: Storage {
+                put: begun.put,
+                encoder: Arc::clone(&begun.encoder),
+            },
+            progress,
+            avoided: Arc::default(),
+            storing: FuturesUnordered::new(),
+            stored: Vec::with_capacity(begun.stripes.len()),
+            done_bytes: 0,
+        }
+    }
+
+    /// Waits until another stripe of this shape fits into memory: one that is being read takes as much as one
+    /// that is being stored.
+    async fn make_room(&mut self, shape: Geometry, total_bytes: u64) -> Result<(), ClientError> {
+        let in_flight_count = self
+            .begun
+            .encoder
+            .client
+            .in_flight_count(shape.stripe_bytes());
+        while self.storing.len() >= in_flight_count {
+            self.wait_for_one(total_bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to store a segment of which `data_bytes` bytes are the file's.
+    fn store(&mut self, record: StripeRecord, shape: Geometry, segment: Bytes, data_bytes: u64) {
+        let one = Storing {
+            put: self.begun.put,
+            encoder: Arc::clone(&self.begun.encoder),
+            avoided: Arc::clone(&self.avoided),
+            record,
+        };
+        let ports = self.begun.encoder.client.ports();
+        self.storing.push(Task::spawn(ports, async move {
+            let record = one.store(shape, segment).await?;
+            Ok((data_bytes, record))
+        }));
+    }
+
+    async fn wait_for_one(&mut self, total_bytes: u64) -> Result<(), ClientError> {
+        if let Some(one) = self.storing.next().await {
+            let (data_bytes, record) = one?;
+            self.stored.push(record);
+            self.done_bytes += data_bytes;
+            self.progress.advanced(self.done_bytes, total_bytes);
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them. Returns the stripes as they are stored, unordered.
+    async fn finish(mut self, total_bytes: u64) -> Result<Vec<StripeRecord>, ClientError> {
+        while !self.storing.is_empty() {
+            self.wait_for_one(total_bytes).await?;
+        }
+        Ok(self.stored)
+    }
+}
+
+/// Encodes and stores all stripes while the source is being read. Returns the file's size, and the stripes as
 /// they are stored, unordered.
 async fn store_all(
     begun: &Begun,
     mut source: impl AsyncRead + Unpin,
     size_bytes: u64,
     progress: &dyn Progress,
-) -> Result<Vec<StripeRecord>, ClientError> {
-    let spec = &begun.pool.spec;
-    let mut storing = FuturesUnordered::new();
-    let (mut read_bytes, mut done_bytes) = (0, 0);
-    let mut stored = Vec::with_capacity(begun.stripes.len());
-    let avoided = Arc::new(AvoidedNodes::default());
+) -> Result<(u64, Vec<StripeRecord>), ClientError> {
+    let mut all = StoringAll::new(begun, progress);
+    let mut read_bytes = 0;
     progress.advanced(0, size_bytes);
     for record in &begun.stripes {
-        let shape = geometry(spec, record.chunk_bytes)?;
-        // The stripe being read takes as much memory as one being stored.
-        let in_flight_count = begun.encoder.client.in_flight_count(shape.stripe_bytes());
-        while storing.len() >= in_flight_count {
-            done_bytes += next_stored(&mut storing, &mut stored).await?;
-            progress.advanced(done_bytes, size_bytes);
-        }
+        let shape = geometry(&begun.pool.spec, record.chunk_bytes)?;
+        all.make_room(shape, size_bytes).await?;
         let data_bytes = shape.stripe_bytes().min(size_bytes - read_bytes);
-        let segment = read_segment(&mut source, data_bytes, shape, read_bytes, size_bytes).await?;
-        read_bytes += data_bytes;
-        let one = Storing {
-            put: begun.put,
-            encoder: Arc::clone(&begun.encoder),
-            avoided: Arc::clone(&avoided),
-            record: record.clone(),
-        };
-        let ports = begun.encoder.client.ports();
-        storing.push(Task::spawn(ports, async move {
-            let record = one.store(shape, segment).await?;
-            Ok((data_bytes, record))
-        }));
+        let (segment, filled_bytes) = read_segment(&mut source, shape, data_bytes).await?;
+        read_bytes += filled_bytes;
+        if filled_bytes < data_bytes {
+            return Err(ClientError::SourceTooShort {
+                found_bytes: read_bytes,
+                size_bytes,
+            });
+        }
+        all.store(record.clone(), shape, segment, data_bytes);
     }
     if read_bytes < size_bytes {
         return Err(ClientError::unexpected("the coordinator"));
     }
-    while !storing.is_empty() {
-        done_bytes += next_stored(&mut storing, &mut stored).await?;
-        progress.advanced(done_bytes, size_bytes);
+    Ok((size_bytes, all.finish(size_bytes).await?))
+}
+
+/// The same for a source whose size is not known: reserves more stripes as it is read, and at its end drops
+/// those that were too many. The last stripe of a pool whose blocks are not replicated at first is as small as
+/// its bytes allow.
+async fn store_stream(
+    client: &Client,
+    begun: &mut Begun,
+    mut source: impl AsyncRead + Unpin,
+    progress: &dyn Progress,
+) -> Result<(u64, Vec<StripeRecord>), ClientError> {
+    let mut all = StoringAll::new(begun, progress);
+    let (mut read_bytes, mut count, mut step) = (0, 0, 0);
+    let (mut reserved_bytes, mut more_count) = (FIRST_BYTES, 2);
+    let mut rest = VecDeque::from(std::mem::take(&mut begun.stripes));
+    let full = geometry(&begun.pool.spec, begun.pool.spec.chunk_bytes)?;
+    loop {
+        all.make_room(full, read_bytes).await?;
+        let (segment, filled_bytes) = read_segment(&mut source, full, full.stripe_bytes()).await?;
+        read_bytes += filled_bytes;
+        let is_end = filled_bytes < full.stripe_bytes();
+        let is_short = |next: Option<&StripeRecord>| {
+            next.is_none_or(|next| next.chunk_bytes < begun.pool.spec.chunk_bytes)
+        };
+        if is_end || is_short(rest.front()) {
+            let size_bytes = if is_end {
+                read_bytes
+            } else {
+                more_count = (more_count * 2).min(MORE_COUNT_MAX);
+                read_bytes.saturating_add(more_count * full.stripe_bytes())
+            };
+            if size_bytes != reserved_bytes || !is_end {
+                let request = ask::ExtendPut {
+                    put: begun.put,
+                    step,
+                    kept_count: count,
+                    size_bytes,
+                };
+                let places = client.ask(request).await?;
+                client.ports().learn_nodes(&places.nodes);
+                rest = VecDeque::from(places.stripes);
+                (step, reserved_bytes) = (step + 1, size_bytes);
+            }
+        }
+        let mut segment = segment.slice(..filled_bytes as usize);
+        // At the end, the bytes may be those of several small blocks, and blocks behind them hold none.
+        while !segment.is_empty() || (is_end && !rest.is_empty()) {
+            let next = rest.pop_front();
+            let next = next.ok_or_else(|| ClientError::unexpected("the coordinator"))?;
+            let shape = geometry(&begun.pool.spec, next.chunk_bytes)?;
+            let length = segment.len().min(shape.stripe_bytes() as usize);
+            let data = padded(segment.split_to(length), shape);
+            all.make_room(shape, read_bytes).await?;
+            all.store(next, shape, data, length as u64);
+            count += 1;
+        }
+        if is_end {
+            return Ok((read_bytes, all.finish(read_bytes).await?));
+        }
     }
-    Ok(stored)
 }
 
-/// Waits for a stripe that is being stored. Returns its bytes of the file.
-async fn next_stored(
-    storing: &mut FuturesUnordered<Task<Result<(u64, StripeRecord), ClientError>>>,
-    stored: &mut Vec<StripeRecord>,
-) -> Result<u64, ClientError> {
-    let Some(one) = storing.next().await else {
-        return Ok(0);
-    };
-    let (data_bytes, record) = one?;
-    stored.push(record);
-    Ok(data_bytes)
+/// Data of a stripe, with zeros behind it.
+fn padded(data: Bytes, shape: Geometry) -> Bytes {
+    if data.len() as u64 == shape.stripe_bytes() {
+        return data;
+    }
+    let mut whole = BytesMut::zeroed(shape.stripe_bytes() as usize);
+    whole[..data.len()].copy_from_slice(&data);
+    whole.freeze()
 }
 
-/// The next `data_bytes` bytes of the source, padded with zeros to a whole stripe.
+/// The next bytes of the source, `data_bytes` or those until its end, padded with zeros to a whole stripe, and
+/// how many they are.
 async fn read_segment(
     source: &mut (impl AsyncRead + Unpin),
-    data_bytes: u64,
     shape: Geometry,
-    read_bytes: u64,
-    size_bytes: u64,
-) -> Result<Bytes, ClientError> {
+    data_bytes: u64,
+) -> Result<(Bytes, u64), ClientError> {
     let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
     let mut filled = 0;
     while filled < data_bytes as usize {
@@ -246,15 +405,11 @@ async fn read_segment(
             source,
         })?;
         if read == 0 {
-            let found_bytes = read_bytes + filled as u64;
-            return Err(ClientError::SourceTooShort {
-                found_bytes,
-                size_bytes,
-            });
+            break;
         }
         filled += read;
     }
-    Ok(segment.freeze())
+    Ok((segment.freeze(), filled as u64))
 }
 
 /// Keeps a put alive, and aborts it unless it is released.

@@ -50,6 +50,7 @@ impl File {
         let what = format!("appending to {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
+            // A truncation since this would be noticed.
             let from = self.size_bytes();
             let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, token)));
             if growth.await?.is_done {
@@ -135,7 +136,12 @@ impl File {
     /// [`ClientError::Refused`] for a file whose blocks are replicated at first, for more than 2^63 - 1 bytes, and
     /// when the file is gone; [`ClientError::NoCoordinator`].
     pub async fn grow(&self, size_bytes: u64) -> Result<(), ClientError> {
-        self.ask_to_grow(size_bytes, None).await?;
+        let what = format!("growing {}", self.name());
+        let mut attempts = self.client.attempts(what, 0);
+        while !self.ask_to_grow(size_bytes, None).await?.is_done {
+            attempts.pause("others truncate the file").await?;
+            self.refresh().await?;
+        }
         self.refresh().await
     }
 
@@ -144,10 +150,15 @@ impl File {
         size_bytes: u64,
         from: Option<(u64, u64)>,
     ) -> Result<Growth, ClientError> {
-        let request = ask::Grow {
-            file: self.put_id(),
-            size_bytes,
-            from,
+        let request = {
+            let layout = self.layout();
+            let file = &layout.file.file;
+            ask::Grow {
+                file: file.put,
+                size_bytes,
+                truncation_count: file.truncation_count,
+                from,
+            }
         };
         self.client.ask(request).await
     }

@@ -125,8 +125,33 @@ pub(crate) enum Command {
     Put(PutOptions),
     /// Read a file; lost chunks are decoded
     Get(GetOptions),
-    /// Overwrite bytes of a stored file in place, safely
+    /// Write bytes to a stored file, atomically; behind its end, the file grows
     Write(WriteOptions),
+    /// Append bytes to a stored file
+    Append(AppendOptions),
+    /// Make a file that is one hole: its bytes are zero and take no space until they are written
+    Create(CreateOptions),
+    /// Give a stored file another size: longer by a hole, or shorter
+    Truncate {
+        /// Name of the file
+        #[arg(value_parser = checks::file_name)]
+        name: String,
+        /// Its new size
+        #[arg(long, value_parser = parse_bytes)]
+        size: u64,
+    },
+    /// Make bytes of a stored file zero, and free the space of stripes that have no others
+    Punch {
+        /// Name of the file
+        #[arg(value_parser = checks::file_name)]
+        name: String,
+        /// The first of the bytes
+        #[arg(long, value_parser = parse_bytes)]
+        offset: u64,
+        /// Number of the bytes; those behind the end of the file are ignored
+        #[arg(long, value_parser = parse_bytes)]
+        length: u64,
+    },
     /// List files
     Ls(ListOptions),
     /// Give a file another name, atomically and whatever its size
@@ -354,7 +379,7 @@ pub(crate) struct FormOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct PutOptions {
-    /// Local file; - reads stdin to its end
+    /// Local file; - reads stdin to its end, whatever its size, as do FIFOs and devices
     pub(crate) file: PathBuf,
     /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
@@ -409,6 +434,28 @@ pub(crate) struct WriteOptions {
     pub(crate) offset: u64,
     /// Local file with the new bytes; - reads stdin
     pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AppendOptions {
+    /// Name of the stored file
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Local file with the new bytes; - reads stdin, of which each 8 MiB are appended as they arrive
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateOptions {
+    /// Name of the file
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Its size
+    #[arg(long, default_value = "0", value_parser = parse_bytes)]
+    pub(crate) size: u64,
+    /// Pool; may be omitted if there is only one
+    #[arg(long, value_parser = checks::pool_name)]
+    pub(crate) pool: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]

@@ -112,6 +112,16 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Put(options) => commands::files::put(options, &place, format).await,
             Command::Get(options) => commands::files::get(options, &place, format).await,
             Command::Write(options) => commands::files::write(options, &place, format).await,
+            Command::Append(options) => commands::resize::append(options, &place, format).await,
+            Command::Create(options) => commands::resize::create(options, &place, format).await,
+            Command::Truncate { name, size } => {
+                commands::resize::truncate(&name, size, &place, format).await
+            }
+            Command::Punch {
+                name,
+                offset,
+                length,
+            } => commands::resize::punch(&name, (offset, length), &place, format).await,
             Command::Ls(options) => commands::files::ls(options, &place, format).await,
             Command::Mv { name, to, replace } => {
                 commands::files::mv((&name, &to), replace, &place, format).await

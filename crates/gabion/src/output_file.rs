@@ -142,6 +142,11 @@ impl OutputFile {
         matches!(self.place, Place::Stdout)
     }
 
+    /// Whether the bytes go to a new regular file, of which nothing is written yet.
+    pub(crate) fn is_regular(&self) -> bool {
+        matches!(self.place, Place::Regular(_))
+    }
+
     /// Completes the output. A regular file's bytes are durable when this returns.
     ///
     /// # Errors

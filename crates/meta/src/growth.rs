@@ -12,23 +12,34 @@ use crate::schema::{FILES, GROWTHS};
 const REMEMBERED_COUNT: usize = 64;
 
 impl<K: KeyValue> Meta<K> {
-    /// Gives the file that `put` made at least `to` bytes; the new ones are zero.
+    /// Gives the file that `put` made at least `to` bytes, which are zero, if it has not been truncated more often
+    /// than the caller knows: a late message must not undo a truncation. Returns the file, and whether it has that size.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
-    pub fn grow(&self, put: PutId, to: u64) -> Result<FileRecord, MetaError> {
+    pub fn grow(
+        &self,
+        put: PutId,
+        to: u64,
+        truncation_count: u64,
+    ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             check_growth(pool(txn, file.pool)?.lifecycle.is_none(), to)?;
-            if file.size_bytes < to {
-                file.size_bytes = to;
-                FILES.put(txn, &put, &file)?;
+            if file.size_bytes >= to {
+                return Ok((file, true));
             }
-            Ok(file)
+            if file.truncation_count != truncation_count {
+                return Ok((file, false));
+            }
+            file.size_bytes = to;
+            FILES.put(txn, &put, &file)?;
+            Ok((file, true))
         })
     }
 
-    /// Gives the file that `put` made `by` more bytes, which are zero, if it has `from`: they belong to the
+    /// Gives the file that `put` made `by` more bytes, which are zero, if it has `from` and has not been truncated
+    /// more often than the caller knows: they belong to the
     /// caller's append alone. Returns the file, and whether it has grown by this call or an earlier one with
     /// this `token`, of the last 64.
     ///
@@ -38,7 +49,7 @@ impl<K: KeyValue> Meta<K> {
         &self,
         put: PutId,
         (from, by): (u64, u64),
-        token: u64,
+        (token, truncation_count): (u64, u64),
     ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
@@ -48,7 +59,7 @@ impl<K: KeyValue> Meta<K> {
             if growths.iter().any(|growth| growth.token == token) {
                 return Ok((file, true));
             }
-            if file.size_bytes != from {
+            if (file.size_bytes, file.truncation_count) != (from, truncation_count) {
                 return Ok((file, false));
             }
             file.size_bytes = to;

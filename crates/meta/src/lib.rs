@@ -19,6 +19,7 @@ mod extents;
 mod files;
 mod former_holders;
 mod generations;
+mod group_commit;
 mod growth;
 mod inventory;
 mod kv;

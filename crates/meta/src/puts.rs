@@ -88,7 +88,7 @@ impl<K: KeyValue> Meta<K> {
 
     /// Reserves more stripes for a put, and drops those behind the first `kept_count`, of which no chunk counts
     /// any more. The file has `size_bytes` bytes then. Does nothing if this was the last extension of the put, the
-    /// one of this `step`: a lost answer leads to a second request. Returns the stripes behind the kept ones.
+    /// one of this `step`: a lost answer leads to a second request. Returns all stripes of the put.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutStep`] for a late message;
@@ -116,7 +116,7 @@ impl<K: KeyValue> Meta<K> {
             let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);
             let kept = kept.min(stripes.len());
             if step.checked_add(1) == Some(record.step) {
-                return Ok(stripes.split_off(kept));
+                return Ok(stripes);
             }
             if step != record.step {
                 let step = record.step;
@@ -141,7 +141,8 @@ impl<K: KeyValue> Meta<K> {
             record.step += 1;
             record.touched_ms = record.touched_ms.max(now_ms);
             PUTS.put(txn, &put, &record)?;
-            Ok(new)
+            stripes.extend(new);
+            Ok(stripes)
         })
     }
 
@@ -184,6 +185,7 @@ impl<K: KeyValue> Meta<K> {
                 put,
                 created_ms: now_ms,
                 generation: 0,
+                truncation_count: 0,
             };
             NAMES.put(txn, name, &put)?;
             FILES.put(txn, &put, &file)?;

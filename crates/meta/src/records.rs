@@ -184,6 +184,8 @@ pub struct FileRecord {
     pub created_ms: u64,
     /// How often it was renamed: a late message of an earlier rename is told by it.
     pub generation: u64,
+    /// How often it became shorter: a late message of an earlier growth is told by it.
+    pub truncation_count: u64,
 }
 
 /// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers

@@ -1,10 +1,11 @@
-//! The embedded engine: one redb file on the coordinator's disk, one writer at a time, each commit
-//! synced.
+//! The embedded engine: one redb file on the coordinator's disk, one writer at a time. Transactions that wait for
+//! each other share a sync (`group_commit.rs`).
 
 use crate::error::MetaError;
+use crate::group_commit::GroupCommit;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
+    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition,
 };
 use std::fs::File;
@@ -21,6 +22,7 @@ const CACHE_BYTES: usize = 256 << 20;
 #[derive(Debug)]
 pub struct RedbStore {
     database: Database,
+    group: GroupCommit,
 }
 
 impl RedbStore {
@@ -65,7 +67,18 @@ impl RedbStore {
             .set_check_integrity_on_open(true)
             .open(path)
             .map_err(|error| opening(path, error))?;
-        Ok(Self { database })
+        let group = GroupCommit::default();
+        Ok(Self { database, group })
+    }
+
+    /// Makes all transactions durable that were committed before. Returns how many of the group's there were.
+    fn sync(&self) -> Result<u64, MetaError> {
+        let txn = self.database.begin_write();
+        let txn = txn.map_err(storage("begin a write"))?;
+        // No other transaction is being committed.
+        let numbered = self.group.numbered();
+        txn.commit().map_err(storage("commit"))?;
+        Ok(numbered)
     }
 }
 
@@ -136,15 +149,21 @@ impl KeyValue for RedbStore {
             .database
             .begin_read()
             .map_err(storage("begin a read"))?;
+        // What the view shows may be in memory only. The caller tells others, so it has to be durable.
+        let seen = self.group.numbered();
         let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
-        body(&View { table })
+        let result = body(&View { table });
+        drop(txn);
+        self.group.wait(seen, || self.sync())?;
+        result
     }
 
     fn write<T>(
         &self,
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let txn = self
+        let waiting = self.group.enter();
+        let mut txn = self
             .database
             .begin_write()
             .map_err(storage("begin a write"))?;
@@ -156,12 +175,31 @@ impl KeyValue for RedbStore {
         let result = body(&mut writer);
         let changed = writer.changed;
         drop(writer);
-        // An empty transaction need not wait for the disk.
-        if result.is_ok() && changed {
-            txn.commit().map_err(storage("commit"))?;
-        } else {
+        if result.is_err() || !changed {
+            // An empty transaction need not wait for the disk, but what it has seen has to be there.
+            let seen = self.group.numbered();
             txn.abort().map_err(storage("abort"))?;
+            drop(waiting);
+            self.group.wait(seen, || self.sync())?;
+            return result;
         }
+        let is_alone = self.group.waiting_count() == 1;
+        let number = if is_alone {
+            self.group.numbered()
+        } else {
+            txn.set_durability(Durability::None)
+                .map_err(storage("prepare a commit"))?;
+            self.group.number()
+        };
+        if let Err(error) = txn.commit().map_err(storage("commit")) {
+            self.group.fail(&error);
+            return Err(error);
+        }
+        drop(waiting);
+        if is_alone {
+            self.group.is_durable(number);
+        }
+        self.group.wait(number, || self.sync())?;
         result
     }
 }
@@ -220,5 +258,197 @@ impl WriteTxn for Writer<'_> {
         let table = &mut self.view.table;
         table.remove(key).map_err(storage("remove a row"))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redb::StorageBackend;
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Condvar, Mutex};
+    use std::thread;
+
+    /// A disk that loses what is not synced when its power fails.
+    #[derive(Clone, Debug, Default)]
+    struct Disk(Arc<Shared>);
+
+    #[derive(Debug, Default)]
+    struct Shared {
+        state: Mutex<State>,
+        opened: Condvar,
+        sync_count: AtomicU64,
+    }
+
+    #[derive(Debug, Default)]
+    struct State {
+        now: Vec<u8>,
+        synced: Vec<u8>,
+        /// Syncs wait.
+        is_shut: bool,
+    }
+
+    impl Disk {
+        fn shut(&self, is_shut: bool) {
+            self.0.state.lock().unwrap().is_shut = is_shut;
+            self.0.opened.notify_all();
+        }
+
+        /// The disk after a loss of power.
+        fn after_power_loss(&self) -> Self {
+            let synced = self.0.state.lock().unwrap().synced.clone();
+            let left = Self::default();
+            left.0.state.lock().unwrap().now = synced;
+            left
+        }
+
+        fn open(&self) -> RedbStore {
+            let database = builder().create_with_backend(self.clone()).unwrap();
+            let group = GroupCommit::default();
+            RedbStore { database, group }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.state.lock().unwrap().now.len() as u64)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            let state = self.0.state.lock().unwrap();
+            let from = offset as usize;
+            let bytes = state.now.get(from..from + out.len());
+            out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.state.lock().unwrap().now.resize(len as usize, 0);
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.0.sync_count.fetch_add(1, Ordering::Relaxed);
+            let state = self.0.state.lock().unwrap();
+            let mut state = self.0.opened.wait_while(state, |s| s.is_shut).unwrap();
+            state.synced = state.now.clone();
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            let mut state = self.0.state.lock().unwrap();
+            let from = offset as usize;
+            state.now[from..from + data.len()].copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    fn put(store: &RedbStore, key: &[u8], value: &[u8]) {
+        store.write(|txn| txn.put(key, value)).unwrap();
+    }
+
+    fn rows(store: &RedbStore) -> Vec<Row> {
+        store
+            .read(|txn| txn.scan(b"", b"\xff", usize::MAX))
+            .unwrap()
+    }
+
+    fn first_row(disk: &Disk) -> RedbStore {
+        let store = disk.open();
+        let txn = store.database.begin_write().unwrap();
+        txn.open_table(ROWS).unwrap();
+        txn.commit().unwrap();
+        store
+    }
+
+    #[test]
+    fn what_was_acknowledged_or_read_is_there_after_a_loss_of_power() {
+        let disk = Disk::default();
+        let store = first_row(&disk);
+        let acknowledged = Mutex::new(Vec::new());
+        let left_count = AtomicU64::new(4);
+        let write = |writer: u8| {
+            for at in 0..60 {
+                let key = [writer, at];
+                put(&store, &key, b"value");
+                acknowledged.lock().unwrap().push(key.to_vec());
+            }
+            left_count.fetch_sub(1, Ordering::Relaxed);
+        };
+        let check = || {
+            while left_count.load(Ordering::Relaxed) > 0 {
+                // First what others know, then the power fails.
+                let mut known = acknowledged.lock().unwrap().clone();
+                known.extend(rows(&store).into_iter().map(|(key, _)| key));
+                let left = rows(&disk.after_power_loss().open());
+                let is_left = |key: &Vec<u8>| left.iter().any(|(other, _)| other == key);
+                assert!(known.iter().all(is_left));
+            }
+        };
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                scope.spawn(move || write(writer));
+            }
+            scope.spawn(check);
+        });
+        assert_eq!(rows(&store).len(), 240);
+    }
+
+    #[test]
+    fn transactions_that_wait_share_a_sync() {
+        const COUNT: u8 = 20;
+        let disk = Disk::default();
+        let store = first_row(&disk);
+        disk.shut(true);
+        let before = disk.0.sync_count.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let store = &store;
+            for writer in 0..=COUNT {
+                scope.spawn(move || put(store, &[writer], b"value"));
+            }
+            while store.group.waiting_count() < u64::from(COUNT) {
+                thread::yield_now();
+            }
+            disk.shut(false);
+        });
+        let syncs = disk.0.sync_count.load(Ordering::Relaxed) - before;
+        assert!(syncs <= u64::from(COUNT) / 2, "{syncs} syncs");
+        assert_eq!(
+            rows(&disk.after_power_loss().open()).len(),
+            usize::from(COUNT) + 1
+        );
+    }
+
+    #[test]
+    fn a_transaction_that_fails_changes_nothing_of_its_group() {
+        let disk = Disk::default();
+        let store = first_row(&disk);
+        disk.shut(true);
+        thread::scope(|scope| {
+            let store = &store;
+            scope.spawn(move || put(store, b"a", b"1"));
+            while store.group.waiting_count() < 1 {
+                thread::yield_now();
+            }
+            for key in [b"b", b"c"] {
+                scope.spawn(move || put(store, key, b"2"));
+            }
+            let failing = scope.spawn(move || {
+                store.write(|txn| {
+                    txn.put(b"a", b"3")?;
+                    txn.delete(b"b")?;
+                    Err::<(), _>(MetaError::NoCluster)
+                })
+            });
+            while store.group.waiting_count() < 4 {
+                thread::yield_now();
+            }
+            disk.shut(false);
+            assert_eq!(failing.join().unwrap(), Err(MetaError::NoCluster));
+        });
+        let left = rows(&disk.after_power_loss().open());
+        let row = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+        assert_eq!(left, [row(b"a", b"1"), row(b"b", b"2"), row(b"c", b"2")]);
     }
 }

@@ -225,6 +225,7 @@ fn change_size(
                 if extents_from(txn, file.put, first)?.iter().any(reaches) {
                     return Err(MetaError::FileChanged("it has bytes behind its new end"));
                 }
+                file.truncation_count += 1;
             }
             file.size_bytes = size;
         }

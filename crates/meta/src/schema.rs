@@ -30,7 +30,7 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> =
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 2);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 3);
 /// Their names.
 pub(crate) const NAMES: Table<String, PutId> = Table::new("names", 33, 1);
 /// Their extents by offset in bytes.

@@ -3,6 +3,7 @@
 
 mod clients;
 mod disks;
+mod sizes;
 mod surroundings;
 
 use super::Mutant;
@@ -35,6 +36,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(surroundings::MUTANTS)
         .chain(disks::MUTANTS)
         .chain(clients::MUTANTS)
+        .chain(sizes::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

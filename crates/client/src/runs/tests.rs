@@ -92,6 +92,7 @@ fn layout() -> FileLayout {
             put: PutId(1),
             created_ms: 0,
             generation: 0,
+            truncation_count: 0,
         },
         pool: PoolRecord {
             id,

@@ -1,9 +1,9 @@
-//! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`.
+//! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`; those that change sizes are in `resize.rs`.
 
 use super::connect;
 use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
 use gabion_client::{ClientError, FileStat, Progress};
@@ -11,9 +11,10 @@ use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
 use gabion_meta::{Existing, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
+use std::io;
 use std::path::Path;
 use std::time::Instant;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
@@ -28,26 +29,19 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
     let client = connect(place).await?;
     let begun = Instant::now();
     let pool = pool.as_deref();
-    let summary = if file == Path::new("-") {
-        let mut all = Vec::new();
-        tokio::io::stdin()
-            .read_to_end(&mut all)
-            .await
-            .context(doing())?;
-        client
-            .put_over(target, pool, all.as_slice(), all.len() as u64, &bar())
-            .await?
-    } else {
-        let source = tokio::fs::File::open(&file).await.context(doing())?;
-        let metadata = source.metadata().await.context(doing())?;
-        if !metadata.is_file() {
-            let file = file.display();
-            return Err(Failure::usage(format!("{file} is not a plain file")));
+    let bar = bar();
+    let summary = match LocalFile::open(&file).await.context(doing())? {
+        LocalFile::Directory => return Err(is_directory(&file)),
+        LocalFile::Stream(source) => {
+            let put = client.put_stream(target, pool, source.compat(), &bar);
+            put.await?
         }
-        client
-            .put_over(target, pool, source.compat(), metadata.len(), &bar())
-            .await?
+        LocalFile::Regular(source, size) => {
+            let put = client.put_over(target, pool, source.compat(), size, &bar);
+            put.await?
+        }
     };
+    drop(bar);
     let size = summary.size_bytes;
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
@@ -57,9 +51,9 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
         }));
     }
     println!(
-        "stored {name}: {} in {} stripes, {}/s",
+        "stored {name}: {} in {}, {}/s",
         bytes(size),
-        summary.stripe_count,
+        counted(summary.stripe_count, "stripe", "stripes"),
         bytes((size as f64 / seconds) as u64)
     );
     if summary.left_out_count > 0 {
@@ -98,9 +92,13 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let is_stdout = output.is_stdout();
     let bar = bar();
     let progress: &dyn Progress = if is_stdout { &() } else { &bar };
-    let copy = tokio::fs::File::from_std(copy).compat_write();
-    let got = stored.copy(range, copy, progress);
-    let size = got.await.map_err(|error| match &error {
+    let copy = tokio::fs::File::from_std(copy);
+    let got = if output.is_regular() {
+        copy_sparse(&stored, range, copy, progress).await
+    } else {
+        stored.copy(range, copy.compat_write(), progress).await
+    };
+    let size = got.map_err(|error| match &error {
         ClientError::Io { source, .. } => output.failure(source),
         _ => error.into(),
     })?;
@@ -121,6 +119,52 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
+/// Copies a range to a new local file, which gets holes where the stored one has them. Returns the bytes of the
+/// range.
+async fn copy_sparse(
+    stored: &gabion_client::File,
+    range: ByteRange,
+    mut copy: tokio::fs::File,
+    progress: &dyn Progress,
+) -> Result<u64, ClientError> {
+    let failed = |source| ClientError::Io {
+        operation: "write what was read",
+        source,
+    };
+    copy.set_len(range.length).await.map_err(failed)?;
+    let ranges = stored.stored_ranges().await?;
+    let parts = ranges.into_iter().filter_map(|part| part.intersect(range));
+    let parts: Vec<ByteRange> = parts.collect();
+    let total_bytes = parts.iter().map(|part| part.length).sum();
+    let mut done_bytes = 0;
+    for part in parts {
+        let at = io::SeekFrom::Start(part.offset - range.offset);
+        copy.seek(at).await.map_err(failed)?;
+        let so_far = Partial {
+            whole: progress,
+            before_bytes: done_bytes,
+            total_bytes,
+        };
+        let sink = (&mut copy).compat_write();
+        done_bytes += stored.copy(part, sink, &so_far).await?;
+    }
+    Ok(range.length)
+}
+
+/// The progress of a part.
+struct Partial<'a> {
+    whole: &'a dyn Progress,
+    before_bytes: u64,
+    total_bytes: u64,
+}
+
+impl Progress for Partial<'_> {
+    fn advanced(&self, done_bytes: u64, _: u64) {
+        let done_bytes = self.before_bytes + done_bytes;
+        self.whole.advanced(done_bytes, self.total_bytes);
+    }
+}
+
 pub(crate) async fn write(
     options: WriteOptions,
     place: &Place,
@@ -129,19 +173,12 @@ pub(crate) async fn write(
     let WriteOptions { name, offset, file } = options;
     let doing = || format!("read {}", file.display());
     let mut new = Vec::new();
-    if file == Path::new("-") {
-        tokio::io::stdin()
-            .read_to_end(&mut new)
-            .await
-            .context(doing())?;
-    } else if file.is_dir() {
-        let file = file.display();
-        return Err(Failure::usage(format!(
-            "{file} is a directory; name a file"
-        )));
-    } else {
-        new = tokio::fs::read(&file).await.context(doing())?;
-    }
+    let read = match LocalFile::open(&file).await.context(doing())? {
+        LocalFile::Directory => return Err(is_directory(&file)),
+        LocalFile::Stream(mut source) => source.read_to_end(&mut new).await,
+        LocalFile::Regular(mut source, _) => source.read_to_end(&mut new).await,
+    };
+    read.context(doing())?;
     let size = new.len();
     let client = connect(place).await?;
     let begun = Instant::now();
@@ -158,6 +195,39 @@ pub(crate) async fn write(
         seconds * 1e3
     );
     Ok(())
+}
+
+/// A local file whose bytes are to be stored.
+pub(super) enum LocalFile {
+    /// Nothing can be read from it.
+    Directory,
+    /// Stdin, a FIFO or a device: its size is not known.
+    Stream(Box<dyn AsyncRead + Send + Unpin>),
+    /// A regular file, and its size.
+    Regular(tokio::fs::File, u64),
+}
+
+impl LocalFile {
+    /// Opens it; - is stdin.
+    pub(super) async fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Stream(Box::new(tokio::io::stdin())));
+        }
+        let file = tokio::fs::File::open(path).await?;
+        let metadata = file.metadata().await?;
+        Ok(if metadata.is_dir() {
+            Self::Directory
+        } else if metadata.is_file() {
+            Self::Regular(file, metadata.len())
+        } else {
+            Self::Stream(Box::new(file))
+        })
+    }
+}
+
+pub(super) fn is_directory(path: &Path) -> Failure {
+    let path = path.display();
+    Failure::usage(format!("{path} is a directory; name a file"))
 }
 
 /// What happens to a file that has the name already.
@@ -254,21 +324,27 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     }
     let file = &stat.layout.file;
     let spec = &stat.layout.pool.spec;
+    let holes = match hole_bytes(&stat) {
+        0 => String::new(),
+        holes => format!(", {} of them holes", bytes(holes)),
+    };
     println!(
-        "{name}: {}, pool {}, {}, survives {}",
+        "{name}: {}{holes}, pool {}, {}, survives {}",
         bytes(file.size_bytes),
         spec.name,
         spec.code,
         spec.survive
     );
     let mut table = table(&[
+        "offset",
         "stripe",
         "chunk size",
         "generation",
         "chunks on nodes (! lost)",
         "failures left",
     ]);
-    for (stripe, &left) in stat.layout.stripes.iter().zip(&stat.failures_left) {
+    let stripes = stat.layout.stripes.iter().zip(&stat.layout.offsets);
+    for ((stripe, offset), &left) in stripes.zip(&stat.failures_left) {
         let places: Vec<String> = stripe
             .chunks()
             .map(|chunk| {
@@ -282,6 +358,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
             })
             .collect();
         table.add_row([
+            bytes(*offset),
             stripe.id.0.to_string(),
             bytes(stripe.chunk_bytes),
             stripe.generation.0.to_string(),
@@ -297,13 +374,28 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     Ok(())
 }
 
+/// Bytes of a file that no stripe holds.
+fn hole_bytes(stat: &FileStat) -> u64 {
+    let (layout, size_bytes) = (&stat.layout, stat.layout.file.size_bytes);
+    let stored = layout
+        .stripes
+        .iter()
+        .zip(&layout.offsets)
+        .map(|(stripe, &offset)| {
+            let data_bytes = layout.pool_of(stripe).spec.k as u64 * stripe.chunk_bytes;
+            data_bytes.min(size_bytes.saturating_sub(offset))
+        });
+    size_bytes.saturating_sub(stored.sum())
+}
+
 fn stat_json(stat: &FileStat) -> Value {
     let stripes = stat
         .layout
         .stripes
         .iter()
+        .zip(&stat.layout.offsets)
         .zip(&stat.failures_left)
-        .map(|(stripe, left)| {
+        .map(|((stripe, offset), left)| {
             let lost: Vec<u8> = stripe
                 .chunks()
                 .filter(|&c| is_lost(stat, stripe, c))
@@ -311,6 +403,7 @@ fn stat_json(stat: &FileStat) -> Value {
                 .collect();
             json!({
                 "stripe": stripe.id.0,
+                "offset": offset,
                 "chunk_bytes": stripe.chunk_bytes,
                 "generation": stripe.generation.0,
                 "nodes": stripe.nodes.iter().map(|n| n.0).collect::<Vec<_>>(),
@@ -322,6 +415,7 @@ fn stat_json(stat: &FileStat) -> Value {
     json!({
         "name": stat.layout.file.name,
         "bytes": stat.layout.file.size_bytes,
+        "hole_bytes": hole_bytes(stat),
         "pool": stat.layout.pool.spec.name,
         "code": stat.layout.pool.spec.code,
         "stripes": stripes.collect::<Vec<_>>(),

@@ -13,6 +13,7 @@ pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod repair;
 pub(crate) mod repair_status;
+pub(crate) mod resize;
 pub(crate) mod serve;
 
 use crate::arguments::Place;

@@ -31,6 +31,7 @@ mod readme;
 mod recovery_under_load;
 mod repair_manager;
 mod segment_cache;
+mod sizes;
 mod spanning_writes;
 mod support;
 mod targeted_kills;

@@ -44,25 +44,26 @@ pub struct StoredFile {
     code: Code,
     topology: Topology,
     stripes: Vec<(Geometry, Vec<NodeId>)>,
-    /// Where each stripe begins, and where the last one ends.
-    starts: Vec<u64>,
+    /// The range of each stripe in the file.
+    spans: Vec<ByteRange>,
 }
 
 impl StoredFile {
-    /// A file of a pool with `code` on the nodes of `topology`: by stripe in order, its geometry and the nodes of its
-    /// chunks.
-    pub fn new(code: Code, topology: Topology, stripes: Vec<(Geometry, Vec<NodeId>)>) -> Self {
-        let mut end = 0;
-        let ends = stripes.iter().map(|(geometry, _)| {
-            end += geometry.stripe_bytes();
-            end
-        });
-        let starts = std::iter::once(0).chain(ends).collect();
+    /// A file of a pool with `code` on the nodes of `topology`: by stripe in order, its offset in the file, its
+    /// geometry and the nodes of its chunks.
+    pub fn new(code: Code, topology: Topology, stripes: Vec<(u64, Geometry, Vec<NodeId>)>) -> Self {
+        let span = |(offset, geometry, _): &(u64, Geometry, _)| {
+            ByteRange::new(*offset, geometry.stripe_bytes())
+        };
+        let spans = stripes.iter().map(span).collect();
+        let stripes = stripes
+            .into_iter()
+            .map(|(_, geometry, nodes)| (geometry, nodes));
         Self {
             code,
             topology,
-            stripes,
-            starts,
+            stripes: stripes.collect(),
+            spans,
         }
     }
 }
@@ -126,7 +127,7 @@ impl Volume {
         }
     }
 
-    /// Cuts a range at the borders of stripes; what lies behind the end of a stored file is left out.
+    /// Cuts a range at the borders of stripes; what lies in holes of a stored file or behind its end is left out.
     fn pieces(&self, range: ByteRange) -> Vec<Piece> {
         let piece = |stripe: u64, start: u64, bytes: u64| {
             let found = ByteRange::new(start, bytes).intersect(range)?;
@@ -145,10 +146,12 @@ impl Volume {
             Self::Laid(stripes) => endless(stripes.geometry()),
             Self::Pool(stripes) => endless(stripes.geometry()),
             Self::Stored(file) => {
-                let first = file.starts.partition_point(|&start| start <= range.offset);
-                let borders = (0..).zip(file.starts.windows(2)).skip(first.max(1) - 1);
-                borders
-                    .map_while(|(number, ends)| piece(number, ends[0], ends[1] - ends[0]))
+                let first = file
+                    .spans
+                    .partition_point(|span| span.end() <= range.offset);
+                let behind = (0..).zip(&file.spans).skip(first);
+                behind
+                    .map_while(|(number, span)| piece(number, span.offset, span.length))
                     .collect()
             }
         }

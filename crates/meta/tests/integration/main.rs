@@ -8,3 +8,4 @@ mod names;
 mod operations;
 mod placed_anew;
 mod replacements;
+mod sizes;

@@ -263,7 +263,8 @@ pub struct NewExtent {
 pub struct Growth {
     /// The file's size.
     pub size_bytes: u64,
-    /// Whether this request has made it grow. False if it had another size than the request demands.
+    /// Whether it has the size that was asked for. False if it was truncated meanwhile, or had another size than the
+    /// request demands.
     pub is_done: bool,
 }
 

@@ -169,7 +169,8 @@ calls! {
         put: PutId,
         /// How often it was extended before.
         step: u64,
-        /// The number of its first segments that stay. No chunk of the others counts from now on.
+        /// The number of its first stripes that stay, and with them those of the same segment. No chunk of the
+        /// others counts from now on.
         kept_count: u64,
         /// The file's size afterwards.
         size_bytes: u64,
@@ -230,6 +231,8 @@ calls! {
         file: PutId,
         /// Its new size, unless it is larger already.
         size_bytes: u64,
+        /// How often it was truncated, as the sender knows.
+        truncation_count: u64,
         /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
         /// alone.
         from: Option<(u64, u64)>,

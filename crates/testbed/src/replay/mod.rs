@@ -4,10 +4,12 @@
 mod latencies;
 mod run;
 mod traffic;
+mod volume;
 
 pub use latencies::Latencies;
 pub use run::{Outcome, Pace, Replay, Request, Setting};
 pub use traffic::{Flow, Moved, cross_rack};
+pub use volume::Touched;
 
 use crate::contents::{Contents, Piece, bytes_of, first_difference};
 use crate::error::TestbedError;

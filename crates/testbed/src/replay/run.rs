@@ -1,13 +1,11 @@
 //! A whole replay: the file that stands for a trace's volume, the requests at their times, and what was measured.
 
 use super::traffic::{Flow, Traffic};
+use super::volume::{self, Touched};
 use super::{Access, Engine, Measured, Target};
-use crate::contents::{Contents, INITIAL, Initial};
+use crate::contents::Contents;
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
-use crate::size::bytes;
-use crate::space::require_free;
-use futures::io::AllowStdIo;
 use gabion_client::Client;
 use gabion_layout::ByteRange;
 use std::num::NonZeroU64;
@@ -89,8 +87,8 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Finds or creates the file. The trace touches its first `span_bytes`. `stores` is told the size of a
-    /// file that is about to be created.
+    /// Finds or creates the file. The trace touches these places of its first `span_bytes`; the rest of a new file
+    /// is a hole. `stores` is told the size of a file that is about to be created.
     ///
     /// # Errors
     /// [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the file exists and is not as wanted,
@@ -98,7 +96,7 @@ impl<'a> Replay<'a> {
     pub async fn prepare(
         client: &'a Client,
         setting: &'a Setting,
-        span_bytes: u64,
+        (span_bytes, touched): (u64, &Touched),
         stores: impl FnOnce(u64),
         bars: Bars,
     ) -> Result<Self, TestbedError> {
@@ -116,14 +114,7 @@ impl<'a> Replay<'a> {
             let size = setting.size.or_else(|| NonZeroU64::new(span_bytes));
             let size = size.ok_or_else(|| TestbedError::NoRequests(setting.trace.clone()))?;
             stores(size.get());
-            check_room(client, setting, size.get()).await?;
-            let source = AllowStdIo::new(Initial::new(size.get()));
-            let progress = bars(&format!("storing {name}"), Unit::Bytes);
-            let pool = setting.pool.as_deref();
-            client
-                .put(name, pool, source, size.get(), &*progress)
-                .await?;
-            contents.overwrite(ByteRange::new(0, size.get()), INITIAL);
+            contents = volume::store(client, setting, (size, touched), &bars).await?;
             size
         };
         Ok(Self {
@@ -230,31 +221,6 @@ impl Pace {
         let due = after.ok().and_then(|after| begun.checked_add(after));
         due.map(Some).ok_or(TestbedError::TooLong)
     }
-}
-
-/// Refuses a new file that does not fit on the disk of the nodes.
-async fn check_room(client: &Client, setting: &Setting, size: u64) -> Result<(), TestbedError> {
-    let Some(disk) = &setting.disk else {
-        return Ok(());
-    };
-    let pools = client.pools().await?;
-    let mut specs = pools.into_iter().map(|pool| pool.spec);
-    let spec = specs.find(|spec| setting.pool.as_ref().is_none_or(|name| *name == spec.name));
-    // The put is refused without such a pool.
-    let Some(geometry) = spec.and_then(|spec| spec.geometry().ok()) else {
-        return Ok(());
-    };
-    let stripe_bytes = geometry.chunk_bytes().saturating_mul(geometry.n() as u64);
-    let needed = size
-        .div_ceil(geometry.stripe_bytes())
-        .saturating_mul(stripe_bytes);
-    let what = format!("a file of {} for {}", bytes(size), setting.trace);
-    require_free(
-        disk,
-        needed,
-        what,
-        "fold the trace into a smaller file with --size",
-    )
 }
 
 async fn check_pool(client: &Client, setting: &Setting) -> Result<(), TestbedError> {

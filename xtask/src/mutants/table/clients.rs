@@ -21,8 +21,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-put-is-closed-before-its-last-stripe-is-durable",
         file: "crates/client/src/put.rs",
-        text: "    while !storing.is_empty() {",
-        replacement: "    while storing.len() > 1 {",
+        text: "while !self.storing.is_empty() {",
+        replacement: "while self.storing.len() > 1 {",
         check: Check::Simulator,
     },
     Mutant {
@@ -35,12 +35,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-across-stripes-is-one-update-a-stripe",
         file: "crates/client/src/write.rs",
-        text: "several => self.replace(several, &bytes).await,",
-        replacement: "several => {\n                let (mut rest, last_run) = (bytes.clone(), LastRun::default());\n                \
-                      for extent in several {\n                    \
-                      let piece = rest.split_to(extent.range.length as usize);\n                    \
-                      self.write_extents(&[*extent], &piece, &last_run).await?;\n                }\n                \
-                      Ok(())\n            }",
+        text: "        self.replace(range, &bytes).await\n    }",
+        replacement: "        if !layout.stores(range) {\n            return self.replace(range, &bytes).await;\n        }\n        \
+                      let (mut rest, last_run) = (bytes.clone(), LastRun::default());\n        \
+                      for extent in extents {\n            \
+                      let piece = rest.split_to(extent.range.length as usize);\n            \
+                      self.write_extents(&[extent], &piece, &last_run).await?;\n        }\n        \
+                      Ok(())\n    }",
         check: Check::Simulator,
     },
     Mutant {
@@ -79,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-new-stripe-is-updated-while-nodes-serve-the-one-that-it-replaced",
         file: "crates/meta/src/replacements.rs",
-        text: "PREDECESSORS.put(txn, &new.id, &vec![old.stripe])?;",
+        text: "PREDECESSORS.put(txn, &new.id, &vec![old])?;",
         replacement: "",
         check: Check::Test {
             package: "gabion-protocol",

@@ -95,9 +95,10 @@ async fn of_stored(
         node: status.node,
         rack: status.rack,
     });
-    let stripes = layout.stripes.iter().map(|stripe| {
+    let stripes = layout.stripes.iter().zip(&layout.offsets);
+    let stripes = stripes.map(|(stripe, &offset)| {
         let geometry = Geometry::new(spec.k, spec.m, spec.sub_chunks, stripe.chunk_bytes)?;
-        Ok((geometry, stripe.nodes.clone()))
+        Ok((offset, geometry, stripe.nodes.clone()))
     });
     let file = StoredFile::new(
         spec.code.parse().map_err(Failure::failed)?,

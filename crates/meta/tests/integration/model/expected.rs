@@ -82,7 +82,7 @@ impl Expected {
                 leases.map(Answer::Leases)
             }
             Action::Extend(extension) => self.extend(extension, world),
-            Action::Grow(file, to) => self.grow(*file, *to),
+            Action::Grow(file, to, known) => self.grow(*file, *to, *known),
             Action::Replace(replacement) => self.replace(replacement, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
             Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
@@ -267,10 +267,10 @@ impl Expected {
         };
         *size_bytes = size;
         let kept_count = stripes.len().min(kept_count as usize);
-        let rest = stripes.split_off(kept_count);
         if step + 1 == record.step {
-            return Ok(Answer::Stripes(rest));
+            return Ok(Answer::Stripes(stripes));
         }
+        let rest = stripes.split_off(kept_count);
         if step != record.step {
             return Err("PutStep");
         }
@@ -303,15 +303,17 @@ impl Expected {
         record.runs.push(run);
         record.step += 1;
         record.touched_ms = record.touched_ms.max(world.now_ms);
-        stripes.extend(new.clone());
-        self.puts.insert(put, (record, stripes));
-        Ok(Answer::Stripes(new))
+        stripes.extend(new);
+        self.puts.insert(put, (record, stripes.clone()));
+        Ok(Answer::Stripes(stripes))
     }
 
-    fn grow(&mut self, put: PutId, to: u64) -> Outcome {
+    fn grow(&mut self, put: PutId, to: u64, known: u64) -> Outcome {
         let file = self.files.values_mut().find(|file| file.put == put);
         let file = file.ok_or("FileGone")?;
-        file.size_bytes = file.size_bytes.max(to);
+        if file.truncation_count == known {
+            file.size_bytes = file.size_bytes.max(to);
+        }
         Ok(Answer::File(file.clone()))
     }
 
@@ -422,6 +424,7 @@ impl Expected {
         let file = files
             .find(|file| file.put == file_put)
             .expect("it has segments");
+        file.truncation_count += u64::from(is_cut);
         (file.size_bytes, file.stripe_count) = (size, segments.len() as u64);
         self.segments.insert(file_put, segments);
         self.puts.remove(&put);
@@ -486,6 +489,7 @@ impl Expected {
             put,
             created_ms: now_ms,
             generation: 0,
+            truncation_count: 0,
         };
         let offsets = (0..).step_by(STRIPE_BYTES as usize);
         let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));

@@ -159,7 +159,7 @@ pub(crate) enum Action {
     /// The coordinator takes the leases of these stripes.
     Lead(Vec<StripeId>),
     Extend(Extension),
-    Grow(PutId, u64),
+    Grow(PutId, u64, u64),
     Replace(Replacement),
     CommitReplacement(PutId),
     Abort(PutId),
@@ -282,7 +282,9 @@ impl Action {
                 leases.map(Answer::Leases)
             }
             Self::Extend(extension) => extension.apply(meta, now_ms),
-            Self::Grow(file, to) => meta.grow(*file, *to).map(Answer::File),
+            Self::Grow(file, to, known) => meta
+                .grow(*file, *to, *known)
+                .map(|(file, _)| Answer::File(file)),
             Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
@@ -422,7 +424,7 @@ impl World {
             Operation::Extend { pick, .. } => {
                 Action::Extend(Extension::of(expected, put(pick), operation)?)
             }
-            Operation::Grow { name: n, to } => Action::Grow(expected.files.get(&name(n))?.put, to),
+            Operation::Grow { name: n, to } => growth(expected, &name(n), to)?,
             Operation::Replace { name: n, .. } => {
                 Action::Replace(replacement(expected, &name(n), operation)?)
             }
@@ -538,6 +540,13 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
         },
         placements,
     })
+}
+
+/// The growth of a file, sometimes of before its last truncation.
+fn growth(expected: &Expected, name: &str, to: u64) -> Option<Action> {
+    let file = expected.files.get(name)?;
+    let known = file.truncation_count.saturating_sub(to % 3 / 2);
+    Some(Action::Grow(file.put, to, known))
 }
 
 /// The generation of a stripe, or the one before it.

@@ -88,18 +88,23 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok((facts, encoded))
         };
         let (facts, encoded) = self.core.with_meta(find).await?;
-        let placed = self.place_segments(&facts, encoded.as_deref(), size_bytes, kept_count);
+        // Blocks of one segment stay together.
+        let per_segment = encoded
+            .as_ref()
+            .map_or(1, |encoded| encoded.record.spec.k as u64);
+        let segment_count = kept_count.div_ceil(per_segment);
+        let placed = self.place_segments(&facts, encoded.as_deref(), size_bytes, segment_count);
         let placements = match placed {
             Ok(placements) => placements,
             Err(rejection) => return rejection.answer(),
         };
-        let blocks_per_segment = encoded.map_or(1, |encoded| encoded.record.spec.k as u64);
-        let kept_count = kept_count.saturating_mul(blocks_per_segment);
+        let whole_count = segment_count.saturating_mul(per_segment);
         let now_ms = self.core.ports.now_ms();
         let extend = move |meta: &Meta<K>| {
-            meta.extend_put(put, (step, kept_count), size_bytes, &placements, now_ms)
+            meta.extend_put(put, (step, whole_count), size_bytes, &placements, now_ms)
         };
-        let stripes = self.core.with_meta(extend).await?;
+        let mut stripes = self.core.with_meta(extend).await?;
+        stripes.drain(..stripes.len().min(kept_count as usize));
         // Stripes that were dropped are garbage.
         self.leftovers.wake();
         Ok(CoordinatorReply::Put(PutPlaces {
@@ -267,13 +272,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::Grow {
             file,
             size_bytes,
+            truncation_count,
             from,
         } = asked;
         let grow = move |meta: &Meta<K>| match from {
-            None => Ok((meta.grow(file, size_bytes)?, true)),
+            None => meta.grow(file, size_bytes, truncation_count),
             Some((from, token)) => {
                 let by = size_bytes.saturating_sub(from);
-                meta.grow_from(file, (from, by), token)
+                meta.grow_from(file, (from, by), (token, truncation_count))
             }
         };
         let (file, is_done) = self.core.with_meta(grow).await?;

@@ -327,3 +327,130 @@ fn whose_chunks_counted_is_known_while_one_of_them_may_return() {
     let stale: Vec<ChunkIndex> = last.chunks().filter(|&c| last.is_stale(c)).collect();
     assert_eq!(stale, [ChunkIndex(4)]);
 }
+
+/// Begins a change that drops stripes of the file, and brings full ones at these offsets.
+fn begin_change(
+    bed: &mut Bed,
+    dropped: &[usize],
+    offsets: &[u64],
+    size: SizeChange,
+) -> CoordinatorReply {
+    let layout = look(bed);
+    let displaced = dropped
+        .iter()
+        .map(|&at| (layout.offsets[at], layout.stripes[at].id));
+    let extents = offsets.iter().map(|&offset| NewExtent {
+        offset,
+        chunk_bytes: 1 << 20,
+    });
+    bed.ask(ask::BeginReplace {
+        file: layout.file.put,
+        displaced: displaced.collect(),
+        extents: extents.collect(),
+        size,
+    })
+}
+
+#[test]
+fn no_hole_is_filled_while_a_node_serves_what_was_there() {
+    const STRIPE: u64 = 4 << 20;
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 3);
+    let cut = begin_change(&mut bed, &[1, 2], &[], SizeChange::Exactly(STRIPE));
+    let CoordinatorReply::Replacement(cut) = cut else {
+        panic!("{cut:?}")
+    };
+    assert_eq!((cut.settled.len(), cut.stripes.len()), (2, 0));
+    let slow = old[2].nodes[0];
+    bed.hook(move |node, request| {
+        let is_slow = node == slow && matches!(request, NodeRequest::Remove { .. });
+        is_slow.then(|| ready(Err(gone(node))).boxed())
+    });
+    busy(&commit(&mut bed, cut.put, &old[1..]), "not withdrawn");
+    let layout = look(&mut bed);
+    assert_eq!(
+        (layout.file.size_bytes, &layout.stripes[..]),
+        (STRIPE, &old[..1])
+    );
+    // The client of the truncation dies here. Another one writes where the stripes were.
+    let fill =
+        |bed: &mut Bed| begin_change(bed, &[], &[2 * STRIPE], SizeChange::AtLeast(3 * STRIPE));
+    busy(&fill(&mut bed), "nodes may serve it yet");
+    bed.unhook();
+    assert_eq!(commit(&mut bed, cut.put, &old[1..]), CoordinatorReply::Done);
+    let CoordinatorReply::Replacement(filled) = fill(&mut bed) else {
+        panic!("no node serves the old stripe")
+    };
+    assert_eq!(commit(&mut bed, filled.put, &[]), CoordinatorReply::Done);
+    let layout = look(&mut bed);
+    assert_eq!(
+        (layout.offsets, layout.file.size_bytes),
+        (vec![0, 2 * STRIPE], 3 * STRIPE)
+    );
+    // A second fill of the same hole is told that it comes too late.
+    let late = begin_change(&mut bed, &[], &[2 * STRIPE], SizeChange::AtLeast(0));
+    let CoordinatorReply::Replacement(late) = late else {
+        panic!("{late:?}")
+    };
+    let refused = commit(&mut bed, late.put, &[]);
+    assert!(
+        matches!(&refused, CoordinatorReply::NotCommitted(why) if why.contains("filled")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_put_of_unknown_size_gets_places_step_by_step() {
+    let mut bed = Bed::three_racks();
+    let (put, first) = bed.begin_put("f", 4 << 20);
+    let extend = |bed: &mut Bed, step, kept_count, size_bytes| {
+        let reply = bed.ask(ask::ExtendPut {
+            put,
+            step,
+            kept_count,
+            size_bytes,
+        });
+        match reply {
+            CoordinatorReply::Put(places) => places.stripes,
+            other => panic!("{other:?}"),
+        }
+    };
+    let more = extend(&mut bed, 0, 1, 12 << 20);
+    assert_eq!(more.len(), 2);
+    assert_eq!(extend(&mut bed, 0, 1, 12 << 20), more, "an answer was lost");
+    let last = extend(&mut bed, 1, 2, (8 << 20) + 5);
+    assert_eq!(last[0].chunk_bytes, 4096);
+    let committed = bed.ask(CoordinatorRequest::CommitPut(put));
+    assert_eq!(committed, CoordinatorReply::Done);
+    let layout = look(&mut bed);
+    assert_eq!(layout.file.size_bytes, (8 << 20) + 5);
+    assert_eq!(
+        layout.stripes,
+        [first[0].clone(), more[0].clone(), last[0].clone()]
+    );
+}
+
+#[test]
+fn a_file_grows_for_one_append_at_a_time() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let file = look(&mut bed).file.put;
+    let mut grow = |size_bytes, from| match bed.ask(ask::Grow {
+        file,
+        size_bytes,
+        truncation_count: 0,
+        from,
+    }) {
+        CoordinatorReply::Grown(growth) => (growth.size_bytes, growth.is_done),
+        other => panic!("{other:?}"),
+    };
+    let size = 4 << 20;
+    assert_eq!(grow(size + 10, Some((size, 1))), (size + 10, true));
+    assert_eq!(grow(size + 10, Some((size, 2))), (size + 10, false));
+    assert_eq!(
+        grow(size + 10, Some((size, 1))),
+        (size + 10, true),
+        "repeated"
+    );
+    assert_eq!(grow(size, None), (size + 10, true), "it never shrinks");
+}

@@ -1,0 +1,156 @@
+//! `gabion append`, `create`, `truncate` and `punch`.
+
+use super::connect;
+use super::files::{LocalFile, is_directory};
+use crate::arguments::{AppendOptions, CreateOptions, Place};
+use crate::failure::{Context, Failure};
+use crate::output::{Format, Shown, bytes, print_json};
+use gabion_client::File;
+use gabion_layout::ByteRange;
+use serde_json::json;
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Bytes that are read and written at a time.
+const PIECE_BYTES: u64 = 8 << 20;
+
+pub(crate) async fn append(
+    options: AppendOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let AppendOptions { name, file } = options;
+    let doing = || format!("read {}", file.display());
+    let local = LocalFile::open(&file).await.context(doing())?;
+    let stored = connect(place).await?.open(&name).await?;
+    let begun = Instant::now();
+    let (offset, size) = match local {
+        LocalFile::Directory => return Err(is_directory(&file)),
+        LocalFile::Regular(source, size) => {
+            // Its bytes stay together, whatever others append meanwhile.
+            let offset = stored.extend(size).await?;
+            let written = write_all(&stored, source, (offset, size))
+                .await
+                .context(doing())?;
+            (offset, written?)
+        }
+        LocalFile::Stream(mut source) => {
+            let (mut first, mut size) = (None, 0);
+            loop {
+                let piece = next_piece(&mut source, PIECE_BYTES)
+                    .await
+                    .context(doing())?;
+                if piece.is_empty() {
+                    break (first.unwrap_or(stored.size_bytes()), size);
+                }
+                size += piece.len() as u64;
+                let offset = stored.append(piece.into()).await?;
+                first.get_or_insert(offset);
+            }
+        }
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": name, "offset": offset, "bytes": size, "seconds": seconds,
+        }));
+    }
+    println!(
+        "appended {} at {offset} of {name} in {:.1} ms",
+        bytes(size),
+        seconds * 1e3
+    );
+    Ok(())
+}
+
+/// Writes a source of a known size to a range of a file. The outer error is the source's.
+async fn write_all(
+    stored: &File,
+    mut source: impl AsyncRead + Unpin,
+    (offset, size): (u64, u64),
+) -> std::io::Result<Result<u64, Failure>> {
+    let bar = Shown::bytes("");
+    let mut done = 0;
+    while done < size {
+        bar.set_of(done, size);
+        let piece = next_piece(&mut source, PIECE_BYTES.min(size - done)).await?;
+        if piece.is_empty() {
+            return Ok(Err(Failure::failed(format!(
+                "the local file ended after {done} of {size} bytes; the stored one ends with zeros in place of the \
+                 others"
+            ))));
+        }
+        let length = piece.len() as u64;
+        if let Err(error) = stored.write_pieces(offset + done, piece.into()).await {
+            return Ok(Err(error.into()));
+        }
+        done += length;
+    }
+    Ok(Ok(size))
+}
+
+/// The next bytes of a source, fewer than `limit` only at its end.
+async fn next_piece(source: &mut (impl AsyncRead + Unpin), limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut piece = Vec::new();
+    source.take(limit).read_to_end(&mut piece).await?;
+    Ok(piece)
+}
+
+pub(crate) async fn create(
+    options: CreateOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let CreateOptions { name, size, pool } = options;
+    let client = connect(place).await?;
+    client
+        .put(&name, pool.as_deref(), [].as_slice(), 0, &())
+        .await?;
+    if size > 0 {
+        let grown = async { client.open(&name).await?.grow(size).await };
+        if let Err(error) = grown.await {
+            // A pool may not allow it. Nothing stays of the file.
+            let _ = client.rm(&name).await;
+            return Err(error.into());
+        }
+    }
+    if format == Format::Json {
+        return print_json(&json!({ "name": name, "bytes": size }));
+    }
+    println!("created {name}: {} that take no space", bytes(size));
+    Ok(())
+}
+
+pub(crate) async fn truncate(
+    name: &str,
+    size: u64,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    connect(place)
+        .await?
+        .open(name)
+        .await?
+        .truncate(size)
+        .await?;
+    if format == Format::Json {
+        return print_json(&json!({ "name": name, "bytes": size }));
+    }
+    println!("{name} has {}", bytes(size));
+    Ok(())
+}
+
+pub(crate) async fn punch(
+    name: &str,
+    (offset, length): (u64, u64),
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let file = connect(place).await?.open(name).await?;
+    file.punch(ByteRange::new(offset, length)).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "name": name, "offset": offset, "bytes": length }));
+    }
+    println!("{} from {offset} of {name} are zero", bytes(length));
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Files that grow, shrink and have holes, on clusters of real processes.
+
+use crate::support::writers::Draw;
+use crate::support::{TestCluster, fails_on, pattern};
+use gabion_client::{Client, ClientError, ClientOptions, File};
+use gabion_layout::ByteRange;
+use serde_json::Value;
+use std::process::Stdio;
+
+const KIB: u64 = 1024;
+/// Bytes of a stripe of these tests' pool.
+const STRIPE: u64 = 64 * KIB;
+/// Most bytes of the file that changes at random.
+const SIZE_MAX: u64 = 12 * STRIPE;
+
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=16KiB"]);
+    cluster
+}
+
+async fn connect(cluster: &TestCluster) -> Client {
+    let coordinator = cluster.coordinator();
+    let client = gabion_wire::connect(&coordinator, ClientOptions::default()).await;
+    client.expect("the coordinator answers")
+}
+
+fn stat(cluster: &TestCluster, name: &str, field: &str) -> u64 {
+    let stat = cluster.json(&["stat", name]);
+    stat[field].as_u64().expect("a number")
+}
+
+/// Puts a stream of unknown size.
+fn put_stream(cluster: &TestCluster, name: &str, bytes: &[u8]) {
+    let mut child = cluster.start_with_input(&["put", "-", name], bytes);
+    let status = child.wait().expect("the child is ours");
+    assert!(status.success(), "{name}: {} bytes", bytes.len());
+}
+
+#[test]
+fn streams_of_any_size_are_stored_and_take_no_more_space_than_files() {
+    let cluster = cluster();
+    let (full, first) = (STRIPE as usize, 1 << 20);
+    for (at, length) in [
+        0,
+        1,
+        full - 1,
+        full,
+        first - 1,
+        first,
+        first + 1,
+        3 * first + 5,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (bytes, stream, file) = (
+            pattern(length, at as u64),
+            format!("stream{at}"),
+            format!("file{at}"),
+        );
+        put_stream(&cluster, &stream, &bytes);
+        cluster.put(&file, &bytes);
+        assert!(cluster.get(&stream) == bytes, "{length} bytes");
+        let chunks = |name: &str| {
+            let stripes = cluster.json(&["stat", name])["stripes"].clone();
+            let stripes = stripes.as_array().expect("a list").clone();
+            let chunks = stripes.iter().map(|stripe| stripe["chunk_bytes"].as_u64());
+            chunks.collect::<Vec<_>>()
+        };
+        assert_eq!(chunks(&stream), chunks(&file), "{length} bytes");
+    }
+    let usage = cluster.json(&["df"]);
+    assert_eq!(usage["pools"][0]["files"], 16);
+}
+
+#[test]
+fn a_stream_is_stored_as_replicated_blocks_too() {
+    let cluster = TestCluster::start(4, 2);
+    cluster.run(&[
+        "pool",
+        "create",
+        "p",
+        "--code=rs(4,2)",
+        "--chunk=16KiB",
+        "--write=replicate:3",
+        "--encode-after=1h",
+    ]);
+    for (at, length) in [1, 16 * KIB, 40 * KIB, STRIPE, (1 << 20) + 70 * KIB]
+        .into_iter()
+        .enumerate()
+    {
+        let bytes = pattern(length as usize, at as u64);
+        let name = format!("stream{at}");
+        put_stream(&cluster, &name, &bytes);
+        assert!(cluster.get(&name) == bytes, "{length} bytes");
+    }
+    let error = fails_on(&cluster, &["truncate", "stream0", "--size=0"], 1);
+    assert!(error.contains("keeps the size"), "{error}");
+    let error = fails_on(&cluster, &["create", "sparse", "--size=1MiB"], 1);
+    assert!(error.contains("keeps the size"), "{error}");
+    assert!(
+        !cluster.run(&["ls"]).contains("sparse"),
+        "nothing is left of it"
+    );
+}
+
+#[test]
+fn a_large_file_of_holes_takes_no_space_and_local_copies_have_holes_too() {
+    let cluster = cluster();
+    cluster.run(&["create", "disk", "--size=1TiB"]);
+    assert_eq!(stat(&cluster, "disk", "hole_bytes"), 1 << 40);
+    let (bytes, at) = (pattern(100_000, 1), 900 << 30);
+    cluster.write("disk", at, &bytes);
+    assert_eq!(stat(&cluster, "disk", "bytes"), 1 << 40);
+    let stripes = cluster.json(&["stat", "disk"])["stripes"].clone();
+    assert!(
+        stripes.as_array().is_some_and(|s| s.len() <= 3),
+        "{stripes}"
+    );
+    let size = format!("--size={}", (900_u64 << 30) + 50_000);
+    cluster.run(&["truncate", "disk", &size]);
+    let copy = cluster.path("copy");
+    cluster.run(&["get", "disk", copy.to_str().expect("UTF-8")]);
+    let metadata = std::fs::metadata(&copy).expect("the copy is there");
+    assert_eq!(metadata.len(), (900 << 30) + 50_000);
+    let taken = std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+    assert!(taken < 1 << 20, "{taken} bytes");
+    cluster.run(&["mv", "disk", "moved"]);
+    let command = ["get", "moved", "-", &format!("--offset={at}")];
+    let output = cluster.output(&command);
+    assert!(output.stdout == bytes[..50_000]);
+    // What was cut off does not come back.
+    cluster.run(&["truncate", "moved", "--size=1TiB"]);
+    let command = [&command[..], &["--length=100000"]].concat();
+    let output = cluster.output(&command);
+    assert!(output.stdout[..50_000] == bytes[..50_000]);
+    assert!(output.stdout[50_000..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn wrong_sizes_are_refused_in_one_sentence() {
+    let cluster = cluster();
+    cluster.put("f", &pattern(1000, 1));
+    let input = |arguments: &[&str]| {
+        let mut command = cluster.command(arguments);
+        command.stdin(Stdio::null());
+        let output = command.output().expect("the command runs");
+        let error = String::from_utf8(output.stderr).expect("text");
+        (output.status.code(), error)
+    };
+    let (code, error) = input(&[
+        "write",
+        "f",
+        "--offset=9223372036854775807",
+        "/etc/hostname",
+    ]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("largest size of a file"), "{error}");
+    let error = fails_on(
+        &cluster,
+        &["truncate", "f", "--size=9223372036854775808"],
+        1,
+    );
+    assert!(
+        error.contains("at most 9223372036854775807 bytes"),
+        "{error}"
+    );
+    let error = fails_on(&cluster, &["truncate", "g", "--size=1"], 1);
+    assert!(error.contains("no file 'g'"), "{error}");
+    let error = fails_on(&cluster, &["append", "f", "/"], 2);
+    assert!(error.contains("is a directory"), "{error}");
+    fails_on(&cluster, &["create", "f"], 1);
+    fails_on(&cluster, &["punch", "f"], 2);
+    assert_eq!(stat(&cluster, "f", "bytes"), 1000, "nothing has changed");
+}
+
+#[test]
+fn appends_of_many_writers_stay_whole() {
+    let cluster = cluster();
+    cluster.run(&["create", "log"]);
+    let lines: Vec<Vec<u8>> = (0..12)
+        .map(|at| pattern(5000 + 37 * at, at as u64))
+        .collect();
+    let children: Vec<_> = lines
+        .iter()
+        .map(|line| cluster.start_with_input(&["append", "log", "-", "--format=json"], line))
+        .collect();
+    for mut child in children {
+        assert!(child.wait().expect("the child is ours").success());
+    }
+    let log = cluster.get("log");
+    assert_eq!(log.len(), lines.iter().map(Vec::len).sum::<usize>());
+    for line in lines {
+        assert!(log.windows(line.len()).any(|part| part == line));
+    }
+}
+
+/// A random change of the file, and of its model.
+async fn step(
+    dice: &mut Draw,
+    file: &File,
+    model: &mut Vec<u8>,
+    seed: u64,
+) -> Result<(), ClientError> {
+    let size = model.len() as u64;
+    let (offset, length) = (dice.below(SIZE_MAX), 1 + dice.below(2 * STRIPE));
+    let bytes = pattern(length.min(SIZE_MAX - offset) as usize, seed);
+    let end = offset as usize + bytes.len();
+    match dice.below(8) {
+        0 => {
+            assert_eq!(file.append(bytes.clone().into()).await?, size);
+            model.extend(bytes);
+        }
+        1 => {
+            file.truncate(offset).await?;
+            model.resize(offset as usize, 0);
+        }
+        2 => {
+            let range = ByteRange::new(offset, length);
+            file.punch(range).await?;
+            let punched = offset.min(size)..(offset + length).min(size);
+            model[punched.start as usize..punched.end as usize].fill(0);
+        }
+        3 => {
+            file.grow(offset).await?;
+            model.resize(model.len().max(offset as usize), 0);
+        }
+        kind => {
+            if kind < 6 {
+                file.write(offset, bytes.clone().into()).await?;
+            } else {
+                file.write_pieces(offset, bytes.clone().into()).await?;
+            }
+            model.resize(model.len().max(end), 0);
+            model[offset as usize..end].copy_from_slice(&bytes);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn random_changes_do_what_a_vector_of_bytes_does() {
+    let cluster = cluster();
+    let (own, other) = (connect(&cluster).await, connect(&cluster).await);
+    cluster.run(&["create", "f"]);
+    let file = own.open("f").await.unwrap();
+    // A handle of another client, which knows an old layout, sees the same.
+    let old = other.open("f").await.unwrap();
+    let (mut dice, mut model) = (Draw(7), Vec::new());
+    for at in 0..150 {
+        step(&mut dice, &file, &mut model, at).await.unwrap();
+        if model.len() as u64 > 2 * SIZE_MAX {
+            file.truncate(100).await.unwrap();
+            model.truncate(100);
+        }
+        let all = ByteRange::new(0, model.len() as u64);
+        let reader = if at % 2 == 0 { &file } else { &old };
+        assert!(reader.read(all).await.unwrap() == model, "after step {at}");
+        let stored = file.stored_ranges().await.unwrap();
+        let mut zeros = model.clone();
+        for part in stored {
+            zeros[part.offset as usize..part.end() as usize].fill(0);
+        }
+        assert!(
+            zeros.iter().all(|&byte| byte == 0),
+            "after step {at}: a hole has bytes"
+        );
+        if at == 75 {
+            cluster.kill_all();
+            cluster.up();
+        }
+    }
+    let scrubbed: Value = cluster.json(&["scrub"]);
+    assert_eq!(
+        scrubbed["damage"].as_array().map(Vec::len),
+        Some(0),
+        "{scrubbed}"
+    );
+}

@@ -1,0 +1,72 @@
+//! Rules of files that grow, shrink and have holes.
+
+use super::{Mutant, test};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-hole-is-filled-while-its-old-stripe-is-served",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_none_served(txn, file)?;",
+        replacement: "let _ = check_none_served;",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_hole_is_not_filled_while_its_old_stripe_may_be_served",
+        ),
+    },
+    Mutant {
+        name: "a-hole-is-filled-twice",
+        file: "crates/meta/src/replacements.rs",
+        text: "if EXTENTS.get(txn, &(file.put, offset))?.is_some() {",
+        replacement: "if EXTENTS.get(txn, &(file.put, offset))?.is_some() && offsets.is_empty() {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_write_far_behind_the_end_leaves_a_hole",
+        ),
+    },
+    Mutant {
+        name: "a-truncation-leaves-bytes-behind-the-end",
+        file: "crates/meta/src/replacements.rs",
+        text: "if size < file.size_bytes {",
+        replacement: "if size < file.size_bytes && size == 0 {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_truncation_takes_all_bytes_behind_the_end_or_does_nothing",
+        ),
+    },
+    Mutant {
+        name: "an-append-that-is-asked-for-again-grows-the-file-again",
+        file: "crates/meta/src/growth.rs",
+        text: "if growths.iter().any(|growth| growth.token == token) {",
+        replacement: "if growths.iter().any(|growth| growth.token == token && by == 0) {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::appends_get_ranges_of_their_own_also_after_a_lost_answer",
+        ),
+    },
+    Mutant {
+        name: "a-late-extension-drops-stripes-of-a-later-one",
+        file: "crates/meta/src/puts.rs",
+        text: "if step != record.step {",
+        replacement: "if step > record.step {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_put_of_unknown_size_is_extended_once_a_step",
+        ),
+    },
+    Mutant {
+        name: "a-hole-of-an-old-layout-is-read-as-zeros",
+        file: "crates/client/src/file.rs",
+        text: "        if layout.stores(range) {\n            return Ok(layout.pieces(range));",
+        replacement: "        if range.end() <= layout.file.file.size_bytes {\n            return Ok(layout.pieces(range));",
+        check: test(
+            "gabion",
+            "integration",
+            "sizes::random_changes_do_what_a_vector_of_bytes_does",
+        ),
+    },
+];
