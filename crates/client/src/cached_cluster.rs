@@ -26,11 +26,11 @@ impl Backing for Client {
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,
-    ) -> Result<Version, ClientError> {
+    ) -> Result<Option<Version>, ClientError> {
         let file = File::of(self, file);
         let extents = File::pieces(at, ranges);
-        let (stripe, sequence) = file.write_extents(&extents, &bytes, last_run).await?;
-        Ok(Version { stripe, sequence })
+        let written = file.write_extents(&extents, &bytes, last_run).await?;
+        Ok(written.map(|(stripe, sequence)| Version { stripe, sequence }))
     }
 
     async fn decide(&self, file: &Self::File, run: &OpenRun) -> Result<bool, ClientError> {

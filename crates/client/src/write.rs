@@ -115,14 +115,13 @@ impl File {
     }
 
     /// Overwrites pieces of one stripe, all of them by one update, with `bytes`: the first piece's,
-    /// then the next one's. Returns the stripe and the number of the update.
+    /// then the next one's. Returns the stripe and the number of the update. `last_run` gets the last
+    /// run of an update.
     ///
-    /// If the bytes are too large for the nodes' journals, the whole stripe is replaced instead of
-    /// updated; then each of several pieces is atomic, not all of them together. `last_run` gets
-    /// the last run of an update.
-    ///
-    /// If other stripes replace the stripe in between, each piece is written separately, and the
-    /// result is none.
+    /// A single piece is written in any case: if it is too large for the nodes' journals, the stripe is
+    /// replaced, and if other stripes have replaced the stripe in between, it goes to these. If that is the
+    /// case for several pieces, none is written, and the result is none: after an error, the caller must know
+    /// which of them are written.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -134,33 +133,26 @@ impl File {
         extents: &[Extent],
         bytes: &Bytes,
         last_run: &LastRun,
-    ) -> Result<(StripeId, Sequence), ClientError> {
+    ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
         let has_moved = match self.update_extents(extents, bytes, last_run).await? {
-            Updated::Done(stripe, sequence) => return Ok((stripe, sequence)),
+            Updated::Done(stripe, sequence) => return Ok(Some((stripe, sequence))),
             Updated::TooLarge => false,
             Updated::Moved => true,
         };
-        if let ([extent], false) = (extents, has_moved) {
-            let range = ByteRange::new(extent.file_offset, extent.range.length);
-            self.replace(range, bytes).await?;
-            let layout = self.layout();
-            // The new stripe has no update before this lookup, unless its mark shows it.
-            let stripe = layout.find(extent).map(|stripe| stripe.id);
-            return Ok((stripe.unwrap_or(Version::NONE.stripe), Sequence(0)));
+        let [extent] = extents else {
+            return Ok(None);
+        };
+        if has_moved {
+            // The outcome of attempts in the old stripe is final, since it has ended.
+            Box::pin(self.write(extent.file_offset, bytes.clone())).await?;
+            return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
         }
-        let mut rest = bytes.clone();
-        let mut last = None;
-        for extent in extents {
-            let piece = rest.split_to(extent.range.length as usize);
-            if has_moved {
-                // The outcome of attempts in the old stripe is final, since it has ended.
-                Box::pin(self.write(extent.file_offset, piece)).await?;
-                last = Some((Version::NONE.stripe, Version::NONE.sequence));
-            } else {
-                last = Some(Box::pin(self.write_extents(&[*extent], &piece, last_run)).await?);
-            }
-        }
-        Ok(last.expect("there is at least one piece"))
+        let range = ByteRange::new(extent.file_offset, extent.range.length);
+        self.replace(range, bytes).await?;
+        let layout = self.layout();
+        // The new stripe has no update before this lookup, unless its mark shows it.
+        let stripe = layout.find(extent).map(|stripe| stripe.id);
+        Ok(Some((stripe.unwrap_or(Version::NONE.stripe), Sequence(0))))
     }
 
     /// Overwrites pieces of one stripe by one update, unless that is too large for records.

@@ -233,23 +233,30 @@ impl Hand {
         }
     }
 
-    /// Punches a hole, and fills a part of it perhaps before the hole is acknowledged. Then a reader reads that whose
-    /// layout is from before.
+    /// Punches a hole, and fills all or a part of it perhaps before the hole is acknowledged. Then a reader reads
+    /// that, chunk by chunk, whose layout is from before.
     async fn punch_and_fill(&self, file: &File, hole: &Range<u64>) -> Result<(), ClientError> {
         let (world, client) = (&self.cluster.world, &self.client);
         let (reader, writer) = (client.open(file.name()), client.open(file.name()));
         let (reader, writer) = (reader.await?, writer.await?);
         let (wait_us, cells) = world.roll(|dice| {
-            let cells = choose(dice, hole.end - hole.start);
-            (
-                dice.below(1_000_000),
-                hole.start + cells.start..hole.start + cells.end,
-            )
+            let part = choose(dice, hole.end - hole.start);
+            let part = hole.start + part.start..hole.start + part.end;
+            let cells = if dice.one_in(2) { hole.clone() } else { part };
+            (dice.below(500_000), cells)
         });
+        let chunk_cells = cell_count(self.cluster.shape.chunk_bytes);
         let filling = async {
             world.sleep(wait_us).await;
             client.write(&writer, &cells).await?;
-            client.read(&reader, &cells).await
+            let mut at = cells.start;
+            while at < cells.end {
+                let end = (at / chunk_cells + 1) * chunk_cells;
+                let some = at..end.min(at + 8).min(cells.end);
+                client.read(&reader, &some).await?;
+                at = end;
+            }
+            Ok(())
         };
         let (punched, filled) = futures::join!(client.punch(file, hole), filling);
         punched.and(filled)

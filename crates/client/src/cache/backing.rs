@@ -20,7 +20,8 @@ pub(crate) trait Backing: Sync {
     ) -> impl Future<Output = Result<Moment, ClientError>> + Send;
 
     /// Overwrites ranges of the file's segment from byte `at` on by one update, with `bytes`: the first
-    /// range's, then the next one's. Returns when it is durable. `last_run` gets the run that may
+    /// range's, then the next one's. Returns when it is durable. If that needs several updates, none is
+    /// made, and the result is none; this is never so for a single range. `last_run` gets the run that may
     /// take effect although this fails or is dropped.
     fn update(
         &self,
@@ -29,7 +30,7 @@ pub(crate) trait Backing: Sync {
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,
-    ) -> impl Future<Output = Result<Version, ClientError>> + Send;
+    ) -> impl Future<Output = Result<Option<Version>, ClientError>> + Send;
 
     /// Whether an update that failed or was dropped took effect. It takes no effect after that.
     fn decide(

@@ -30,6 +30,7 @@ pub use counts::CacheCounts;
 
 use crate::error::ClientError;
 use crate::extent::Extent;
+use crate::moment::Version;
 use crate::open_runs::LastRun;
 use bytes::Bytes;
 use event_listener::Event;
@@ -39,7 +40,7 @@ use gabion_meta::PutId;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use table::{Key, Reading, Table, Writing};
+use table::{Key, Reading, Table, UPDATE_RANGES_MAX, Writing};
 
 /// Segments that a flush writes back at a time.
 const WRITE_BACK_PARALLEL_COUNT: usize = 8;
@@ -252,8 +253,9 @@ impl<B: Backing> SegmentCache<B> {
         };
         self.decide(backing, key).await?;
         let mut left = self.table().changes(key);
+        let mut range_count_max = UPDATE_RANGES_MAX;
         loop {
-            let batch = self.table().next_batch(key, &mut left);
+            let batch = self.table().next_batch(key, &mut left, range_count_max);
             let Some(batch) = batch else { break };
             let count = batch.bytes.len() as u64;
             let sent = backing
@@ -265,6 +267,13 @@ impl<B: Backing> SegmentCache<B> {
                     &leaving.last_run,
                 )
                 .await;
+            if let Ok(None) = sent {
+                // One by one: it must be known which of them have arrived.
+                range_count_max = 1;
+                left = self.table().changes(key);
+                continue;
+            }
+            let sent = sent.map(|version| version.unwrap_or(Version::NONE));
             self.table().sent(key, count, sent.as_ref().ok().copied());
             sent?;
             // It has arrived.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most ranges in one write-back update. Plans grow with them.
-const UPDATE_RANGES_MAX: usize = 64;
+pub(super) const UPDATE_RANGES_MAX: usize = 64;
 /// Most bytes in one write-back update, unless they are one range: a node's record of an update
 /// must fit into its journal.
 const UPDATE_BYTES_MAX: u64 = 4 << 20;
@@ -327,10 +327,15 @@ impl<F: Clone> Table<F> {
     }
 
     /// Splits off the next update of a taken segment's write-back.
-    pub(super) fn next_batch(&mut self, key: Key, left: &mut RangeSet) -> Option<Batch<F>> {
+    pub(super) fn next_batch(
+        &mut self,
+        key: Key,
+        left: &mut RangeSet,
+        range_count_max: usize,
+    ) -> Option<Batch<F>> {
         let mut ranges = Vec::new();
         let mut total_bytes = 0;
-        for range in left.iter().take(UPDATE_RANGES_MAX) {
+        for range in left.iter().take(range_count_max) {
             if !ranges.is_empty() && total_bytes + range.length > UPDATE_BYTES_MAX {
                 break;
             }

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) held: Option<u64>,
     /// Whether the answers to updates are blocked.
     pub(super) holds_updates: bool,
+    /// Whether updates of several ranges are not made, and those from this offset on are refused.
+    pub(super) splits_at: Option<u64>,
 }
 
 impl Cluster {
@@ -56,6 +58,7 @@ impl Cluster {
             versions_asked: 0,
             held: None,
             holds_updates: false,
+            splits_at: None,
         };
         Self {
             state: Mutex::new(state),
@@ -194,9 +197,17 @@ impl Backing for Cluster {
         ranges: &[ByteRange],
         bytes: Bytes,
         last_run: &LastRun,
-    ) -> Result<Version, ClientError> {
+    ) -> Result<Option<Version>, ClientError> {
         let way = UnderWay::begin(self, at);
         self.travel().await;
+        if let Some(refused) = self.state().splits_at {
+            if ranges.len() > 1 {
+                return Ok(None);
+            }
+            if ranges.iter().any(|range| refused <= at + range.offset) {
+                return Err(ClientError::Refused("no".to_owned()));
+            }
+        }
         let run = self.state().ask(at, last_run);
         let version = self.state().update(at, ranges, &bytes, run);
         drop(way);
@@ -204,7 +215,7 @@ impl Backing for Cluster {
             tokio::task::yield_now().await;
         }
         self.travel().await;
-        version
+        version.map(Some)
     }
 
     async fn decide(&self, (): &(), run: &OpenRun) -> Result<bool, ClientError> {

@@ -434,6 +434,26 @@ fn bytes_that_turn_out_to_have_arrived_are_read_from_the_cluster() {
     assert!((4..17).contains(&arrived_count), "{arrived_count}");
 }
 
+/// A stripe that has moved takes several updates, and one of them fails.
+#[test]
+fn ranges_that_have_arrived_alone_are_not_written_again() {
+    let cluster = Cluster::new(7);
+    let cache = SegmentCache::new(CAPACITY, 0);
+    now(async {
+        let writer = Client::open(&cluster, &cache);
+        writer.write(0, vec![7; 4]).await.unwrap();
+        writer.write(100, vec![7; 4]).await.unwrap();
+        cluster.state().splits_at = Some(100);
+        assert!(writer.flush().await.is_err());
+        assert_eq!(cluster.state().bytes[..4], [7; 4]);
+        cluster.write_elsewhere(0, &[9; 4]);
+        cluster.state().splits_at = None;
+        writer.flush().await.unwrap();
+        assert_eq!(cluster.state().bytes[..4], [9; 4]);
+        assert_eq!(cluster.state().bytes[100..104], [7; 4]);
+    });
+}
+
 #[test]
 fn bytes_that_came_later_do_not_make_the_others_newer() {
     let cluster = Cluster::new(8);
