@@ -137,20 +137,6 @@ fn impossible_requests_are_refused_in_plain_words() {
     let directory = path_text(&cluster.path("")).to_owned();
     let error = fails_on(&cluster, &["write", "f", "--offset=0", &directory], 2);
     assert!(error.contains("is a directory"), "{error}");
-    // Far away, but small: a volume is stored where its trace touches it.
-    let trace = cluster.path("far.csv");
-    let row = |at: u64, length: u64| {
-        let offset = (1 << 50) + (at << 30);
-        format!("128166372003061629,web,0,Write,{offset},{length},100\n")
-    };
-    std::fs::write(&trace, row(0, 4096)).unwrap();
-    let replay = ["lab", "replay", "--name=far", "--trace", path_text(&trace)];
-    cluster.run(&replay);
-    let rows: String = (0..10_000).map(|at| row(at, 1 << 30)).collect();
-    std::fs::write(&trace, rows).unwrap();
-    let replay = ["lab", "replay", "--name=long", "--trace", path_text(&trace)];
-    let error = fails_on(&cluster, &replay, 2);
-    assert!(error.contains("are free; fold the trace"), "{error}");
     let error = fails_on(&cluster, &["pool", "promote", "p"], 1);
     assert!(error.contains("can be replicated again"), "{error}");
     let error = refused(&["chaos", "kill-node", "9"]);

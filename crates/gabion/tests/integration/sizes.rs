@@ -178,6 +178,30 @@ fn wrong_sizes_are_refused_in_one_sentence() {
 }
 
 #[test]
+fn a_volume_is_stored_where_its_trace_touches_it() {
+    let cluster = cluster();
+    let trace = cluster.path("far.csv");
+    let row = |at: u64, length: u64| {
+        let offset = (1 << 50) + (at << 30);
+        format!("128166372003061629,web,0,Write,{offset},{length},100\n")
+    };
+    let replay = |name: &str, rows: String| {
+        std::fs::write(&trace, rows).expect("the trace is written");
+        let trace = trace.to_str().expect("UTF-8").to_owned();
+        let name = format!("--name={name}");
+        ["lab", "replay", "--verify", "--trace", &trace, &name].map(str::to_owned)
+    };
+    let far = replay("far", row(0, 4096) + &row(3, 512));
+    cluster.run(&far.each_ref().map(String::as_str));
+    let size = (1 << 50) + (3 << 30) + 512;
+    assert_eq!(stat(&cluster, "far", "bytes"), size);
+    assert_eq!(stat(&cluster, "far", "hole_bytes"), size - STRIPE - 512);
+    let long = replay("long", (0..10_000).map(|at| row(at, 1 << 30)).collect());
+    let error = fails_on(&cluster, &long.each_ref().map(String::as_str), 2);
+    assert!(error.contains("are free; fold the trace"), "{error}");
+}
+
+#[test]
 fn appends_of_many_writers_stay_whole() {
     let cluster = cluster();
     cluster.run(&["create", "log"]);
