@@ -85,7 +85,7 @@ impl File {
         let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
         let prepared = async {
             if rewrite.depends_on_end {
-                // From here on nobody writes to the displaced stripes, behind a new end neither.
+                // The displaced stripes take no writes from here on, so an end that another client has moved is final.
                 self.refresh().await?;
                 if plan(&self.layout()).as_ref() != Some(rewrite) {
                     return Err(AttemptError::Retry("the file has changed".to_owned()));

@@ -5,7 +5,7 @@ use crate::error::ClientError;
 use crate::extent::Piece;
 use crate::file::File;
 use crate::open_runs::LastRun;
-use crate::rewrite::{plan_hole, plan_truncation, plan_zeros};
+use crate::rewrite::{by_segment, plan_hole, plan_truncation, plan_zeros};
 use crate::write::{Updated, check_size};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -83,9 +83,9 @@ impl File {
         let in_flight_count = self.client.in_flight_count(layout.stripe_bytes_max());
         let mut rest = bytes;
         let mut writes = Vec::new();
-        for segment in self.by_segment(range) {
-            let bytes = rest.split_to(segment.length as usize);
-            writes.push(self.write_segment(segment, bytes));
+        for (_, _, part) in by_segment(&layout, range) {
+            let bytes = rest.split_to(part.length as usize);
+            writes.push(self.write_segment(part, bytes));
         }
         stream::iter(writes)
             .buffer_unordered(in_flight_count)
@@ -109,26 +109,6 @@ impl File {
             }
         }
         Ok(())
-    }
-
-    /// Splits a range at the borders of segments.
-    fn by_segment(&self, range: ByteRange) -> Vec<ByteRange> {
-        if self.changes_form() {
-            let extents = self.extents(range).into_iter();
-            return extents
-                .map(|extent| ByteRange::new(extent.file_offset, extent.range.length))
-                .collect();
-        }
-        let segment_bytes = self.layout().file.pool.spec.segment_bytes();
-        let mut parts = Vec::new();
-        let mut at = range.offset;
-        while at < range.end() {
-            let end = (at - at % segment_bytes).saturating_add(segment_bytes);
-            let end = end.min(range.end());
-            parts.push(ByteRange::new(at, end - at));
-            at = end;
-        }
-        parts
     }
 
     /// Gives the file at least this many bytes; the new ones are zero and take no space.

@@ -18,8 +18,8 @@ pub(crate) struct Rewrite {
     pub(crate) slots: Vec<Slot>,
     /// The effect on the file's size.
     pub(crate) size: SizeChange,
-    /// Whether bytes that another client may write behind the known end of the file would be lost: the plan must be
-    /// the same once nobody can write to the displaced stripes.
+    /// Whether the change would lose bytes that another client may write behind the known end of the file. Then the plan
+    /// must still be the same when the displaced stripes take no more writes.
     pub(crate) depends_on_end: bool,
 }
 
@@ -58,11 +58,8 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     let (mut displaced, mut slots) = (Vec::new(), Vec::new());
     let size_bytes = layout.file.file.size_bytes.max(range.end());
     let (keeps_borders, spec) = (layout.file.encoded.is_some(), &layout.file.pool.spec);
-    let mut at = range.offset;
-    while at < range.end() {
-        let (segment, old) = segment_of(layout, at, keeps_borders);
-        let piece_end = segment.end().min(range.end());
-        let piece = ByteRange::new(at - segment.offset, piece_end - at);
+    for (segment, old, part) in by_segment(layout, range) {
+        let piece = ByteRange::new(part.offset - segment.offset, part.length);
         let (chunk_bytes, stripe_bytes) = match old {
             Some((span, id, chunk_bytes)) => {
                 displaced.push((segment.offset, id));
@@ -72,7 +69,7 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
                     larger_chunk(spec, chunk_bytes, piece.end())
                 }
             }
-            None if segment.end() <= size_bytes => full_chunk(spec),
+            None if segment.end() <= size_bytes => of_chunk(spec, spec.chunk_bytes),
             None => of_chunk(spec, spec.least_chunk_bytes(piece.end())),
         };
         slots.push(Slot {
@@ -82,7 +79,6 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
             range: piece,
             kept_bytes: u64::MAX,
         });
-        at = piece_end;
     }
     let size = if keeps_borders { 0 } else { range.end() };
     Rewrite {
@@ -160,10 +156,29 @@ pub(crate) fn plan_zeros(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
 }
 
 /// A stripe's range in its file, its id and its chunk size.
-type OldStripe = (ByteRange, StripeId, u64);
+pub(crate) type OldStripe = (ByteRange, StripeId, u64);
+
+/// Cuts a range at the borders of segments: each segment, its stripe, and the part of the range in it.
+pub(crate) fn by_segment(
+    layout: &Layout,
+    range: ByteRange,
+) -> impl Iterator<Item = (ByteRange, Option<OldStripe>, ByteRange)> {
+    let mut at = range.offset;
+    std::iter::from_fn(move || {
+        if at >= range.end() {
+            return None;
+        }
+        let (segment, old) = segment_of(layout, at);
+        let end = segment.end().min(range.end());
+        let part = ByteRange::new(at, end - at);
+        at = end;
+        Some((segment, old, part))
+    })
+}
 
 /// The segment of a byte, and its stripe. Each block of a file whose borders stay is a segment of its own.
-fn segment_of(layout: &Layout, at: u64, keeps_borders: bool) -> (ByteRange, Option<OldStripe>) {
+fn segment_of(layout: &Layout, at: u64) -> (ByteRange, Option<OldStripe>) {
+    let keeps_borders = layout.file.encoded.is_some();
     let segment_bytes = layout.file.pool.spec.segment_bytes();
     let start = if keeps_borders {
         let spans = layout.spans();
@@ -189,11 +204,7 @@ fn larger_chunk(spec: &PoolSpec, old_chunk_bytes: u64, needed_bytes: u64) -> (u6
     of_chunk(spec, needed.max(doubled))
 }
 
-fn full_chunk(spec: &PoolSpec) -> (u64, u64) {
-    of_chunk(spec, spec.chunk_bytes)
-}
-
 /// A chunk size, and the data bytes of its stripe.
 fn of_chunk(spec: &PoolSpec, chunk_bytes: u64) -> (u64, u64) {
-    (chunk_bytes, chunk_bytes * spec.k as u64)
+    (chunk_bytes, spec.data_bytes(chunk_bytes))
 }

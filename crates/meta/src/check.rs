@@ -192,10 +192,8 @@ impl<'t> Check<'t> {
     /// does, within the file. Blocks that are replicated at first leave no holes.
     fn fit(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
         let record = pool(self.txn, file.pool)?;
-        let segment = match record.lifecycle {
-            None => Some(record.spec.segment_bytes()),
-            Some(_) => None,
-        };
+        let is_free = record.lifecycle.is_none();
+        let segment = is_free.then(|| record.spec.segment_bytes());
         let (mut end, mut fits) = (0, extents.len() as u64 == file.stripe_count);
         for (offset, extent) in extents {
             let length = match self.live.get(&extent.stripe) {

@@ -7,6 +7,11 @@ use crate::records::PutId;
 use crate::schema::{DROPPED, GARBAGE, WITHDRAWN};
 use gabion_layout::StripeId;
 
+/// Whether nodes may serve a stripe that has left its file.
+pub(crate) fn may_be_served(txn: &dyn ReadTxn, stripe: StripeId) -> Result<bool, MetaError> {
+    Ok(GARBAGE.get(txn, &stripe)?.is_some() && WITHDRAWN.get(txn, &stripe)?.is_none())
+}
+
 /// Notes stripes that a file has lost.
 pub(crate) fn note_dropped<'a>(
     txn: &mut dyn WriteTxn,
@@ -22,7 +27,7 @@ pub(crate) fn note_dropped<'a>(
 /// Refuses while nodes may serve stripes that the file has lost; forgets those that none serves.
 pub(crate) fn check_none_served(txn: &mut dyn WriteTxn, file: PutId) -> Result<(), MetaError> {
     for stripe in dropped(txn, file)? {
-        if GARBAGE.get(txn, &stripe)?.is_some() && WITHDRAWN.get(txn, &stripe)?.is_none() {
+        if may_be_served(txn, stripe)? {
             return Err(MetaError::StillServed(stripe));
         }
         DROPPED.delete(txn, &(file, stripe))?;

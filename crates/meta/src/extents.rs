@@ -4,7 +4,7 @@ use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::pools::pool;
-use crate::records::{Displaced, Extent, FileRecord, PoolSpec, PutId};
+use crate::records::{Displaced, Extent, FileRecord, PutId};
 use crate::schema::{Counter, EXTENTS};
 use gabion_layout::{StripeId, StripeRecord};
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(crate) fn insert(
     };
     let spec = pool(txn, first.pool)?.spec;
     for stripe in stripes {
-        let length_bytes = capacity(&spec, stripe);
+        let length_bytes = spec.data_bytes(stripe.chunk_bytes);
         let extent = Extent {
             stripe: stripe.id,
             length_bytes,
@@ -105,9 +105,5 @@ pub(crate) fn discard_all(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(
 
 /// Capacity of a stripe for data, in bytes.
 pub(crate) fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
-    Ok(capacity(&pool(txn, stripe.pool)?.spec, stripe))
-}
-
-fn capacity(spec: &PoolSpec, stripe: &StripeRecord) -> u64 {
-    (spec.k as u64).saturating_mul(stripe.chunk_bytes)
+    Ok(pool(txn, stripe.pool)?.spec.data_bytes(stripe.chunk_bytes))
 }

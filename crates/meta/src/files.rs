@@ -1,7 +1,7 @@
 //! Files: finding, listing, renaming and removing them, and the garbage of removed ones. A file is its
 //! record, a row for its name, and its extents.
 
-use crate::dropped::forget_dropped;
+use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{discard_all, extents};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -187,15 +187,10 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails.
     pub fn withdrawn(&self, stripes: &[StripeId]) -> Result<(), MetaError> {
-        let is_new = |txn: &dyn ReadTxn, id: StripeId| {
-            Ok::<_, MetaError>(
-                GARBAGE.get(txn, &id)?.is_some() && WITHDRAWN.get(txn, &id)?.is_none(),
-            )
-        };
         let is_any_new = self.store.read(|txn| {
             let mut is_any_new = false;
             for &id in stripes {
-                is_any_new |= is_new(txn, id)?;
+                is_any_new |= may_be_served(txn, id)?;
             }
             Ok(is_any_new)
         })?;
@@ -204,7 +199,7 @@ impl<K: KeyValue> Meta<K> {
         }
         self.change(|txn| {
             for &id in stripes {
-                if is_new(txn, id)? {
+                if may_be_served(txn, id)? {
                     WITHDRAWN.put(txn, &id, &())?;
                 }
             }

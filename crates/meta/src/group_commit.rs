@@ -1,8 +1,8 @@
 //! Group commit: transactions that are made one after another in memory share the sync that makes them
 //! durable. None is acknowledged before, and what a reader has seen is durable before it is told.
 //!
-//! A transaction gets a number before it is committed in memory. The last writer that waits for the engine, or one
-//! of so many, syncs for all; those that come meanwhile form the next group.
+//! A transaction gets a number before it is committed in memory. The last of the waiting writers syncs for all of them, or
+//! any writer once the group is full. Transactions that are committed during the sync form the next group.
 
 use crate::error::MetaError;
 use std::sync::atomic::{AtomicU64, Ordering};

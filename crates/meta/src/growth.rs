@@ -2,7 +2,7 @@
 
 use crate::error::MetaError;
 use crate::files::file_of;
-use crate::kv::KeyValue;
+use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
 use crate::records::{FILE_BYTES_MAX, FileRecord, Growth, PutId};
@@ -25,7 +25,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
-            check_growth(pool(txn, file.pool)?.lifecycle.is_none(), to)?;
+            check_growth(txn, &file, to)?;
             if file.size_bytes >= to {
                 return Ok((file, true));
             }
@@ -54,7 +54,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
-            check_growth(pool(txn, file.pool)?.lifecycle.is_none(), to)?;
+            check_growth(txn, &file, to)?;
             let mut growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
             if growths.iter().any(|growth| growth.token == token) {
                 return Ok((file, true));
@@ -73,10 +73,12 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-fn check_growth(may_grow: bool, to: u64) -> Result<(), MetaError> {
-    match (may_grow, to <= FILE_BYTES_MAX) {
-        (false, _) => Err(MetaError::FixedSize),
-        (_, false) => Err(MetaError::FileTooLarge),
-        _ => Ok(()),
+fn check_growth(txn: &dyn ReadTxn, file: &FileRecord, to: u64) -> Result<(), MetaError> {
+    if pool(txn, file.pool)?.lifecycle.is_some() {
+        return Err(MetaError::FixedSize);
     }
+    if to > FILE_BYTES_MAX {
+        return Err(MetaError::FileTooLarge);
+    }
+    Ok(())
 }

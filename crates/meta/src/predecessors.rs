@@ -1,9 +1,10 @@
 //! Predecessors: stripes that a live one has replaced in its file, and that nodes may still serve.
 
+use crate::dropped::may_be_served;
 use crate::error::MetaError;
 use crate::kv::WriteTxn;
 use crate::records::{Displaced, Holder};
-use crate::schema::{GARBAGE, PREDECESSORS, WITHDRAWN};
+use crate::schema::PREDECESSORS;
 use gabion_layout::StripeId;
 
 /// Whether no node serves a predecessor of a stripe any more; if so, removes the row, so that later calls skip
@@ -13,7 +14,7 @@ pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool,
         return Ok(true);
     };
     for old in predecessors {
-        if GARBAGE.get(txn, &old)?.is_some() && WITHDRAWN.get(txn, &old)?.is_none() {
+        if may_be_served(txn, old)? {
             return Ok(false);
         }
     }

@@ -117,9 +117,14 @@ pub struct PoolSpec {
 const CHUNK_UNIT_BYTES: u64 = 4 << 10;
 
 impl PoolSpec {
+    /// Data bytes of a stripe with chunks of `chunk_bytes`.
+    pub const fn data_bytes(&self, chunk_bytes: u64) -> u64 {
+        (self.k as u64).saturating_mul(chunk_bytes)
+    }
+
     /// Data bytes of a full stripe: the length of a segment of a file.
     pub const fn segment_bytes(&self) -> u64 {
-        (self.k as u64).saturating_mul(self.chunk_bytes)
+        self.data_bytes(self.chunk_bytes)
     }
 
     /// The smallest chunk of a stripe for this many bytes of data, or the full chunk if they need more: whole
@@ -282,6 +287,16 @@ pub enum SizeChange {
     /// The file has exactly this many bytes afterwards. No extent may reach past them but new ones, whose
     /// bytes there are zero.
     Exactly(u64),
+}
+
+impl SizeChange {
+    /// The size afterwards of a file that has `present` bytes.
+    pub fn applied_to(self, present: u64) -> u64 {
+        match self {
+            Self::AtLeast(size) => present.max(size),
+            Self::Exactly(size) => size,
+        }
+    }
 }
 
 /// What a replacement changes in its file.

@@ -189,10 +189,7 @@ fn check_shape(
         };
     }
     let (segment_bytes, rows) = (pool.spec.segment_bytes(), pool.spec.sub_chunks as u64);
-    let size_bytes = match rewrite.size {
-        SizeChange::AtLeast(size) => file.size_bytes.max(size),
-        SizeChange::Exactly(size) => size,
-    };
+    let size_bytes = rewrite.size.applied_to(file.size_bytes);
     for (segment, (&offset, place)) in rewrite.offsets.iter().zip(placements).enumerate() {
         let bytes = place.chunk_bytes;
         let is_whole = bytes > 0 && bytes <= pool.spec.chunk_bytes && bytes.is_multiple_of(rows);
@@ -213,23 +210,18 @@ fn change_size(
     file: &mut FileRecord,
     change: SizeChange,
 ) -> Result<(), MetaError> {
-    match change {
-        SizeChange::AtLeast(size) => file.size_bytes = file.size_bytes.max(size),
-        SizeChange::Exactly(size) => {
-            if size < file.size_bytes {
-                let segment_bytes = pool(txn, file.pool)?.spec.segment_bytes();
-                let first = size - size % segment_bytes;
-                let reaches = |&(offset, extent): &(u64, Extent)| {
-                    offset.saturating_add(extent.length_bytes) > size
-                };
-                if extents_from(txn, file.put, first)?.iter().any(reaches) {
-                    return Err(MetaError::FileChanged("it has bytes behind its new end"));
-                }
-                file.truncation_count += 1;
-            }
-            file.size_bytes = size;
+    let size = change.applied_to(file.size_bytes);
+    if size < file.size_bytes {
+        let segment_bytes = pool(txn, file.pool)?.spec.segment_bytes();
+        let first = size - size % segment_bytes;
+        let reaches =
+            |&(offset, extent): &(u64, Extent)| offset.saturating_add(extent.length_bytes) > size;
+        if extents_from(txn, file.put, first)?.iter().any(reaches) {
+            return Err(MetaError::FileChanged("it has bytes behind its new end"));
         }
+        file.truncation_count += 1;
     }
+    file.size_bytes = size;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ const ENTRY_COST_BYTES: u64 = 1024;
 pub(super) struct Key {
     /// The put that stored the file; it distinguishes files of the same name.
     pub(super) file: PutId,
-    /// Index of the segment in the file.
+    /// The segment's offset in the file.
     pub(super) at: u64,
 }
 

@@ -195,6 +195,17 @@ pub(crate) async fn write(
     }
     let begun = Instant::now();
     stored.write(offset, new.into()).await?;
+    report_write("wrote", &name, (offset, size as u64), begun, format)
+}
+
+/// Says which bytes of a file were written, and how long that took.
+pub(super) fn report_write(
+    done: &str,
+    name: &str,
+    (offset, size): (u64, u64),
+    begun: Instant,
+    format: Format,
+) -> Result<(), Failure> {
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
         return print_json(&json!({
@@ -202,8 +213,8 @@ pub(crate) async fn write(
         }));
     }
     println!(
-        "wrote {} at {offset} of {name} in {:.1} ms",
-        bytes(size as u64),
+        "{done} {} at {offset} of {name} in {:.1} ms",
+        bytes(size),
         seconds * 1e3
     );
     Ok(())
@@ -394,7 +405,7 @@ fn hole_bytes(stat: &FileStat) -> u64 {
         .iter()
         .zip(&layout.offsets)
         .map(|(stripe, &offset)| {
-            let data_bytes = layout.pool_of(stripe).spec.k as u64 * stripe.chunk_bytes;
+            let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
             data_bytes.min(size_bytes.saturating_sub(offset))
         });
     size_bytes.saturating_sub(stored.sum())

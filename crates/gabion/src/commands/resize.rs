@@ -1,7 +1,7 @@
 //! `gabion append`, `create`, `truncate` and `punch`.
 
 use super::connect;
-use super::files::{LocalFile, is_directory};
+use super::files::{LocalFile, is_directory, report_write};
 use crate::arguments::{AppendOptions, CreateOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
@@ -49,18 +49,7 @@ pub(crate) async fn append(
             }
         }
     };
-    let seconds = begun.elapsed().as_secs_f64();
-    if format == Format::Json {
-        return print_json(&json!({
-            "name": name, "offset": offset, "bytes": size, "seconds": seconds,
-        }));
-    }
-    println!(
-        "appended {} at {offset} of {name} in {:.1} ms",
-        bytes(size),
-        seconds * 1e3
-    );
-    Ok(())
+    report_write("appended", &name, (offset, size), begun, format)
 }
 
 /// Writes a source of a known size to a range of a file. The outer error is the source's.
