@@ -11,7 +11,7 @@ use crate::extent::geometry;
 use crate::file::{File, Fleet, Layout};
 use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
-use crate::retry::{AttemptError, may_ask_again};
+use crate::retry::AttemptError;
 use crate::rewrite::{Rewrite, Slot, plan_write};
 use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
@@ -206,12 +206,12 @@ impl File {
         let stored = encoder.store(new, shape, segment.freeze()).await?;
         stored.map_err(|failed| {
             let refusal = failed.to_string();
-            // The next attempt has other places, and avoids a full node.
-            if may_ask_again(&failed.refusal) || failed.refusal == Refusal::NoSpace {
-                AttemptError::Retry(refusal)
-            } else {
+            if matches!(failed.refusal, Refusal::Invalid(_)) {
                 let what = attempts.what().to_owned();
                 AttemptError::Final(ClientError::Node { what, refusal })
+            } else {
+                // The next attempt has other places: without a full node, and without one whose store has failed.
+                AttemptError::Retry(refusal)
             }
         })
     }

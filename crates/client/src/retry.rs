@@ -86,7 +86,8 @@ pub(crate) fn read_retry(
         Refusal::StaleGeneration { .. }
         | Refusal::NotPrimary(_)
         | Refusal::Stalled(_)
-        | Refusal::Busy(_) => ReadRetry::Refresh,
+        | Refusal::Busy(_)
+        | Refusal::Interrupted(_) => ReadRetry::Refresh,
         Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => ReadRetry::Fail,
     }
 }
@@ -110,6 +111,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::Stalled(_)
         | Refusal::StoreFailed(_)
         | Refusal::Busy(_)
+        | Refusal::Interrupted(_)
         | Refusal::NoLease => true,
         Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
     }
@@ -155,6 +157,7 @@ mod tests {
             Refusal::NoSpace,
             Refusal::Failed("the disk is gone".to_owned()),
             Refusal::Invalid("nonsense".to_owned()),
+            Refusal::Interrupted("run 7 is over here".to_owned()),
         ]
     }
 
@@ -188,6 +191,7 @@ mod tests {
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (Fail, Fail),
+            (Refresh, Refresh),
         ];
         let refusals = every_refusal();
         assert_eq!(refusals.len(), expected.len());

@@ -22,6 +22,12 @@ pub enum ExecError {
         /// The reason.
         reason: &'static str,
     },
+    /// A slice other than the next one: slices were lost or repeated on the way.
+    #[error("step {} arrived out of order", step.0)]
+    OutOfOrder {
+        /// The step of the slice.
+        step: ValueId,
+    },
 }
 
 /// Runs one part. See the crate's documentation.

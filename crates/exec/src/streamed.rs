@@ -164,7 +164,7 @@ impl Streamed {
             return Err(unexpected("is not an incoming value"));
         }
         if slice != ring.end() || slice >= value.slices.count {
-            return Err(unexpected("arrived out of order"));
+            return Err(ExecError::OutOfOrder { step: id });
         }
         if !ring.has_room() {
             return Err(unexpected("arrived without credit"));

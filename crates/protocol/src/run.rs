@@ -8,7 +8,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
-use gabion_exec::{Command, Event, Executor, Sink, Source};
+use gabion_exec::{Command, Event, ExecError, Executor, Sink, Source};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_plan::{Part, ValueId};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ pub async fn run_part(
     context: RunContext,
     flows: &mut UnboundedReceiver<Flow>,
 ) -> Result<(), Refusal> {
-    let (mut executor, commands) = Executor::new(part).map_err(|error| invalid(&error))?;
+    let (mut executor, commands) = Executor::new(part).map_err(|error| refusal(&error))?;
     let mut driver = Driver {
         ports,
         io,
@@ -131,7 +131,7 @@ pub async fn run_part(
                 Done::Read(reads, bytes) => {
                     watch.event_count += 1;
                     for event in reads.events(bytes) {
-                        driver.perform(executor.handle(event).map_err(|error| invalid(&error))?);
+                        driver.perform(executor.handle(event).map_err(|error| refusal(&error))?);
                     }
                     continue;
                 }
@@ -153,7 +153,7 @@ pub async fn run_part(
             }
         };
         watch.event_count += 1;
-        driver.perform(executor.handle(event).map_err(|error| invalid(&error))?);
+        driver.perform(executor.handle(event).map_err(|error| refusal(&error))?);
     }
     // The last frames are still on their way into their connections.
     driver.outgoing.clear();
@@ -193,8 +193,13 @@ impl Watch {
     }
 }
 
-fn invalid(error: &gabion_exec::ExecError) -> Refusal {
-    Refusal::Invalid(error.to_string())
+fn refusal(error: &ExecError) -> Refusal {
+    match error {
+        ExecError::OutOfOrder { .. } => Refusal::Interrupted(error.to_string()),
+        ExecError::Malformed(_) | ExecError::Unexpected { .. } => {
+            Refusal::Invalid(error.to_string())
+        }
+    }
 }
 
 /// The executor's event for a frame; none for a peer's abort.

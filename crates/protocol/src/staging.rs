@@ -216,7 +216,7 @@ impl Staging {
             State::Waiting(flows) => flows,
             State::Begun => {
                 let taken = format!("run {} is running here already", run.0);
-                return Err(Refusal::Invalid(taken));
+                return Err(Refusal::Interrupted(taken));
             }
             State::Withdrawn => {
                 entry.state = State::Withdrawn;
@@ -304,7 +304,7 @@ impl Over {
 }
 
 fn over(run: RunId) -> Refusal {
-    Refusal::Invalid(format!("run {} is over here", run.0))
+    Refusal::Interrupted(format!("run {} is over here", run.0))
 }
 
 fn withdrawn(run: RunId) -> Refusal {
@@ -315,7 +315,7 @@ fn withdrawn(run: RunId) -> Refusal {
 impl Inputs {
     /// The new bytes of a range, if all of them were staged.
     pub(crate) fn read(&self, chunk: ChunkIndex, range: ByteRange) -> Result<Bytes, Refusal> {
-        let missing = || Refusal::Invalid("an update's new bytes were not staged".to_owned());
+        let missing = || Refusal::Interrupted("the new bytes of an update are not here".to_owned());
         let mut gathered = BytesMut::new();
         let mut at = range.offset;
         while at < range.end() {
@@ -473,7 +473,9 @@ mod tests {
                 .is_err()
         );
         staging.start(RunId(1), 0).unwrap();
-        assert!(staging.start(RunId(1), 0).is_err());
+        // A repeated request must not end the write: another run may succeed.
+        let again = staging.start(RunId(1), 0).err();
+        assert!(matches!(again, Some(Refusal::Interrupted(_))), "{again:?}");
         staging
             .stage(RunId(2), CLIENT, (CHUNK, 0, big.clone()), 0)
             .unwrap();

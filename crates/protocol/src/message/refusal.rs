@@ -90,6 +90,9 @@ pub enum Refusal {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// Messages of the run were lost, late or repeated. Another run may succeed.
+    #[error("{0}; try again")]
+    Interrupted(String),
 }
 
 /// The nodes that a stalled part waits for, as the end of a sentence.
