@@ -194,7 +194,7 @@ impl Reading {
                 self.avoided.insert(chunk);
                 false
             }
-            ReadRetry::AvoidNode(node) => {
+            ReadRetry::AvoidNode(node) | ReadRetry::LeaveOut(node) => {
                 self.avoided.extend(stripe.chunk_on(node));
                 true
             }

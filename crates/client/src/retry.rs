@@ -41,6 +41,9 @@ pub(crate) enum ReadRetry {
     AvoidChunk(ChunkIndex),
     /// Count the node's chunk as lost for this read, and refresh the layout.
     AvoidNode(NodeId),
+    /// Do not read the chunk from this node again, which need not be at fault: the layout may be old. Refresh
+    /// it.
+    LeaveOut(NodeId),
     /// Refresh the layout.
     Refresh,
     /// A retry would not help.
@@ -75,11 +78,10 @@ pub(crate) fn read_retry(
             .iter()
             .find(|participant| participant.to_string() == *name)
             .map_or(ReadRetry::Refresh, |&silent| ReadRetry::AvoidNode(silent)),
-        Refusal::NoSuchChunk(_)
-        | Refusal::NoLease
-        | Refusal::StoreFailed(_)
-        | Refusal::NoSpace
-        | Refusal::Failed(_) => ReadRetry::AvoidNode(node),
+        Refusal::NoSuchChunk(_) => ReadRetry::LeaveOut(node),
+        Refusal::NoLease | Refusal::StoreFailed(_) | Refusal::NoSpace | Refusal::Failed(_) => {
+            ReadRetry::AvoidNode(node)
+        }
         // The node itself is slow.
         Refusal::Stalled(awaited) if awaited.is_empty() => ReadRetry::AvoidNode(node),
         // Reads do not check for stalls; a node that reports one blames others.
@@ -120,7 +122,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ReadRetry::{AvoidChunk, AvoidNode, Fail, Refresh, TakeCut, TakeQuorum};
+    use ReadRetry::{AvoidChunk, AvoidNode, Fail, LeaveOut, Refresh, TakeCut, TakeQuorum};
     use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
     use gabion_protocol::message::Damage;
 
@@ -179,7 +181,7 @@ mod tests {
             (TakeCut { settle: false }, TakeCut { settle: true }),
             (TakeCut { settle: false }, TakeCut { settle: false }),
             (AvoidChunk(CHUNK.index), AvoidChunk(CHUNK.index)),
-            (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (LeaveOut(NodeId(1)), LeaveOut(NodeId(1))),
             (Refresh, Refresh),
             (Fail, Fail),
             (Fail, Fail),

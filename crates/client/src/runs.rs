@@ -155,7 +155,7 @@ impl File {
         let ports = self.client.ports();
         let (ended, nodes) = match ports.ask_coordinator(request, deadline_ms).await {
             Ok(ended) => ended,
-            Err(CoordinatorError::Busy(why)) => return Err(Refusal::Unavailable(why)),
+            Err(CoordinatorError::Busy(why)) => return Err(Refusal::Interrupted(why)),
             Err(CoordinatorError::Silent(error)) => return Err(Refusal::Unavailable(error.peer)),
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         };

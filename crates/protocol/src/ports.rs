@@ -249,9 +249,12 @@ async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Resu
     }
 }
 
-/// How long nodes may work before they are probed, and the time limits of two consecutive probes.
-const LIVES_AFTER_MS: u64 = 500;
+/// Time limit of the answer that shows that a node lives.
 const LIVES_DEADLINE_MS: u64 = 500;
+/// How long nodes may work before they are probed, and the time limits of two consecutive probes: together
+/// less than a second, since reads and writes wait for them.
+const PROBED_AFTER_MS: u64 = 250;
+const PROBE_DEADLINE_MS: u64 = 350;
 /// The same for nodes that were silent recently.
 const DOUBTED_AFTER_MS: u64 = 100;
 const DOUBTED_DEADLINE_MS: u64 = 200;
@@ -275,7 +278,7 @@ async fn until_silent(ports: &dyn Ports, node: NodeId) -> CallError {
         let (after_ms, deadline_ms) = if ports.is_doubted(node) {
             (DOUBTED_AFTER_MS, DOUBTED_DEADLINE_MS)
         } else {
-            (LIVES_AFTER_MS, LIVES_DEADLINE_MS)
+            (PROBED_AFTER_MS, PROBE_DEADLINE_MS)
         };
         ports.sleep_ms(after_ms).await;
         if reach_within(ports, node, deadline_ms).await.is_ok() {
@@ -444,9 +447,9 @@ mod tests {
         let call =
             || block_on(ask_living(&ports, NodeId(3), ask::StoreCounts, 60_000)).unwrap_err();
         assert_eq!(call().to_string(), "node 3 is silent");
-        assert_eq!(ports.now_ms(), 1_500);
+        assert_eq!(ports.now_ms(), 950);
         call();
-        assert_eq!(ports.now_ms(), 2_000);
+        assert_eq!(ports.now_ms(), 1_450);
     }
 
     #[test]
@@ -456,7 +459,7 @@ mod tests {
         let (node, _) = block_on(until_hung(&ports, &[NodeId(3)]));
         assert_eq!(node, NodeId(3));
         let world = ports.world();
-        assert!(world.probe_count > 5 && world.now_ms >= 3_000, "five times");
+        assert!(world.probe_count > 5 && world.now_ms >= 1_900, "five times");
     }
 
     #[test]

@@ -250,11 +250,9 @@ impl Primaries {
         request: impl CoordinatorCall<Reply = ()>,
     ) -> Result<(), Refusal> {
         let told = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
-        told.await.map_err(|error| {
-            Refusal::Unavailable(match error {
-                CoordinatorError::Silent(error) => error.peer,
-                other => format!("the coordinator ({other:?})"),
-            })
+        told.await.map_err(|error| match error {
+            CoordinatorError::Silent(error) => Refusal::Unavailable(error.peer),
+            other => Refusal::Interrupted(other.to_string()),
         })
     }
 
@@ -404,7 +402,7 @@ impl Primaries {
         let lease = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
         match lease.await {
             Ok(lease) => lease.map_err(Refusal::NotPrimary),
-            Err(CoordinatorError::Busy(why)) => Err(Refusal::Unavailable(why)),
+            Err(CoordinatorError::Busy(why)) => Err(Refusal::Interrupted(why)),
             Err(CoordinatorError::Silent(error)) => Err(Refusal::Unavailable(error.peer)),
             Err(error) => Err(Refusal::Failed(error.to_string())),
         }

@@ -396,8 +396,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "a-silent-node-is-waited-for-as-a-slow-one",
         file: "crates/protocol/src/ports.rs",
-        text: "const LIVES_AFTER_MS: u64 = 500;",
-        replacement: "const LIVES_AFTER_MS: u64 = 5_000;",
+        text: "const PROBED_AFTER_MS: u64 = 250;",
+        replacement: "const PROBED_AFTER_MS: u64 = 5_000;",
         check: test(
             "gabion-protocol",
             "lib",

@@ -90,8 +90,9 @@ pub enum Refusal {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Messages of the run were lost, late or repeated. Another run may succeed.
-    #[error("{0}; try again")]
+    /// Nothing is wrong with the request, and another run may succeed: messages were lost, late or repeated,
+    /// or the stripe is being changed.
+    #[error("{0}")]
     Interrupted(String),
 }
 
