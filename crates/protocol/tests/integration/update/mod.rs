@@ -165,7 +165,7 @@ fn no_update_leaves_a_chunk_out_before_that_is_noted() {
     bed.stage(0, 7, 0, NEW);
     let refused = bed.update(7, 0, NEW.len(), &[]);
     assert!(
-        matches!(&refused, NodeReply::NotBegun(Refusal::Unavailable(_))),
+        matches!(&refused, NodeReply::NotBegun(Refusal::Interrupted(_))),
         "{refused:?}"
     );
     assert_eq!(bed.records(), []);
