@@ -66,6 +66,20 @@ pub enum ClientError {
         "{0} was removed since it was opened, or another file has taken its name; open it again"
     )]
     FileGone(String),
+    /// Another client is the file's only writer.
+    #[error(
+        "another client has opened {name} for itself alone, and only it may write{}",
+        free_in(*.left_ms)
+    )]
+    InUse {
+        /// The file's name.
+        name: String,
+        /// The time after which it may be taken over if that client gives no sign of life, in milliseconds.
+        left_ms: Option<u64>,
+    },
+    /// This client was the file's only writer, and another one has taken the file over.
+    #[error("another client has taken {0} over, so this one can no longer write it; open it again")]
+    Superseded(String),
     /// The file was truncated while it was read.
     #[error("{name} was truncated to {size_bytes} bytes while it was read; read it again")]
     Shrunk {
@@ -97,6 +111,14 @@ pub enum ClientError {
     /// An answer, or a plan of this client, is invalid.
     #[error("{0}; this is a bug or a mix of releases, please report it")]
     Broken(String),
+}
+
+/// When a file may be taken over, as the end of a sentence.
+fn free_in(left_ms: Option<u64>) -> String {
+    left_ms.map_or_else(String::new, |left_ms| {
+        let seconds = left_ms.div_ceil(1_000);
+        format!("; without a sign of life of it the file is free in {seconds} s")
+    })
 }
 
 /// The problem, if a retry may succeed after this error.

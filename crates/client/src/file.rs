@@ -4,6 +4,7 @@ use crate::client::{Client, code_of, topology};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, extents, geometry, pieces, spans, within_file};
 use crate::losses::PrimaryGuess;
+use crate::session::Session;
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
@@ -36,6 +37,8 @@ pub(crate) struct Opened {
     encoded: Option<(PoolId, Code)>,
     layout: Mutex<Arc<Layout>>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
+    /// This client's session, if it has opened the file for itself alone.
+    session: Option<Session>,
 }
 
 /// A layout and values derived from it.
@@ -145,13 +148,20 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
     pub async fn open(&self, name: &str) -> Result<File, ClientError> {
-        File::open(self, name).await
+        let layout = self.lookup(name).await?;
+        File::with_layout(self, name, layout, None)
     }
 }
 
 impl File {
-    async fn open(client: &Client, name: &str) -> Result<Self, ClientError> {
-        let layout = Layout::new(client.lookup(name).await?)?;
+    /// The open file with this layout.
+    pub(crate) fn with_layout(
+        client: &Client,
+        name: &str,
+        layout: FileLayout,
+        session: Option<Session>,
+    ) -> Result<Self, ClientError> {
+        let layout = Layout::new(layout)?;
         let code = code_of(&layout.file.pool)?;
         let encoded = layout.file.encoded.as_ref();
         let encoded = encoded.map(|pool| code_of(pool).map(|code| (pool.id, code)));
@@ -161,6 +171,7 @@ impl File {
             encoded: encoded.transpose()?,
             layout: Mutex::new(Arc::new(layout)),
             primaries: Mutex::default(),
+            session,
         };
         Ok(Self {
             client: client.clone(),
@@ -179,6 +190,11 @@ impl File {
     /// The state shared with its clones.
     pub(crate) const fn opened(&self) -> &Arc<Opened> {
         &self.opened
+    }
+
+    /// This client's session.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.opened.session.as_ref()
     }
 
     /// The name by which it was opened.

@@ -124,6 +124,7 @@ impl File {
             displaced: rewrite.displaced.clone(),
             extents: rewrite.extents().collect(),
             size: rewrite.size,
+            token: self.token().await?,
         };
         let ports = self.client.ports();
         let asked = ports.ask_coordinator(request, attempts.attempt_ms());

@@ -46,14 +46,14 @@ impl File {
     /// # Errors
     /// Those of [`File::grow`]; [`ClientError::Late`] when others extend the file all the time.
     pub async fn extend(&self, by_bytes: u64) -> Result<u64, ClientError> {
-        let token = self.client.ports().random();
+        let number = self.client.ports().random();
         let what = format!("appending to {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
             // A truncation since this would be noticed.
             let from = self.size_bytes();
             check_size(from.checked_add(by_bytes))?;
-            let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, token)));
+            let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
             if growth.await?.is_done {
                 // Without the new layout, the next operation finds that it needs one.
                 let _ = self.refresh().await;
@@ -132,6 +132,7 @@ impl File {
         size_bytes: u64,
         from: Option<(u64, u64)>,
     ) -> Result<Growth, ClientError> {
+        let token = self.token().await?;
         let request = {
             let layout = self.layout();
             let file = &layout.file.file;
@@ -140,6 +141,7 @@ impl File {
                 size_bytes,
                 truncation_count: file.truncation_count,
                 from,
+                token,
             }
         };
         self.client.ask(request).await

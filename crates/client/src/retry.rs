@@ -89,6 +89,7 @@ pub(crate) fn read_retry(
         | Refusal::NotPrimary(_)
         | Refusal::Stalled(_)
         | Refusal::Busy(_)
+        | Refusal::Superseded { .. }
         | Refusal::Interrupted(_) => ReadRetry::Refresh,
         Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => ReadRetry::Fail,
     }
@@ -113,6 +114,8 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::Stalled(_)
         | Refusal::StoreFailed(_)
         | Refusal::Busy(_)
+        // A new layout tells whether this client may write at all.
+        | Refusal::Superseded { .. }
         | Refusal::Interrupted(_)
         | Refusal::NoLease => true,
         Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
@@ -124,6 +127,7 @@ mod tests {
     use super::*;
     use ReadRetry::{AvoidChunk, AvoidNode, Fail, LeaveOut, Refresh, TakeCut, TakeQuorum};
     use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
+    use gabion_meta::FencingToken;
     use gabion_protocol::message::Damage;
 
     const CHUNK: ChunkId = ChunkId {
@@ -160,6 +164,9 @@ mod tests {
             Refusal::Failed("the disk is gone".to_owned()),
             Refusal::Invalid("nonsense".to_owned()),
             Refusal::Interrupted("run 7 is over here".to_owned()),
+            Refusal::Superseded {
+                current: FencingToken(3),
+            },
         ]
     }
 
@@ -193,6 +200,7 @@ mod tests {
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (Fail, Fail),
+            (Refresh, Refresh),
             (Refresh, Refresh),
         ];
         let refusals = every_refusal();

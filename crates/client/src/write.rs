@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_meta::FILE_BYTES_MAX;
+use gabion_meta::{FILE_BYTES_MAX, FencingToken};
 use gabion_plan::Plan;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
@@ -321,8 +321,14 @@ impl Update<'_> {
             bytes: self.bytes,
             substitutes: named.unwrap_or_else(|| substitutes(&plan)),
         };
-        match self.send(&layout, stripe, &pieces, deadline_ms).await {
+        let token = file.token().await?;
+        let sent = self.send(&layout, stripe, (&pieces, token), deadline_ms);
+        match sent.await {
             Ok(sequence) => Ok(Updated::Done(stripe.id, sequence)),
+            Err(refusal @ Refusal::Superseded { .. }) => {
+                file.note_superseded();
+                Err(again(refusal))
+            }
             Err(Refusal::StageAt(places)) => {
                 let sentence = Refusal::StageAt(Vec::new()).to_string();
                 self.named = Some(places);
@@ -339,7 +345,7 @@ impl Update<'_> {
         &mut self,
         layout: &Layout,
         stripe: &StripeRecord,
-        pieces: &Pieces<'_>,
+        (pieces, token): (&Pieces<'_>, FencingToken),
         deadline_ms: u64,
     ) -> Result<Sequence, Refusal> {
         let (file, shared) = (self.file, &self.file.client.shared);
@@ -364,6 +370,8 @@ impl Update<'_> {
             generation,
             ranges: pieces.ranges.clone(),
             substitutes: pieces.substitutes.clone(),
+            file: file.put_id(),
+            token,
         };
         // From here on the run is open, even if the caller stops waiting.
         let sent = shared.open_runs.send(open);

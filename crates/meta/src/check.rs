@@ -9,8 +9,8 @@ use crate::pending::pending_stripes;
 use crate::pools::pool;
 use crate::records::{Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
-    Counter, DROPPED, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS, LEASES, MOVES, NAMES,
-    NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES,
+    Counter, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS, LEASES, MOVES,
+    NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES,
     STRIPES_ON,
 };
 use crate::table::Table;
@@ -301,15 +301,18 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// Dropped stripes and growths belong to files.
+    /// Dropped stripes, growths and fencing tokens belong to files.
     fn rests(&mut self) -> Result<(), MetaError> {
         let dropped = DROPPED.scan(self.txn, &DROPPED.all(), usize::MAX)?;
         let growths = GROWTHS.scan(self.txn, &GROWTHS.all(), usize::MAX)?;
         let dropped = dropped.into_iter().map(|((file, _), ())| file);
-        for file in dropped.chain(growths.into_iter().map(|(file, _)| file)) {
+        let growths = growths.into_iter().map(|(file, _)| file);
+        let exclusive = EXCLUSIVE.scan(self.txn, &EXCLUSIVE.all(), usize::MAX)?;
+        let exclusive = exclusive.into_iter().map(|(file, _)| file);
+        for file in dropped.chain(growths).chain(exclusive) {
             let is_known = FILES.get(self.txn, &file)?.is_some();
             self.demand(is_known, || {
-                format!("{file} made no file, but stripes were dropped from it or it has grown")
+                format!("{file} made no file, but has dropped stripes, growths or a fencing token")
             });
         }
         Ok(())

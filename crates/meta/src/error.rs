@@ -1,6 +1,6 @@
 //! The error of this crate, with one plain sentence for each refusal.
 
-use crate::records::{Holder, PutId};
+use crate::records::{FencingToken, Holder, PutId};
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
@@ -148,6 +148,12 @@ pub enum MetaError {
         stripe: StripeId,
         /// How many of its chunks are missing.
         missing_count: usize,
+    },
+    /// A session has opened the file for itself alone since the writer looked it up.
+    #[error("another client has opened the file for itself alone (fencing token {})", current.0)]
+    Superseded {
+        /// The file's token.
+        current: FencingToken,
     },
     /// The node is being drained and gets no new chunks.
     #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]

@@ -8,7 +8,7 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::records::{Existing, FileRecord, Listing, PutId};
-use crate::schema::{FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
+use crate::schema::{EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use gabion_layout::{StripeId, StripeRecord};
 
@@ -282,6 +282,7 @@ fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     discard_all(txn, file)?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
+    EXCLUSIVE.delete(txn, &file.put)?;
     NAMES.delete(txn, &file.name)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)

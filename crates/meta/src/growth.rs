@@ -1,11 +1,12 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
 use crate::error::MetaError;
+use crate::exclusive::check_token;
 use crate::files::file_of;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
-use crate::records::{FILE_BYTES_MAX, FileRecord, Growth, PutId};
+use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::{FILES, GROWTHS};
 
 /// How many growths of a file are remembered, for requests that are repeated after a lost answer.
@@ -16,15 +17,17 @@ impl<K: KeyValue> Meta<K> {
     /// than the caller knows: a late message must not undo a truncation. Returns the file, and whether it has that size.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
+    /// [`MetaError::FileGone`]; [`MetaError::Superseded`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
     pub fn grow(
         &self,
         put: PutId,
         to: u64,
         truncation_count: u64,
+        token: FencingToken,
     ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
+            check_token(txn, put, token)?;
             check_growth(txn, &file, to)?;
             if file.size_bytes >= to {
                 return Ok((file, true));
@@ -41,7 +44,7 @@ impl<K: KeyValue> Meta<K> {
     /// Gives the file that `put` made `by` more bytes, which are zero, if it has `from` and has not been truncated
     /// more often than the caller knows: they belong to the
     /// caller's append alone. Returns the file, and whether it has grown by this call or an earlier one with
-    /// this `token`, of the last 64.
+    /// this `number`, of the last 64.
     ///
     /// # Errors
     /// Those of [`Meta::grow`].
@@ -49,21 +52,23 @@ impl<K: KeyValue> Meta<K> {
         &self,
         put: PutId,
         (from, by): (u64, u64),
-        (token, truncation_count): (u64, u64),
+        (number, truncation_count): (u64, u64),
+        token: FencingToken,
     ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
             check_growth(txn, &file, to)?;
             let mut growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
-            if growths.iter().any(|growth| growth.token == token) {
+            if growths.iter().any(|growth| growth.number == number) {
                 return Ok((file, true));
             }
+            check_token(txn, put, token)?;
             if (file.size_bytes, file.truncation_count) != (from, truncation_count) {
                 return Ok((file, false));
             }
             file.size_bytes = to;
-            growths.push(Growth { token });
+            growths.push(Growth { number });
             let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
             growths.drain(..forgotten);
             GROWTHS.put(txn, &put, &growths)?;

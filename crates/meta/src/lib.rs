@@ -15,6 +15,7 @@ mod displaced;
 mod dropped;
 mod error;
 mod exclusions;
+mod exclusive;
 mod extents;
 mod files;
 mod former_holders;
@@ -61,10 +62,10 @@ pub use memory_store::MemoryStore;
 pub use meta::Meta;
 pub use puts::Put;
 pub use records::{
-    Departure, Displaced, Existing, Extent, FILE_BYTES_MAX, FILE_NAME_BYTES, FileRecord, Holder,
-    Lease, Listing, NodeRecord, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord,
-    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, STRIPES_MAX, SizeChange,
-    Standing, StripeRun, StripeStatus,
+    Departure, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX, FILE_NAME_BYTES,
+    FencingToken, FileRecord, Holder, Lease, Listing, NodeRecord, Placement, PoolRecord, PoolSpec,
+    Progress, PutId, PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm,
+    Rewrite, STRIPES_MAX, SessionId, SizeChange, Standing, StripeRun, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -299,6 +299,26 @@ impl SizeChange {
     }
 }
 
+/// A number of a file that grows with each session that opens the file for itself alone. Writes with a
+/// lower one are refused (M. Kleppmann, Designing Data-Intensive Applications, chapter 8).
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash, Serialize, Deserialize,
+)]
+pub struct FencingToken(pub u64);
+
+/// A client's exclusive open of a file, drawn at random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// Which clients may write a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Exclusive {
+    /// The token of writes.
+    pub token: FencingToken,
+    /// The only session that may write; all clients may if there is none.
+    pub session: Option<SessionId>,
+}
+
 /// What a replacement changes in its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rewrite {
@@ -308,6 +328,8 @@ pub struct Rewrite {
     pub offsets: Vec<u64>,
     /// The effect on the file's size.
     pub size: SizeChange,
+    /// The file's token as the writer knows it.
+    pub token: FencingToken,
 }
 
 /// Makes a put a replacement: its stripes go into an existing file.
@@ -423,7 +445,7 @@ pub struct Progress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Growth {
     /// Drawn at random by the client.
-    pub(crate) token: u64,
+    pub(crate) number: u64,
 }
 
 /// The last lease of a stripe. The epoch stays when the lease is released: it only grows.

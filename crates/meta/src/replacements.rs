@@ -14,6 +14,7 @@
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
+use crate::exclusive::check_token;
 use crate::extents::{data_bytes, extent_at, extents_from};
 use crate::files::file_of;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -37,7 +38,7 @@ impl<K: KeyValue> Meta<K> {
     /// leases of the displaced stripes under the given epochs and has settled them.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::UnknownStripe`] when a
+    /// [`MetaError::FileGone`]; [`MetaError::Superseded`]; [`MetaError::UnknownStripe`] when a
     /// stripe is not the file's or out of order; [`MetaError::LeaseLost`]; [`MetaError::Held`] while nodes
     /// may serve stripes that one of them has replaced; [`MetaError::StillServed`] while they may serve one
     /// that has left a hole, and a hole is to be filled;
@@ -61,6 +62,7 @@ impl<K: KeyValue> Meta<K> {
         );
         self.change(|txn| {
             let record = file_of(txn, file)?;
+            check_token(txn, file, rewrite.token)?;
             let held = pool(txn, record.pool)?;
             let mut pools = BTreeMap::new();
             for &(offset, old) in &rewrite.displaced {
@@ -99,7 +101,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileGone`];
-    /// [`MetaError::UnknownStripe`] when an old stripe no longer
+    /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
     /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
     /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`].
@@ -115,7 +117,9 @@ impl<K: KeyValue> Meta<K> {
                 displaced,
                 offsets,
                 size,
+                token,
             } = record.rewrite;
+            check_token(txn, file.put, token)?;
             for &(offset, old) in &displaced {
                 extent_at(txn, file.put, offset, old.stripe)?;
             }

@@ -5,8 +5,8 @@ use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::records::{
-    Extent, FileRecord, Growth, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId, PutRecord,
-    RepairSettings, ReplacementRecord, RequestedForm, Standing,
+    Exclusive, Extent, FileRecord, Growth, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId,
+    PutRecord, RepairSettings, ReplacementRecord, RequestedForm, Standing,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -72,13 +72,15 @@ pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 
 pub(crate) const REQUESTED_FORMS: Table<PutId, RequestedForm> =
     Table::new("requested forms", 19, 2);
 /// Open puts whose stripes replace others.
-pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 2);
+pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 3);
 /// Puts and replacements that were committed recently.
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
 pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
+/// Which clients may write files, where a session ever was the only one.
+pub(crate) const EXCLUSIVE: Table<PutId, Exclusive> = Table::new("exclusive opens", 37, 1);
 /// Users' settings of the repair manager; a missing row means [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Decisions about nodes other than their failure.

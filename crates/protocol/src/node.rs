@@ -285,6 +285,9 @@ impl Node {
             }
             NodeRequest::RunPart(part) => self.run_part(*part, origin).await,
             NodeRequest::Update(update) => self.update(&update).await,
+            NodeRequest::RaiseToken(asked) => {
+                Ok(NodeReply::Raised(primaries.raise_token(&asked).await))
+            }
             NodeRequest::Fate(asked) => {
                 let fate = primaries.fate(&asked, &nodes()).await;
                 fate.map(NodeReply::Fate)
@@ -474,6 +477,7 @@ impl Node {
     fn serve_nothing_more(&self) {
         self.must_join.store(true, Ordering::Release);
         self.lease_until_ms.store(0, Ordering::Release);
+        self.primaries.end_membership();
         lock(&self.staging).withdraw_all(self.participant.ports.now_ms());
     }
 

@@ -5,6 +5,7 @@
 
 mod commits;
 mod fates;
+mod tokens;
 
 use crate::initiate::{PartFailed, run_heard, substitutes};
 use crate::limits::Limits;
@@ -17,17 +18,18 @@ use crate::message::{
 use crate::ports::{Ask as _, CoordinatorError, Ports};
 use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
-use crate::term::{Planned, Term, check_leased_copies, topology_of};
+use crate::term::{KnownToken, Planned, Term, check_leased_copies, topology_of};
 use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId};
-use gabion_meta::Exclusion;
+use gabion_meta::{Exclusion, PutId};
 use gabion_plan::{Goal, Plan};
 use gabion_planner::update;
 use gabion_planner::update::cau::Phases;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Time limit of the coordinator's answer.
@@ -47,6 +49,8 @@ pub(crate) struct Primaries {
     phases: Mutex<Phases>,
     /// Planned bytes of the plans that have run to their end.
     planned: Mutex<Meter>,
+    /// How often the node's membership has ended.
+    memberships: AtomicU64,
 }
 
 /// A stripe's primary, and its answers to requests that need not wait for it.
@@ -108,6 +112,7 @@ impl Primaries {
             codes: Mutex::default(),
             phases: Mutex::default(),
             planned: Mutex::default(),
+            memberships: AtomicU64::default(),
         }
     }
 
@@ -146,13 +151,14 @@ impl Primaries {
         update: &ask::Update,
         nodes: &[NodeStatus],
     ) -> Result<Plan, Refusal> {
-        let stripe = update.stripe;
-        self.ensure_whole_term(primary, stripe, nodes).await?;
+        let (stripe, file) = (update.stripe, Some(update.file));
+        self.ensure_whole_term(primary, (stripe, file), nodes)
+            .await?;
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation > term.stripe.generation {
             // The layout has changed since this term began; the new one needs a new term.
             primary.renounce();
-            self.ensure_term(primary, stripe).await?;
+            self.ensure_term(primary, stripe, file).await?;
         }
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation < term.stripe.generation {
@@ -160,6 +166,7 @@ impl Primaries {
                 current: term.stripe.generation,
             });
         }
+        self.check_token(term, update).await?;
         let Planned { plan, missed } = match term.plan_append(&update.ranges, nodes)? {
             Some(planned) => planned,
             None => term.plan(&update.ranges, nodes)?,
@@ -287,7 +294,8 @@ impl Primaries {
         if settle {
             primary.renounce();
         }
-        self.ensure_whole_term(&mut primary, stripe, nodes).await?;
+        self.ensure_whole_term(&mut primary, (stripe, None), nodes)
+            .await?;
         if reconstruct {
             self.commit_waiting(&mut primary, nodes).await?;
         }
@@ -312,7 +320,7 @@ impl Primaries {
     async fn ensure_whole_term(
         &self,
         primary: &mut Primary,
-        stripe: StripeId,
+        (stripe, file): (StripeId, Option<PutId>),
         nodes: &[NodeStatus],
     ) -> Result<(), Refusal> {
         if primary
@@ -322,7 +330,7 @@ impl Primaries {
         {
             primary.renounce();
         }
-        self.ensure_term(primary, stripe).await?;
+        self.ensure_term(primary, stripe, file).await?;
         if let Some(term) = &mut primary.term {
             term.admit(nodes);
         }
@@ -330,11 +338,18 @@ impl Primaries {
     }
 
     /// Gets a lease and settles the stripe under it, unless there is a term already.
-    async fn ensure_term(&self, primary: &mut Primary, stripe: StripeId) -> Result<(), Refusal> {
+    async fn ensure_term(
+        &self,
+        primary: &mut Primary,
+        stripe: StripeId,
+        file: Option<PutId>,
+    ) -> Result<(), Refusal> {
         if primary.term.is_some() {
             return Ok(());
         }
-        let lease = self.acquire(stripe).await?;
+        let membership = self.membership();
+        let lease = self.acquire(stripe, file).await?;
+        let token = KnownToken::of(file, lease.token, membership);
         self.ports.learn_nodes(&lease.nodes);
         let failed = failed_nodes(&lease.nodes);
         let (stripe_then, former) = (&lease.stripe, &lease.former);
@@ -389,15 +404,17 @@ impl Primaries {
             append,
             appends: lease.appends,
             joins: lease.joins,
+            token,
         });
         Ok(())
     }
 
-    async fn acquire(&self, stripe: StripeId) -> Result<StripeLease, Refusal> {
+    async fn acquire(&self, stripe: StripeId, file: Option<PutId>) -> Result<StripeLease, Refusal> {
         let request = ask::Acquire {
             stripe,
             node: self.node,
             incarnation: self.incarnation,
+            file,
         };
         let lease = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
         match lease.await {

@@ -13,6 +13,7 @@ use gabion_layout::{
     AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, NodePlace, PoolId, Sequence,
     StripeRecord, Topology,
 };
+use gabion_meta::{FencingToken, PutId};
 use gabion_plan::{Goal, Keepings, Plan};
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES, Waiting, cau};
 use gabion_planner::{PlanError, Stripe};
@@ -50,6 +51,33 @@ pub(crate) struct Term {
     pub(crate) appends: bool,
     /// The joins before the term: a node that has joined since may know it.
     pub(crate) joins: JoinCount,
+    /// The fencing token of the stripe's file, once known.
+    pub(crate) token: Option<KnownToken>,
+}
+
+/// A file's token as a primary has learnt it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KnownToken {
+    pub(crate) file: PutId,
+    pub(crate) token: FencingToken,
+    /// The node's membership in which it was learnt: in another one the node may have missed higher ones.
+    pub(crate) membership: u64,
+}
+
+impl KnownToken {
+    /// The token of a file that a request or a lease names.
+    pub(crate) fn of(
+        file: Option<PutId>,
+        token: Option<FencingToken>,
+        membership: u64,
+    ) -> Option<Self> {
+        let (file, token) = file.zip(token)?;
+        Some(Self {
+            file,
+            token,
+            membership,
+        })
+    }
 }
 
 /// The effect of an update.

@@ -66,7 +66,7 @@ pub(crate) struct Cached {
 }
 
 /// The bytes of cells.
-fn byte_range(cells: &Range<u64>) -> ByteRange {
+pub(crate) fn byte_range(cells: &Range<u64>) -> ByteRange {
     let length = (cells.end - cells.start) * CELL_BYTES;
     ByteRange::new(cells.start * CELL_BYTES, length)
 }
@@ -176,9 +176,24 @@ impl SimClient {
     pub(crate) async fn open(&self, name: &str) -> Result<File, ClientError> {
         let called_us = self.world.now_us();
         let file = self.client.open(name).await?;
-        self.ledger.is_there(name, file.put_id(), called_us);
-        self.note_size(&file, called_us);
+        self.note_opened(name, &file, called_us);
         Ok(file)
+    }
+
+    /// Notes that a file was there while an open ran.
+    pub(crate) fn note_opened(&self, name: &str, file: &File, called_us: u64) {
+        self.ledger.is_there(name, file.put_id(), called_us);
+        self.note_size(file, called_us);
+    }
+
+    /// The time.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.world.now_us()
+    }
+
+    /// Ends the run: a guarantee is violated.
+    pub(crate) fn fail(&self, reason: String) {
+        self.world.fail(reason);
     }
 
     /// Opens a file to read and write it through the cache.
@@ -341,7 +356,7 @@ impl SimClient {
         });
     }
 
-    fn count(&self, change: impl FnOnce(&mut Coverage)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Coverage)) {
         self.tally.add(change);
     }
 

@@ -73,6 +73,8 @@ pub struct Coverage {
     pub unvouched_count: u64,
     /// Acknowledged writes behind the end that their client knew.
     pub write_behind_count: u64,
+    /// Files that a client opened for itself alone.
+    pub exclusive_open_count: u64,
     /// Acknowledged appends.
     pub append_count: u64,
     /// Acknowledged writes in pieces, those of appends included.
@@ -89,7 +91,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 34] {
+    pub fn rows(&self) -> [(&'static str, u64); 35] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -119,6 +121,7 @@ impl Coverage {
             ("requests to old metadata", self.old_metadata_count),
             ("requests to metadata in doubt", self.unvouched_count),
             ("writes behind the end", self.write_behind_count),
+            ("exclusive opens", self.exclusive_open_count),
             ("appends", self.append_count),
             ("writes in pieces", self.write_in_pieces_count),
             ("growths", self.growth_count),
@@ -159,6 +162,7 @@ impl AddAssign for Coverage {
         self.old_metadata_count += other.old_metadata_count;
         self.unvouched_count += other.unvouched_count;
         self.write_behind_count += other.write_behind_count;
+        self.exclusive_open_count += other.exclusive_open_count;
         self.append_count += other.append_count;
         self.write_in_pieces_count += other.write_in_pieces_count;
         self.growth_count += other.growth_count;

@@ -34,6 +34,7 @@ mod run;
 mod services;
 mod shape;
 pub mod sizes;
+mod sole_writer;
 mod steps;
 mod trace;
 mod verify;

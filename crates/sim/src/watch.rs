@@ -140,6 +140,11 @@ impl Aftermath<'_> {
         let (code, geometry) = self.cluster.shape_of(stripe);
         let settled = self.settled(stripe);
         let (mark, chunks) = settled.map_err(|error| format!("after a loss of power: {error}"))?;
+        let there: Vec<usize> = chunks.keys().map(|index| index.at()).collect();
+        if !code.is_sufficient(&there) {
+            // The nodes wait for others before they settle the stripe: these few cannot prove what stands.
+            return Ok(());
+        }
         let stored = |index| chunks.get(&index).map(|chunk| chunk.settled.as_slice());
         let data: Option<Vec<&[u8]>> = geometry.data_chunks().map(stored).collect();
         if let Some(data) = data {

@@ -6,6 +6,7 @@ use crate::cells::cell_count;
 use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
+use crate::sole_writer::write_alone;
 use crate::world::lock;
 use futures::FutureExt;
 use futures::future::join_all;
@@ -122,7 +123,8 @@ impl Hand {
                 48..50 => self.client.list().await.map(drop),
                 50..52 => self.client.get(&name).await,
                 52..64 => self.work_cached(&name).await,
-                64..78 if cluster.shape.grows() => self.resize(&name).await,
+                64..66 => write_alone(&cluster, &self.client, &name).await,
+                66..79 if cluster.shape.grows() => self.resize(&name).await,
                 _ => self.read(&name).await,
             };
             if let Err(error) = done {
@@ -415,7 +417,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &SimClient, files: &Files
 }
 
 /// Cells of a file, mostly of one stripe; none if the file is empty.
-fn choose_in(cluster: &Cluster, file: &File) -> Option<Range<u64>> {
+pub(crate) fn choose_in(cluster: &Cluster, file: &File) -> Option<Range<u64>> {
     let total = cell_count(file.size_bytes());
     if total == 0 {
         return None;
@@ -442,7 +444,7 @@ fn behind(dice: &mut Dice, total: u64, more: u64) -> Range<u64> {
 }
 
 /// A range of cells. Most are short, and begin at few places so that many overlap.
-fn choose(dice: &mut Dice, total: u64) -> Range<u64> {
+pub(crate) fn choose(dice: &mut Dice, total: u64) -> Range<u64> {
     let place = (total / 16).max(1);
     let first = match dice.below(4) {
         0 => dice.below(total),

@@ -3,6 +3,7 @@
 
 mod clients;
 mod disks;
+mod exclusive;
 mod sizes;
 mod surroundings;
 
@@ -37,6 +38,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(disks::MUTANTS)
         .chain(clients::MUTANTS)
         .chain(sizes::MUTANTS)
+        .chain(exclusive::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

@@ -84,6 +84,7 @@ fn layout() -> FileLayout {
     };
     let (id, lifecycle) = (PoolId(0), None);
     FileLayout {
+        exclusive: gabion_meta::Exclusive::default(),
         file: FileRecord {
             name: "f".to_owned(),
             pool: id,

@@ -2,6 +2,7 @@
 
 mod conversions;
 mod engines;
+mod exclusive;
 mod fixture;
 mod model;
 mod names;

@@ -47,6 +47,7 @@ fn begin(
         offsets: displaced.iter().map(|(offset, _)| *offset).collect(),
         displaced,
         size: SizeChange::AtLeast(0),
+        token: meta.exclusive(file.put)?.token,
     };
     let places = vec![place(1); rewrite.offsets.len()];
     meta.begin_replacement(file.put, &rewrite, &places, 5)

@@ -3,8 +3,8 @@
 use crate::fixture::{cluster, membership, one_file, place, segments, spec};
 use gabion_layout::{NodeId, StripeId};
 use gabion_meta::{
-    Displaced, Existing, FILE_BYTES_MAX, FileRecord, Holder, MemoryStore, Meta, MetaError,
-    Placement, Put, Rewrite, SizeChange,
+    Displaced, Existing, FILE_BYTES_MAX, FencingToken, FileRecord, Holder, MemoryStore, Meta,
+    MetaError, Placement, Put, Rewrite, SizeChange,
 };
 
 /// Bytes of a segment of the test's pool.
@@ -36,6 +36,7 @@ fn begin(
         displaced: leased.collect(),
         offsets: offsets.to_vec(),
         size,
+        token: FencingToken::default(),
     };
     let places = vec![place(1); offsets.len()];
     meta.begin_replacement(file.put, &rewrite, &places, 5)
@@ -133,7 +134,7 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");
     let grow = |from, by, token| {
-        meta.grow_from(file.put, (from, by), (token, 0))
+        meta.grow_from(file.put, (from, by), (token, 0), FencingToken::default())
             .map(|grown| grown.1)
     };
     assert_eq!(grow(SEGMENT, 10, 1), Ok(true));
@@ -142,15 +143,18 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     assert_eq!(grow(SEGMENT, 10, 1), Ok(true), "the answer was lost");
     assert_eq!(meta.file("f").unwrap().size_bytes, SEGMENT + 30);
     assert_eq!(
-        meta.grow(file.put, 5, 0).unwrap().0.size_bytes,
+        meta.grow(file.put, 5, 0, FencingToken::default())
+            .unwrap()
+            .0
+            .size_bytes,
         SEGMENT + 30
     );
-    let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
+    let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0, FencingToken::default());
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));
     meta.remove_file("f", file.put).unwrap();
     assert_eq!(
-        meta.grow(file.put, 1, 0),
+        meta.grow(file.put, 1, 0, FencingToken::default()),
         Err(MetaError::FileGone(file.put))
     );
     assert_eq!(meta.check(), Ok(vec![]));
@@ -167,10 +171,23 @@ fn a_late_growth_does_not_undo_a_truncation() {
         (file.size_bytes, is_done)
     };
     // Both were asked for before.
-    assert_eq!(size(meta.grow(file.put, 100, 0)), (0, false));
-    assert_eq!(size(meta.grow_from(file.put, (0, 9), (1, 0))), (0, false));
-    assert_eq!(size(meta.grow(file.put, 100, 1)), (100, true));
-    assert_eq!(size(meta.grow(file.put, 50, 0)), (100, true), "it has them");
+    assert_eq!(
+        size(meta.grow(file.put, 100, 0, FencingToken::default())),
+        (0, false)
+    );
+    assert_eq!(
+        size(meta.grow_from(file.put, (0, 9), (1, 0), FencingToken::default())),
+        (0, false)
+    );
+    assert_eq!(
+        size(meta.grow(file.put, 100, 1, FencingToken::default())),
+        (100, true)
+    );
+    assert_eq!(
+        size(meta.grow(file.put, 50, 0, FencingToken::default())),
+        (100, true),
+        "it has them"
+    );
 }
 
 #[test]
@@ -189,6 +206,7 @@ fn extents_begin_where_segments_do_and_within_the_file() {
             displaced: vec![],
             offsets: vec![SEGMENT],
             size: SizeChange::AtLeast(2 * SEGMENT),
+            token: FencingToken::default(),
         };
         let place = Placement {
             chunk_bytes,

@@ -9,7 +9,7 @@ use gabion_layout::{
     AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{FileRecord, Listing, PoolRecord, PutId};
+use gabion_meta::{Exclusive, FencingToken, FileRecord, Listing, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,12 @@ pub enum CoordinatorReply {
     FileGone,
     /// The file's size.
     Grown(Growth),
+    /// The file's fencing token.
+    Exclusive(FencingToken),
+    /// The file is open for another session alone.
+    InUse(InUse),
+    /// Whether a session goes on.
+    Renewed(bool),
     /// A page of files.
     Listing(Listing),
     /// Redundancy and repair.
@@ -311,6 +317,18 @@ pub struct FileLayout {
     pub appending: Vec<StripeId>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Which clients may write it.
+    pub exclusive: Exclusive,
+}
+
+/// Period in which a client that has opened a file for itself alone gives signs of life, in milliseconds.
+pub const RENEW_EVERY_MS: u64 = 2_000;
+
+/// A file that another client has opened for itself alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InUse {
+    /// If its session shows no more signs of life, it may be displaced after this time, in milliseconds.
+    pub left_ms: u64,
 }
 
 impl FileLayout {
@@ -345,4 +363,6 @@ pub struct StripeLease {
     pub appends: bool,
     /// The joins before the term: their answers did not include it.
     pub joins: JoinCount,
+    /// The fencing token of the file that the request names.
+    pub token: Option<FencingToken>,
 }

@@ -3,8 +3,9 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, NewExtent, PoolRequest,
-    PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InUse, NewExtent,
+    PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure,
+    StripeLease,
 };
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
@@ -14,7 +15,9 @@ use super::usage::ClusterUsage;
 use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
-use gabion_meta::{Exclusion, Existing, Listing, PoolRecord, PutId, SizeChange};
+use gabion_meta::{
+    Exclusion, Existing, FencingToken, Listing, PoolRecord, PutId, SessionId, SizeChange,
+};
 use serde::{Deserialize, Serialize};
 
 calls! {
@@ -77,6 +80,8 @@ calls! {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
+        /// The put that brought the stripe's file, if the node knows it.
+        file: Option<PutId>,
     } -> Result<StripeLease, NodeId> {
         CoordinatorReply::Lease(lease) => Ok(lease),
         CoordinatorReply::HeldBy(node) => Err(node),
@@ -236,7 +241,38 @@ calls! {
         /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
         /// alone.
         from: Option<(u64, u64)>,
+        /// The file's fencing token.
+        token: FencingToken,
     } -> Growth { CoordinatorReply::Grown(growth) => growth }
+    /// Open a file for one session alone, which no other client may write from then on, until the session ends.
+    /// The answer comes when the writes of all earlier sessions and clients are over. May be repeated.
+    OpenExclusive {
+        /// The put that brought the file.
+        file: PutId,
+        /// The session.
+        session: SessionId,
+        /// Displace a session whose client is alive.
+        takes_over: bool,
+    } -> Result<FencingToken, InUse> {
+        CoordinatorReply::Exclusive(token) => Ok(token),
+        CoordinatorReply::InUse(in_use) => Err(in_use),
+    }
+    /// A session's client is alive. Whether the session goes on: another one may have displaced it.
+    RenewExclusive {
+        /// The put that brought the file.
+        file: PutId,
+        /// The session.
+        session: SessionId,
+    } -> bool { CoordinatorReply::Renewed(goes_on) => goes_on }
+    /// End a session. May be repeated.
+    CloseExclusive {
+        /// The put that brought the file.
+        file: PutId,
+        /// The session.
+        session: SessionId,
+    }
+    /// From a primary: the present fencing token of a file.
+    Token[PutId] -> FencingToken { CoordinatorReply::Exclusive(token) => token }
     /// Delete a file. May be repeated: a newer file of the same name is not deleted.
     RemoveFile {
         /// Its name.
@@ -276,6 +312,8 @@ calls! {
         extents: Vec<NewExtent>,
         /// The effect on the file's size.
         size: SizeChange,
+        /// The file's fencing token.
+        token: FencingToken,
     } -> Replacement { CoordinatorReply::Replacement(replacement) => replacement }
     /// All chunks of the new stripes are durable: swap them in for the old ones. May be repeated: the
     /// answer is [`CoordinatorReply::Done`] once it is committed and no reader can reach an old chunk any
@@ -325,6 +363,10 @@ impl CoordinatorRequest {
                 | Self::List { .. }
                 | Self::Rename { .. }
                 | Self::Grow { .. }
+                | Self::OpenExclusive { .. }
+                | Self::RenewExclusive { .. }
+                | Self::CloseExclusive { .. }
+                | Self::Token(_)
                 | Self::RemoveFile { .. }
                 | Self::OrderForm(_)
                 | Self::Drain(_)

@@ -11,6 +11,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, RunId, Sequence,
     StripeId,
 };
+use gabion_meta::{FencingToken, PutId};
 use gabion_store::RunMemory;
 use serde::{Deserialize, Serialize};
 
@@ -53,9 +54,22 @@ calls! {
         /// Lost chunks, each with the node where its new bytes are staged, by chunk. The bytes of
         /// all others are at their own nodes.
         substitutes: Vec<(ChunkIndex, NodeId)>,
+        /// The put that brought the file.
+        file: PutId,
+        /// The file's fencing token, of which the client knows.
+        token: FencingToken,
     } -> Sequence { NodeReply::Updated { sequence } => sequence }
     /// To a stripe's primary: the fate of a run.
     Fate(RunQuestion) -> RunFate { NodeReply::Fate(fate) => fate }
+    /// Refuse updates of a file with a lower fencing token from now on. Answered when no earlier one runs in
+    /// the node's present terms, with their stripes as far as they are known to be the file's. Answered
+    /// without a lease.
+    RaiseToken {
+        /// The put that brought the file.
+        file: PutId,
+        /// The lowest token.
+        token: FencingToken,
+    } -> Vec<StripeId> { NodeReply::Raised(stripes) => stripes }
     /// The node's memory of a run at a chunk.
     Recollect {
         /// The chunk.
@@ -203,7 +217,11 @@ impl NodeRequest {
     /// whether the node is behind.
     pub fn needs_lease(&self) -> bool {
         match self {
-            Self::Attest { .. } | Self::Reach { .. } | Self::Progress { .. } => false,
+            Self::Attest { .. }
+            | Self::Reach { .. }
+            | Self::Progress { .. }
+            // A node whose lease has run out may get a new one without another join.
+            | Self::RaiseToken { .. } => false,
             Self::RunPart(part) => !part.is_quorum_read(),
             _ => true,
         }

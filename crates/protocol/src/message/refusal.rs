@@ -2,6 +2,7 @@
 //! node, or to fail.
 
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
+use gabion_meta::FencingToken;
 use serde::{Deserialize, Serialize};
 
 /// Damage that a node has found in its chunks.
@@ -90,6 +91,12 @@ pub enum Refusal {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// A session has opened the file for itself alone since the client looked it up.
+    #[error("another client has opened the file for itself alone (fencing token {})", current.0)]
+    Superseded {
+        /// The file's token.
+        current: FencingToken,
+    },
     /// Nothing is wrong with the request, and another run may succeed: messages were lost, late or repeated,
     /// or the stripe is being changed.
     #[error("{0}")]

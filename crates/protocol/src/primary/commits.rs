@@ -41,7 +41,7 @@ impl Primaries {
         // The caller needs the term next anyway.
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
-        self.ensure_term(&mut primary, stripe).await?;
+        self.ensure_term(&mut primary, stripe, None).await?;
         let term = primary.term.as_ref().expect("ensure_term has set it");
         let pool = term.append.as_ref().map(|&(pool, _)| pool);
         Ok(*led.append_pool.get_or_init(|| pool))
@@ -74,7 +74,8 @@ impl Primaries {
         let led = self.led(stripe);
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
-        self.ensure_whole_term(&mut primary, stripe, nodes).await?;
+        self.ensure_whole_term(&mut primary, (stripe, None), nodes)
+            .await?;
         self.commit_waiting(&mut primary, nodes).await
     }
 
@@ -87,7 +88,7 @@ impl Primaries {
             let _turn = led.turns.wait().await;
             let mut primary = led.primary.lock().await;
             // If it fails now, the next round asks again.
-            let _ = self.ensure_term(&mut primary, stripe).await;
+            let _ = self.ensure_term(&mut primary, stripe, None).await;
         }
     }
 

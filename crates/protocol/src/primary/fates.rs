@@ -35,7 +35,7 @@ impl Primaries {
         let led = self.led(asked.stripe);
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
-        self.ensure_term(&mut primary, asked.stripe).await?;
+        self.ensure_term(&mut primary, asked.stripe, None).await?;
         let term = primary.term.as_ref().expect("ensure_term has set it");
         let heard = recollect(&*self.ports, term, asked.run, nodes).await;
         let fate = heard.and_then(|heard| conclude(term, asked, heard));

@@ -3,8 +3,8 @@
 use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError,
-    NodeRecord, Placement, Put, PutId, Rewrite, SizeChange, Timing,
+    Displaced, Existing, FencingToken, FileRecord, Holder, KeyValue, Lease, Membership, Meta,
+    MetaError, NodeRecord, Placement, Put, PutId, Rewrite, SizeChange, Timing,
 };
 use proptest::prelude::*;
 
@@ -283,7 +283,7 @@ impl Action {
             }
             Self::Extend(extension) => extension.apply(meta, now_ms),
             Self::Grow(file, to, known) => meta
-                .grow(*file, *to, *known)
+                .grow(*file, *to, *known, FencingToken::default())
                 .map(|(file, _)| Answer::File(file)),
             Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
@@ -537,6 +537,7 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
             displaced,
             offsets,
             size,
+            token: FencingToken::default(),
         },
         placements,
     })

@@ -2,15 +2,17 @@
 //!
 //! `pools` creates and commits pools. `puts` stores, looks up and deletes files; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
-//! places blocks that are replicated first.
+//! places blocks that are replicated first. `exclusive` decides which client is the only writer of a file.
 
 mod blocks;
+mod exclusive;
 mod live_puts;
 mod places;
 mod pools;
 mod puts;
 pub(in crate::coordinator) mod rejection;
 mod replace;
+mod sessions;
 
 use super::core::Core;
 use super::garbage::Garbage;
@@ -25,6 +27,7 @@ use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
+use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -42,6 +45,7 @@ pub(in crate::coordinator) struct Files<K> {
     timetable: Arc<Timetable>,
     /// When the client of each put was last heard of, and what it is to replace.
     puts: Mutex<BTreeMap<PutId, LivePut>>,
+    sessions: Sessions,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
@@ -74,6 +78,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             garbage: Arc::clone(garbage),
             repair: Arc::clone(repair),
             timetable: Arc::clone(timetable),
+            sessions: Sessions::new(shared.core.meta.sessions()?, heard_ms),
             puts: Mutex::new(puts.map(|put| (put.id, live())).collect()),
         })
     }

@@ -8,8 +8,8 @@ use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, FileLayout, Growth, PutPlaces, ask};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 use gabion_meta::{
-    FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, STRIPES_MAX,
-    Stripes,
+    Existing, FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId,
+    STRIPES_MAX, Stripes,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,6 +26,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             pool,
             size_bytes,
         } = wish;
+        if existing != Existing::Stays {
+            self.check_unused(&name).await?;
+        }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let id = match pool {
@@ -252,6 +255,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             } else {
                 Vec::new()
             };
+            let exclusive = meta.exclusive(file.put)?;
             Ok(FileLayout {
                 file,
                 pool: pools.0,
@@ -260,6 +264,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 offsets,
                 appending,
                 nodes: Vec::new(),
+                exclusive,
             })
         };
         let layout = self.core.with_meta(look).await?;
@@ -274,15 +279,21 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             size_bytes,
             truncation_count,
             from,
+            token,
         } = asked;
         let grow = move |meta: &Meta<K>| match from {
-            None => meta.grow(file, size_bytes, truncation_count),
-            Some((from, token)) => {
+            None => meta.grow(file, size_bytes, truncation_count, token),
+            Some((from, number)) => {
                 let by = size_bytes.saturating_sub(from);
-                meta.grow_from(file, (from, by), (token, truncation_count))
+                meta.grow_from(file, (from, by), (number, truncation_count), token)
             }
         };
-        let (file, is_done) = self.core.with_meta(grow).await?;
+        let look = move |meta: &Meta<K>| match grow(meta) {
+            // With another layout, the client may succeed or learn the reason.
+            Err(MetaError::Superseded { .. }) => Ok((meta.file_of(file)?, false)),
+            grown => grown,
+        };
+        let (file, is_done) = self.core.with_meta(look).await?;
         Ok(CoordinatorReply::Grown(Growth {
             size_bytes: file.size_bytes,
             is_done,
@@ -297,6 +308,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             to,
             existing,
         } = asked;
+        if existing != Existing::Stays {
+            self.check_unused(&to).await?;
+        }
         let rename = move |meta: &Meta<K>| meta.rename(file, generation, &to, existing);
         self.core.with_meta(rename).await?;
         // The stripes of the file that had the name are garbage.
@@ -307,6 +321,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Deletes a file. Its chunks are removed from their nodes later.
     pub(in crate::coordinator) async fn remove_file(&self, asked: ask::RemoveFile) -> Answer {
         let ask::RemoveFile { name, file } = asked;
+        self.check_unused(&name).await?;
         let removed = self
             .core
             .with_meta(move |meta| meta.remove_file(&name, file));

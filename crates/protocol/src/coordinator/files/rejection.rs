@@ -33,6 +33,7 @@ impl From<MetaError> for Rejection {
             // The client's layout is old. With a new one, the client may succeed or learn the reason.
             MetaError::UnknownStripe(_)
             | MetaError::FileGone(_)
+            | MetaError::Superseded { .. }
             | MetaError::LeaseLost { .. }
             | MetaError::Held { .. }
             | MetaError::StillServed(_)

@@ -37,6 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             displaced,
             extents,
             size,
+            token,
         } = wish;
         let stripes: Vec<StripeId> = displaced.iter().map(|(_, stripe)| *stripe).collect();
         let occupation = match self.occupied.occupy(stripes.clone()) {
@@ -56,6 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             displaced: offsets.zip(leases.iter().copied()).collect(),
             offsets: extents.iter().map(|extent| extent.offset).collect(),
             size,
+            token,
         };
         let begun = self.begin_leased(file, rewrite, &extents).await;
         let (put, settled) = match begun {
@@ -223,6 +225,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 error @ (MetaError::UnknownPut(_)
                 | MetaError::FileGone(_)
                 | MetaError::UnknownStripe(_)
+                | MetaError::Superseded { .. }
                 | MetaError::LeaseLost { .. }
                 | MetaError::FileChanged(_)
                 | MetaError::PutLost { .. }),

@@ -5,7 +5,7 @@ use crate::coordinator::core::{Answer, Denied};
 use crate::message::{CoordinatorReply, JoinCount, Liveness, StripeLease, ask};
 use crate::primary::failed_nodes;
 use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
-use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
+use gabion_meta::{Exclusion, FencingToken, Holder, KeyValue, Meta, MetaError, PutId};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
@@ -15,6 +15,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             stripe,
             node,
             incarnation,
+            file,
         } = asked;
         let membership = self.nodes.membership();
         let joins = self.nodes.join_count();
@@ -36,6 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
                 former: meta.former_holders(stripe)?,
                 appends: meta.appends(stripe)?,
                 joins,
+                token: token_of(meta, file)?,
             })
         };
         match self.core.with_meta(acquire).await {
@@ -52,9 +54,11 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             ))),
             // The missing stripe may have been replaced: a client with an old layout looks the file up
             // again and gets the new stripes.
-            Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
-                Ok(CoordinatorReply::Busy(error.to_string()))
-            }
+            Err(
+                error @ (MetaError::NodeNotLive(_)
+                | MetaError::UnknownStripe(_)
+                | MetaError::FileGone(_)),
+            ) => Ok(CoordinatorReply::Busy(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
@@ -151,4 +155,13 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         drop(joins);
         Ok(())
     }
+}
+
+/// The fencing token of the file that a primary names.
+fn token_of<K: KeyValue>(
+    meta: &Meta<K>,
+    file: Option<PutId>,
+) -> Result<Option<FencingToken>, MetaError> {
+    let row = file.map(|file| meta.exclusive(file)).transpose()?;
+    Ok(row.map(|row| row.token))
 }

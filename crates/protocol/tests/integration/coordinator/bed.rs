@@ -106,6 +106,7 @@ fn usual(request: &NodeRequest, damage: &mut Vec<Damage>) -> NodeReply {
                 .collect(),
         }),
         NodeRequest::Missed { .. } => NodeReply::Missed(None),
+        NodeRequest::RaiseToken { .. } => NodeReply::Raised(Vec::new()),
         _ => NodeReply::Done,
     }
 }
@@ -457,6 +458,7 @@ impl Bed {
             node,
             // Above any with which a node of these tests has joined.
             incarnation: u64::MAX,
+            file: None,
         });
         if let CoordinatorReply::Lease(lease) = &reply {
             self.joins = lease.joins;

@@ -237,6 +237,7 @@ fn a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken() {
         stripe: stripe.id,
         node: stripe.nodes[0],
         incarnation: u64::MAX,
+        file: None,
     };
     let mut answer = std::pin::pin!(coordinator.handle(acquire.into()));
     for node in (0..5).map(NodeId) {

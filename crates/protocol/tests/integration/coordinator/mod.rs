@@ -7,6 +7,7 @@ mod append;
 mod bed;
 mod catch_up;
 mod condition;
+mod exclusive;
 mod files;
 mod former_holders;
 mod grouping;

@@ -5,7 +5,7 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_meta::{PutId, SizeChange};
+use gabion_meta::{FencingToken, PutId, SizeChange};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NewExtent, NodeReply, NodeRequest,
     PendingRecord, SettledStripe, ask,
@@ -40,6 +40,7 @@ fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
         displaced: stripes.iter().map(|old| (offset(old), old.id)).collect(),
         extents: stripes.iter().map(extent).collect(),
         size: SizeChange::AtLeast(0),
+        token: FencingToken::default(),
     })
 }
 
@@ -348,6 +349,7 @@ fn begin_change(
         displaced: displaced.collect(),
         extents: extents.collect(),
         size,
+        token: FencingToken::default(),
     })
 }
 
@@ -440,6 +442,7 @@ fn a_file_grows_for_one_append_at_a_time() {
         size_bytes,
         truncation_count: 0,
         from,
+        token: FencingToken::default(),
     }) {
         CoordinatorReply::Grown(growth) => (growth.size_bytes, growth.is_done),
         other => panic!("{other:?}"),

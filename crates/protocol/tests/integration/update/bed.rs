@@ -10,6 +10,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Generation, Keeping, NodeId, PoolId, RackId,
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
+use gabion_meta::{FencingToken, PutId};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId, ask};
 use gabion_protocol::node::{Node, NodeOptions};
@@ -20,6 +21,7 @@ use std::task::Poll;
 
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 pub(crate) const STRIPE: StripeId = StripeId(1);
+pub(crate) const FILE: PutId = PutId(6);
 
 /// Four nodes with the chunks of one stripe of zeros under `rs(2,2)`.
 pub(crate) struct Bed {
@@ -35,6 +37,7 @@ fn update_of(
     substitutes: &[(ChunkIndex, NodeId)],
     generation: Generation,
 ) -> ask::Update {
+    let token = FencingToken::default();
     ask::Update {
         run: RunId(run),
         stripe: STRIPE,
@@ -44,6 +47,8 @@ fn update_of(
             range: ByteRange::new(0, length as u64),
         }],
         substitutes: substitutes.to_vec(),
+        file: FILE,
+        token,
     }
 }
 
@@ -230,6 +235,51 @@ impl Bed {
     ) -> NodeReply {
         let generation = self.world().stripe().generation;
         self.ask(0, update_of(run, chunk, length, substitutes, generation))
+    }
+
+    /// The same under a fencing token.
+    pub(crate) fn update_under(&self, run: u64, token: FencingToken, length: usize) -> NodeReply {
+        let generation = self.world().stripe().generation;
+        let update = update_of(run, 0, length, &[], generation);
+        self.ask(0, ask::Update { token, ..update })
+    }
+
+    /// A session opens the file at the coordinator; no node is told.
+    pub(crate) fn set_token(&self, token: FencingToken) {
+        self.world().token = token;
+    }
+
+    /// Declares a node failed, whose process goes on and joins again.
+    pub(crate) fn join_again(&self, node: u32) {
+        self.world().must_rejoin = true;
+        let beaten = Arc::clone(&self.world().nodes[&NodeId(node)]);
+        let joins = async {
+            self.beat(node).await;
+            self.world().must_rejoin = false;
+            self.beat(node).await;
+        };
+        self.run(joins);
+        drop(beaten);
+    }
+
+    /// Whether a request waits while an update of node 0 never comes to an end.
+    pub(crate) fn raise_waits_for_stuck_update(
+        &self,
+        bytes: &'static [u8],
+        raise: ask::RaiseToken,
+    ) -> bool {
+        self.stage(1, 7, 1, bytes);
+        self.world().stuck.push(NodeId(1));
+        let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
+        let origin = Address::Node(NodeId::CLIENT);
+        let update = update_of(7, 1, bytes.len(), &[], Generation(1));
+        let mut update = primary.handle(update.into(), origin);
+        let mut raise = primary.handle(raise.into(), origin);
+        let begun = self.until(|world| !world.held_back.is_empty());
+        self.run(futures::future::select(&mut update, std::pin::pin!(begun)));
+        self.run(poll_fn(|context| {
+            Poll::Ready(raise.as_mut().poll(context).is_pending())
+        }))
     }
 
     /// Asks node 0 to run an update that never comes to an end, and for the mark meanwhile.

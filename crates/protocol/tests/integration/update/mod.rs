@@ -7,6 +7,7 @@ mod left_out;
 mod ports;
 mod quorum;
 mod retry;
+mod tokens;
 
 use bed::Bed;
 use gabion_codec::gf;

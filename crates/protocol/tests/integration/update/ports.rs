@@ -10,7 +10,7 @@ use gabion_layout::{
     AppendSpec, ChunkId, ChunkIndex, Epoch, NodeId, PoolId, RackId, Sequence, StripeRecord,
     UpdateScheme,
 };
-use gabion_meta::{PoolRecord, PoolSpec};
+use gabion_meta::{FencingToken, PoolRecord, PoolSpec};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
     JoinBegun, JoinCount, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus,
@@ -69,6 +69,8 @@ pub(crate) struct World {
     /// What a node that joins is told.
     pub(crate) decided: Vec<Decided>,
     pub(crate) obsolete: Vec<ChunkId>,
+    /// The file's fencing token.
+    pub(crate) token: FencingToken,
 }
 
 impl World {
@@ -219,7 +221,8 @@ impl BedPorts {
                 lease_ms: self.lease_ms(),
                 nodes: self.joined(),
             },
-            CoordinatorRequest::Acquire { .. } => {
+            CoordinatorRequest::Token(_) => CoordinatorReply::Exclusive(self.world().token),
+            CoordinatorRequest::Acquire(ask::Acquire { file, .. }) => {
                 let nodes = self.statuses();
                 let mut world = self.world();
                 let pool = pool(world.scheme);
@@ -232,6 +235,7 @@ impl BedPorts {
                     former: world.former.clone(),
                     appends: world.appends,
                     joins: JoinCount::default(),
+                    token: file.map(|_| world.token),
                 })
             }
             CoordinatorRequest::NoteDegraded(ask::NoteDegraded { epoch, chunks, .. }) => {

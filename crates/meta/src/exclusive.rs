@@ -1,0 +1,100 @@
+//! Exclusive opens: at most one session writes a file, and a later one fences the earlier one out.
+//!
+//! Each new session gets a higher fencing token. The coordinator tells it to the nodes before the session
+//! begins, and they refuse updates with a lower one; here, changes of the file's size and extents with
+//! another token are refused. A token without a session belongs to all clients.
+
+use crate::error::MetaError;
+use crate::files::file_of;
+use crate::kv::{KeyValue, ReadTxn};
+use crate::meta::Meta;
+use crate::records::{Exclusive, FencingToken, PutId, SessionId};
+use crate::schema::EXCLUSIVE;
+
+impl<K: KeyValue> Meta<K> {
+    /// The session and the fencing token of the file that `put` made.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn exclusive(&self, put: PutId) -> Result<Exclusive, MetaError> {
+        self.store.read(|txn| {
+            file_of(txn, put)?;
+            exclusive(txn, put)
+        })
+    }
+
+    /// Opens the file that `put` made for one session alone, if `seen` is still its token: the caller has
+    /// found that the session which has it, if any, may be displaced. May be repeated.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when another session has come in between.
+    pub fn open_exclusive(
+        &self,
+        put: PutId,
+        session: SessionId,
+        seen: FencingToken,
+    ) -> Result<FencingToken, MetaError> {
+        self.change(|txn| {
+            file_of(txn, put)?;
+            let present = exclusive(txn, put)?;
+            if present.session == Some(session) {
+                return Ok(present.token);
+            }
+            check_token(txn, put, seen)?;
+            let token = FencingToken(present.token.0 + 1);
+            let session = Some(session);
+            EXCLUSIVE.put(txn, &put, &Exclusive { token, session })?;
+            Ok(token)
+        })
+    }
+
+    /// Ends a session. All clients may write the file again, under the same token. May be repeated, and does
+    /// nothing when the session has ended or the file is gone.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn close_exclusive(&self, put: PutId, session: SessionId) -> Result<(), MetaError> {
+        self.change(|txn| {
+            let present = exclusive(txn, put)?;
+            if present.session != Some(session) {
+                return Ok(());
+            }
+            let ended = Exclusive {
+                session: None,
+                ..present
+            };
+            EXCLUSIVE.put(txn, &put, &ended)
+        })
+    }
+
+    /// All files with a session, and the sessions.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn sessions(&self) -> Result<Vec<(PutId, SessionId)>, MetaError> {
+        self.store.read(|txn| {
+            let rows = EXCLUSIVE.scan(txn, &EXCLUSIVE.all(), usize::MAX)?;
+            let open = rows
+                .into_iter()
+                .filter_map(|(put, row)| Some((put, row.session?)));
+            Ok(open.collect())
+        })
+    }
+}
+
+fn exclusive(txn: &dyn ReadTxn, put: PutId) -> Result<Exclusive, MetaError> {
+    Ok(EXCLUSIVE.get(txn, &put)?.unwrap_or_default())
+}
+
+/// Refuses a change that was made under another token than the present one.
+pub(crate) fn check_token(
+    txn: &dyn ReadTxn,
+    put: PutId,
+    token: FencingToken,
+) -> Result<(), MetaError> {
+    let current = exclusive(txn, put)?.token;
+    if current == token {
+        return Ok(());
+    }
+    Err(MetaError::Superseded { current })
+}

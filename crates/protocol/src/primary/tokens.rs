@@ -1,0 +1,93 @@
+//! Fencing tokens of files: a primary refuses an update whose token is lower than the file's.
+//!
+//! The coordinator gives the token with the lease of a stripe, and raises it at all nodes before a session
+//! begins. A node that was declared failed meanwhile is not told: after its next join it asks for the
+//! tokens of its terms again.
+
+use super::{COORDINATOR_DEADLINE_MS, LedStripe, Primaries, Primary};
+use crate::locks::lock;
+use crate::message::{Refusal, ask};
+use crate::ports::{Ask as _, CoordinatorError};
+use crate::term::{KnownToken, Term};
+use futures::future::join_all;
+use gabion_layout::StripeId;
+use gabion_meta::{FencingToken, PutId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Primaries {
+    /// The number of the node's present membership.
+    pub(super) fn membership(&self) -> u64 {
+        self.memberships.load(Ordering::Acquire)
+    }
+
+    /// The node is not told of new tokens until it has joined again.
+    pub(crate) fn end_membership(&self) {
+        self.memberships.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Refuses an update of a client that a session has fenced out.
+    pub(super) async fn check_token(
+        &self,
+        term: &mut Term,
+        update: &ask::Update,
+    ) -> Result<(), Refusal> {
+        let membership = self.membership();
+        let is_known = term.token.is_some_and(|known| {
+            (known.file, known.membership) == (update.file, membership)
+                && known.token >= update.token
+        });
+        if !is_known {
+            let token = self.ask_token(update.file).await?;
+            term.token = KnownToken::of(Some(update.file), Some(token), membership);
+        }
+        match term.token {
+            Some(known) if known.token != update.token => Err(Refusal::Superseded {
+                current: known.token,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask_token(&self, file: PutId) -> Result<FencingToken, Refusal> {
+        let asked = self
+            .ports
+            .ask_coordinator(ask::Token(file), COORDINATOR_DEADLINE_MS);
+        asked.await.map_err(|error| match error {
+            CoordinatorError::Silent(error) => Refusal::Unavailable(error.peer),
+            other => Refusal::Interrupted(other.to_string()),
+        })
+    }
+
+    /// Refuses updates of the file with a lower token from now on. When it returns, no such update runs in the
+    /// terms of the returned stripes. Others of the file may have updates of earlier terms on their way.
+    pub(crate) async fn raise_token(&self, asked: &ask::RaiseToken) -> Vec<StripeId> {
+        let led: Vec<Arc<LedStripe>> = lock(&self.stripes).values().cloned().collect();
+        let raised = join_all(led.iter().map(|led| led.raise_token(asked))).await;
+        raised.into_iter().flatten().collect()
+    }
+}
+
+impl LedStripe {
+    async fn raise_token(&self, asked: &ask::RaiseToken) -> Option<StripeId> {
+        // A locked one may run an update, or wait for a lease with an earlier token.
+        if let Some(mut primary) = self.primary.try_lock() {
+            return primary.raise_token(asked);
+        }
+        let _turn = self.turns.wait().await;
+        self.primary.lock().await.raise_token(asked)
+    }
+}
+
+impl Primary {
+    /// Returns the stripe if it is known to be the file's.
+    fn raise_token(&mut self, asked: &ask::RaiseToken) -> Option<StripeId> {
+        let term = self.term.as_mut()?;
+        let known = term
+            .token
+            .as_mut()
+            .filter(|known| known.file == asked.file)?;
+        known.token = known.token.max(asked.token);
+        Some(term.stripe.id)
+    }
+}

@@ -1,0 +1,83 @@
+//! Rules of files that one session alone may write.
+
+use super::{Mutant, test};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-change-commits-under-a-token-from-before",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_token(txn, file.put, token)?;",
+        replacement: "let _ = token;",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "exclusive::changes_under_a_lower_token_are_refused_also_when_they_began_before",
+        ),
+    },
+    Mutant {
+        name: "a-session-displaces-one-that-it-has-not-seen",
+        file: "crates/meta/src/exclusive.rs",
+        text: "check_token(txn, put, seen)?;",
+        replacement: "let _ = seen;",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "exclusive::a_session_is_opened_once_and_displaced_by_who_has_seen_it",
+        ),
+    },
+    Mutant {
+        name: "a-primary-takes-updates-of-a-displaced-client",
+        file: "crates/protocol/src/primary/tokens.rs",
+        text: "Some(known) if known.token != update.token => Err(",
+        replacement: "Some(known) if known.token < update.token => Err(",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "update::tokens::a_raised_token_refuses_lower_ones",
+        ),
+    },
+    Mutant {
+        name: "a-node-that-was-away-trusts-its-token",
+        file: "crates/protocol/src/primary/tokens.rs",
+        text: "self.memberships.fetch_add(1, Ordering::AcqRel);",
+        replacement: "self.memberships.fetch_add(0, Ordering::AcqRel);",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "update::tokens::a_node_that_was_away_asks_for_the_token_again",
+        ),
+    },
+    Mutant {
+        name: "a-token-is-raised-beside-an-update",
+        file: "crates/protocol/src/primary/tokens.rs",
+        text: "let _turn = self.turns.wait().await;",
+        replacement: "if self.settled.lock().is_some() { return None; }",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "update::tokens::a_token_is_raised_when_the_update_before_it_is_over",
+        ),
+    },
+    Mutant {
+        name: "a-session-begins-before-a-node-knows",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "Err(_) if self.nodes.failed().contains(node) => {}",
+        replacement: "Err(_) if !self.nodes.failed().contains(node) => {}",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::no_session_begins_before_every_node_that_may_serve_knows_it",
+        ),
+    },
+    Mutant {
+        name: "a-session-begins-beside-updates-of-lost-terms",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "&& !quiet.contains(&stripe.id) {",
+        replacement: "&& !quiet.contains(&stripe.id) && quiet.is_empty() {",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first",
+        ),
+    },
+];
