@@ -114,7 +114,13 @@ impl Image {
                     tracing::warn!(image = self.file.name(), %error, "a request waits for the cluster");
                     sleep(RETRY_PAUSE).await;
                 }
-                Err(error) => return Err(device_error(&error)),
+                Err(error) => {
+                    // A guest may write on and on to full disks.
+                    if !error.is_no_space() {
+                        tracing::warn!(image = self.file.name(), %error, "a request fails");
+                    }
+                    return Err(device_error(&error));
+                }
             }
         }
     }

@@ -75,6 +75,7 @@ async fn ls(client: &Client, pool: Option<String>, format: Format) -> Result<(),
     for pool in wanted {
         images.extend(Images::of_pool(client, &pool, u64::MAX).await?);
     }
+    images.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     if format == Format::Json {
         let images = images.iter().map(|image| {
             json!({
