@@ -18,8 +18,10 @@ mod image;
 mod image_name;
 mod images;
 mod message;
+mod metrics;
 mod outgoing;
 mod range_lock;
+mod scrape;
 mod server;
 mod session;
 

@@ -3,7 +3,8 @@
 use crate::budget::Budget;
 use crate::device::Exports;
 use crate::handshake::{self, negotiate};
-use crate::session;
+use crate::metrics::Metrics;
+use crate::{scrape, session};
 use rustix::net::sockopt;
 use std::fmt::Display;
 use std::io;
@@ -56,6 +57,7 @@ pub struct Server {
     limits: Limits,
     budget: Arc<Budget>,
     places: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
 }
 
 impl std::fmt::Debug for Server {
@@ -82,6 +84,7 @@ impl Server {
             limits,
             budget: Arc::new(budget),
             places: Arc::new(Semaphore::new(limits.connection_count)),
+            metrics: Arc::new(Metrics::new()),
         }
     }
 
@@ -122,6 +125,11 @@ impl Server {
         }
     }
 
+    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
+    pub async fn serve_metrics(&self, listener: TcpListener) -> io::Error {
+        scrape::serve(listener, Arc::clone(&self.metrics)).await
+    }
+
     /// Serves a new connection in the background, if there is a place.
     fn accept<R, W>(&self, reader: R, writer: W, peer: String)
     where
@@ -157,12 +165,14 @@ impl Server {
         let export = agreed.name.clone();
         tracing::info!(peer, export, "attached");
         let share = self.budget.share();
-        match session::serve(reader, writer, agreed, share, self.limits.stall).await {
+        let attached = self.metrics.attached();
+        let means = (self.limits.stall, Arc::clone(&self.metrics));
+        match session::serve(reader, writer, agreed, share, means).await {
             session::Ended::Disconnected => tracing::info!(peer, export, "detached"),
             session::Ended::Gone => tracing::info!(peer, export, "the client has vanished"),
             session::Ended::Broken(why) => closed(&peer, why),
         }
-        drop(place);
+        drop((place, attached));
     }
 }
 
@@ -175,7 +185,7 @@ fn closed(peer: &str, why: impl Display) {
 ///
 /// # Errors
 /// The others.
-async fn passing(error: io::Error) -> Result<(), io::Error> {
+pub(crate) async fn passing(error: io::Error) -> Result<(), io::Error> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

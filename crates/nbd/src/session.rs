@@ -10,6 +10,7 @@ use crate::handshake::Agreed;
 use crate::message::{
     Answer, Command, Context, Export, REQUEST_BYTES_MAX, Recipient, Request, Style, encode,
 };
+use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
 use bytes::{Bytes, BytesMut};
 use std::io::ErrorKind;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The longest payload that is read and dropped. A longer one ends the connection.
 const SKIPPED_BYTES_MAX: u64 = u32::MAX as u64;
@@ -43,6 +44,7 @@ struct Session<R, W> {
     contexts: Arc<[Context]>,
     share: Share,
     stall_limit: Duration,
+    metrics: Arc<Metrics>,
     tasks: JoinSet<()>,
 }
 
@@ -52,7 +54,7 @@ pub(crate) async fn serve<R, W>(
     writer: W,
     agreed: Agreed,
     share: Share,
-    stall_limit: Duration,
+    (stall_limit, metrics): (Duration, Arc<Metrics>),
 ) -> Ended
 where
     R: AsyncRead + Unpin + Send,
@@ -72,6 +74,7 @@ where
         contexts: agreed.contexts.into(),
         share,
         stall_limit,
+        metrics,
         tasks: JoinSet::new(),
     };
     let ended = tokio::select! {
@@ -124,6 +127,7 @@ where
             Ok(command) => command,
             Err(errno) => {
                 self.skip(payload_bytes).await?;
+                self.metrics.failed("invalid", errno);
                 let failed = Answer::Failed(errno, errno.sentence().to_owned());
                 let reply = encode(self.style, recipient, failed);
                 return self.outgoing.send(reply).await.map_err(|_| Ended::Gone);
@@ -136,8 +140,10 @@ where
         let payload = self.payload(payload_bytes).await?;
         let (device, contexts) = (Arc::clone(&self.device), Arc::clone(&self.contexts));
         let (outgoing, style) = (Arc::clone(&self.outgoing), self.style);
+        let (metrics, arrived) = (Arc::clone(&self.metrics), Instant::now());
         self.tasks.spawn(async move {
             let answer = execute(&*device, command, payload, &contexts).await;
+            metrics.ran(command.name(), arrived.elapsed(), &answer);
             // Without its peer, the session ends by itself.
             let _ = outgoing.send(encode(style, recipient, answer)).await;
             drop(held);

@@ -71,6 +71,9 @@ pub(crate) struct NbdServeOptions {
     /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
+    /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -6,7 +6,8 @@ use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,43 +47,53 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         }
     }
     let server = Server::new(Arc::new(images), Limits::default());
-    let tcp = match &listen {
-        Some(address) => {
-            let listener = TcpListener::bind(address).await;
-            Some(listener.context(format!("listen on {address}"))?)
-        }
-        None => None,
-    };
+    let tcp = bind_tcp(listen.as_deref()).await?;
+    let metrics = bind_tcp(options.metrics.as_deref()).await?;
     let unix = match &options.unix {
         Some(path) => Some(bind_unix(path).await?),
         None => None,
     };
+    // All is bound before anything is said to be ready.
     if let Some(listener) = &tcp {
-        let address = listener.local_addr().context("tell the server's address")?;
-        ready(&format!("nbd://{address}"));
+        ready(&format!("nbd://{}", address(listener)?));
     }
     if let Some(path) = &options.unix {
         ready(&format!("nbd+unix://?socket={}", path.display()));
     }
-    let of_tcp = async {
-        match tcp {
-            Some(listener) => server.serve_tcp(listener).await,
-            None => std::future::pending().await,
-        }
-    };
-    let of_unix = async {
-        match unix {
-            Some(listener) => server.serve_unix(listener).await,
-            None => std::future::pending().await,
-        }
-    };
+    if let Some(listener) = &metrics {
+        ready(&format!("http://{}/metrics", address(listener)?));
+    }
     let error = tokio::select! {
-        error = of_tcp => error,
-        error = of_unix => error,
+        error = of(tcp, |listener| server.serve_tcp(listener)) => error,
+        error = of(unix, |listener| server.serve_unix(listener)) => error,
+        error = of(metrics, |listener| server.serve_metrics(listener)) => error,
     };
     Err(Failure::failed(format!(
         "cannot accept connections: {error}"
     )))
+}
+
+/// Serves a listener if there is one, and otherwise waits for ever.
+async fn of<L, F: Future<Output = io::Error>>(
+    listener: Option<L>,
+    serve: impl FnOnce(L) -> F,
+) -> io::Error {
+    match listener {
+        Some(listener) => serve(listener).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn bind_tcp(address: Option<&str>) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).context(format!("listen on {address}"))
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().context("tell the server's address")
 }
 
 /// Listens on a Unix socket. One that a killed server has left is replaced.

@@ -2,7 +2,7 @@
 
 use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
 use crate::support::{TestCluster, fails, fails_on, path_text, pattern};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const MIB: usize = 1 << 20;
@@ -80,6 +80,7 @@ fn wrong_images_get_one_plain_sentence() {
         (vec!["image", "rm"], "NAMES"),
         (vec!["nbd", "serve", "disk"], "POOL/NAME"),
         (vec!["nbd", "serve", "--listen=nowhere"], "HOST:PORT"),
+        (vec!["nbd", "serve", "--metrics=here"], "HOST:PORT"),
         (vec!["nbd", "serve"], "--dir"),
         (vec!["nbd", "map"], "IMAGE"),
         (vec!["nbd", "map", "vm/d", "--server=x"], "HOST:PORT"),
@@ -173,6 +174,45 @@ fn an_image_is_written_and_read_while_a_node_dies() {
     assert!(cluster.get("vm/disk") == pattern(16 * MIB, 2));
     let scrubbed = cluster.json(&["scrub"]);
     assert_eq!(scrubbed["damage"].as_array().map(Vec::len), Some(0));
+}
+
+/// A page by HTTP.
+fn page(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("a server");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page
+}
+
+#[test]
+fn metrics_count_requests_and_errors() {
+    let cluster = cluster("4MiB");
+    let mut server = ImageServer::start(&cluster, &["--metrics=127.0.0.1:0"]);
+    let address = server.ready();
+    let address = address.strip_prefix("http://").expect("an address");
+    let (address, path) = address.split_at(address.find('/').expect("a path"));
+    let metrics = page(address, path);
+    assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
+    assert!(metrics.contains("gabion_nbd_connections 0"), "{metrics}");
+    assert!(page(address, "/").starts_with("HTTP/1.1 404"));
+    if !has_nbd_tools() {
+        return;
+    }
+    let script = "import sys, nbd; h = nbd.NBD(); h.set_strict_mode(0); h.connect_uri(sys.argv[1])\n\
+                  h.pwrite(b'x', 0); h.pread(1, 0); h.flush()\n\
+                  try: h.pread(1, 4 << 20)\n\
+                  except nbd.Error: pass";
+    tool(PYTHON, &["-c", script, &server.uri("vm/disk")]);
+    let metrics = page(address, path);
+    for expected in [
+        "gabion_nbd_request_seconds_count{operation=\"write\"} 1",
+        "gabion_nbd_request_seconds_count{operation=\"flush\"} 1",
+        "gabion_nbd_errors_total{operation=\"invalid\",error=\"EINVAL\"} 1",
+    ] {
+        assert!(metrics.contains(expected), "{expected}: {metrics}");
+    }
 }
 
 /// A client that runs beside the test.

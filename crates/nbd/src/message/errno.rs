@@ -30,6 +30,18 @@ impl Errno {
         }
     }
 
+    /// Its name in the protocol, without the prefix.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NotPermitted => "EPERM",
+            Self::Io => "EIO",
+            Self::Invalid => "EINVAL",
+            Self::NoSpace => "ENOSPC",
+            Self::Overflow => "EOVERFLOW",
+            Self::NotSupported => "ENOTSUP",
+        }
+    }
+
     /// The sentence of a refusal that needs no other.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {

@@ -112,6 +112,22 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Disconnect => "disconnect",
+            Self::Flush => "flush",
+            Self::Trim { .. } => "trim",
+            Self::Cache { .. } => "cache",
+            Self::Zero { .. } => "write_zeroes",
+            Self::Status { .. } => "block_status",
+        }
+    }
+}
+
 impl Request {
     /// Decodes a header; none if it is not one, after which nothing on the connection makes sense.
     pub(crate) fn decode(style: Style, bytes: &[u8]) -> Option<Self> {

@@ -2,7 +2,7 @@
 
 use super::{TestCluster, gabion, text};
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Python with Debian's libnbd, which other Pythons of the machine do not have.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
@@ -47,6 +47,7 @@ pub(crate) struct ImageServer {
     child: Child,
     /// Its address, as `nbd://127.0.0.1:PORT`.
     address: String,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl ImageServer {
@@ -70,15 +71,23 @@ impl ImageServer {
             .spawn()
             .expect("the binary runs");
         let stdout = child.stdout.take().expect("stdout is piped");
+        let mut server = Self {
+            address: String::new(),
+            stdout: BufReader::new(stdout),
+            child,
+        };
+        server.address = server.ready();
+        server
+    }
+
+    /// The next address at which the server says that it is ready.
+    pub(crate) fn ready(&mut self) -> String {
         let mut line = String::new();
-        let read = BufReader::new(stdout).read_line(&mut line);
+        let read = self.stdout.read_line(&mut line);
         read.expect("the server says where it listens");
         let address = line.trim().strip_prefix("ready ");
         let address = address.unwrap_or_else(|| panic!("the server said '{line}'"));
-        Self {
-            address: address.to_owned(),
-            child,
-        }
+        address.to_owned()
     }
 
     /// An image.
