@@ -1,5 +1,6 @@
 //! Errors of the client: one plain sentence each.
 
+use gabion_protocol::message::DISK_IS_FULL;
 use gabion_protocol::ports::CoordinatorError;
 use thiserror::Error;
 
@@ -158,8 +159,45 @@ impl ClientError {
         matches!(self.kind(), ErrorKind::Usage)
     }
 
+    /// Whether disks are too full for the request.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Self::Refused(why) => why.contains(DISK_IS_FULL),
+            Self::Node { refusal, .. } => refusal.contains(DISK_IS_FULL),
+            Self::Late { missing, .. } => missing.contains(DISK_IS_FULL),
+            Self::NotWrittenBack { source } | Self::Undecided { source } => source.is_no_space(),
+            _ => false,
+        }
+    }
+
     /// An answer that does not fit the question.
     pub(crate) fn unexpected(from: &str) -> Self {
         Self::Broken(format!("the reply of {from} does not fit the question"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_protocol::message::Refusal;
+
+    #[test]
+    fn full_disks_are_told_from_other_refusals() {
+        let node = |refusal: Refusal| ClientError::Node {
+            what: "writing f at byte 0".to_owned(),
+            refusal: refusal.to_string(),
+        };
+        assert!(node(Refusal::NoSpace).is_no_space());
+        assert!(!node(Refusal::Busy("wait".to_owned())).is_no_space());
+        let late = ClientError::Late {
+            what: "writing f at byte 0".to_owned(),
+            limit_s: 30,
+            missing: Refusal::NoSpace.to_string(),
+        };
+        let undecided = ClientError::Undecided {
+            source: Box::new(late),
+        };
+        assert!(undecided.is_no_space());
+        assert!(!ClientError::FileGone("f".to_owned()).is_no_space());
     }
 }

@@ -8,7 +8,7 @@ use crate::session::Session;
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
-use gabion_meta::{Existing, PoolSpec, PutId};
+use gabion_meta::{Existing, PoolRecord, PoolSpec, PutId};
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, NodeStatus, ask};
 use std::collections::BTreeMap;
@@ -233,6 +233,25 @@ impl File {
         self.layout().file.file.size_bytes
     }
 
+    /// Its pool.
+    pub fn pool(&self) -> PoolRecord {
+        self.layout().file.pool.clone()
+    }
+
+    /// Whether a stripe holds each byte of the range, by the layout as last looked up.
+    pub fn is_stored(&self, range: ByteRange) -> bool {
+        self.layout().stores(range)
+    }
+
+    /// Looks the file's size up again, and returns it.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
+    pub async fn refresh_size(&self) -> Result<u64, ClientError> {
+        self.refresh().await?;
+        Ok(self.size_bytes())
+    }
+
     /// The code of one of its stripes.
     pub(crate) fn code(&self, stripe: &StripeRecord) -> &Code {
         match &self.opened.encoded {
@@ -241,8 +260,9 @@ impl File {
         }
     }
 
-    /// Whether its blocks are replicated at first, so that the borders of its stripes may change.
-    pub(crate) fn changes_form(&self) -> bool {
+    /// Whether its blocks are replicated at first, so that the borders of its stripes may change. Such a file
+    /// keeps its size and has no holes.
+    pub fn changes_form(&self) -> bool {
         self.opened.encoded.is_some()
     }
 

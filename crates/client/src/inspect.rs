@@ -3,7 +3,7 @@
 use crate::client::{Client, check};
 use crate::error::ClientError;
 use crate::extent::within_file;
-use crate::file::Layout;
+use crate::file::{File, Layout};
 use crate::losses::lost_for_good;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeRecord, Topology};
@@ -70,20 +70,25 @@ impl ClusterMeters {
     }
 }
 
-impl Client {
-    /// The location of a file, and the further failures that each of its stripes survives.
+impl File {
+    /// The location of the file, and the further failures that each of its stripes survives, as of now.
     ///
     /// # Errors
-    /// Those of [`Client::open`].
-    pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
-        let file = self.open(name).await?;
-        let layout = file.layout().file.clone();
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
+    pub async fn stat(&self) -> Result<FileStat, ClientError> {
+        self.refresh().await?;
+        Ok(self.known_stat())
+    }
+
+    /// The same by the layout as last looked up.
+    fn known_stat(&self) -> FileStat {
+        let layout = self.layout().file.clone();
         // Most stripes have the same losses, usually none, and for some codes the computation is
         // slow.
         let mut known: BTreeMap<(PoolId, Vec<ChunkIndex>), i32> = BTreeMap::new();
         let left = |stripe: &StripeRecord| {
             let lost = lost_for_good(stripe, &layout.nodes);
-            let (spec, code) = (&layout.pool_of(stripe).spec, file.code(stripe));
+            let (spec, code) = (&layout.pool_of(stripe).spec, self.code(stripe));
             let lost_count = lost.len();
             let left = *known
                 .entry((stripe.pool, lost))
@@ -96,10 +101,20 @@ impl Client {
             }
         };
         let failures_left = layout.stripes.iter().map(left).collect();
-        Ok(FileStat {
+        FileStat {
             layout,
             failures_left,
-        })
+        }
+    }
+}
+
+impl Client {
+    /// The location of a file, and the further failures that each of its stripes survives.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`].
+    pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
+        Ok(self.open(name).await?.known_stat())
     }
 
     /// Verifies every stored byte of the cluster.

@@ -68,3 +68,4 @@ pub use gabion_protocol::message::ScrubReport;
 pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use progress::Progress;
 pub use put::PutSummary;
+pub use read::ReadPart;

@@ -35,6 +35,15 @@ const READ_SLICE_BYTES: u64 = 256 << 10;
 /// Most zeros of a hole that are in memory at a time.
 const HOLE_BYTES: u64 = 1 << 20;
 
+/// A part of a range that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadPart {
+    /// Bytes of a stripe.
+    Bytes(Vec<u8>),
+    /// So many bytes of a hole, all of them zero.
+    Hole(u64),
+}
+
 /// A read ready to run.
 struct ReadPlan {
     plan: Plan,
@@ -126,6 +135,22 @@ impl File {
             }
         }
         Ok(bytes)
+    }
+
+    /// Reads a range as [`File::read`] does, but returns its parts in order, and holes as such. A hole that a
+    /// change of the file makes during the read may come as zeros.
+    ///
+    /// # Errors
+    /// Those of [`File::read`].
+    pub async fn read_parts(&self, range: ByteRange) -> Result<Vec<ReadPart>, ClientError> {
+        let mut parts = Vec::new();
+        for piece in self.present_pieces(range).await? {
+            parts.push(match piece {
+                Piece::Hole(range) => ReadPart::Hole(range.length),
+                Piece::Stored(extent) => ReadPart::Bytes(self.read_extent(extent).await?.bytes),
+            });
+        }
+        Ok(parts)
     }
 
     async fn read_piece(&self, piece: Piece) -> Result<Vec<u8>, ClientError> {

@@ -2,11 +2,13 @@
 
 mod checks;
 mod engine;
+mod image;
 mod lab;
 mod pool;
 mod repair;
 
 pub(crate) use engine::{EngineName, EngineOptions};
+pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
     SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
@@ -183,6 +185,12 @@ pub(crate) enum Command {
     },
     /// Show the space of files, chunks and reserves by pool, and what each node has used and free
     Df,
+    /// Create, list, resize and delete images: files that are served as block devices
+    #[command(subcommand)]
+    Image(ImageCommand),
+    /// Serve images as network block devices
+    #[command(subcommand)]
+    Nbd(NbdCommand),
     /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),

@@ -131,6 +131,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             }
             Command::Df => commands::df::run(&place, format).await,
             Command::Stat { name } => commands::files::stat(&name, &place, format).await,
+            Command::Image(command) => commands::image::run(command, &place, format).await,
+            Command::Nbd(command) => commands::nbd::run(command, &place).await,
             Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
             Command::Repair(options) => commands::repair::repair(options, &place, format).await,
             Command::Scrub => commands::repair::scrub(&place, format).await,

@@ -2,6 +2,7 @@
 //! other programs send requests too.
 
 use gabion_meta::FILE_NAME_BYTES;
+use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 
 /// Most bytes of a pool's name.
@@ -70,6 +71,19 @@ pub(super) fn pool_name(text: &str) -> Result<String, String> {
     Err(format!(
         "a pool's name has 1 to {POOL_NAME_BYTES} of a to z, 0 to 9, - and _, a letter first"
     ))
+}
+
+/// Checks an image's name.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn image_name(text: &str) -> Result<ImageName, String> {
+    let name: ImageName = text
+        .parse()
+        .map_err(|error: ImageNameError| error.to_string())?;
+    pool_name(name.pool())?;
+    file_name(text)?;
+    Ok(name)
 }
 
 /// Checks a link's speed.

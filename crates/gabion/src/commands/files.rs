@@ -398,7 +398,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
 }
 
 /// Bytes of a file that no stripe holds.
-fn hole_bytes(stat: &FileStat) -> u64 {
+pub(super) fn hole_bytes(stat: &FileStat) -> u64 {
     let (layout, size_bytes) = (&stat.layout, stat.layout.file.size_bytes);
     let stored = layout
         .stripes

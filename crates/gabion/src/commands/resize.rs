@@ -5,7 +5,7 @@ use super::files::{LocalFile, is_directory, report_write};
 use crate::arguments::{AppendOptions, CreateOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
-use gabion_client::File;
+use gabion_client::{Client, File};
 use gabion_layout::ByteRange;
 use serde_json::json;
 use std::time::Instant;
@@ -92,17 +92,7 @@ pub(crate) async fn create(
 ) -> Result<(), Failure> {
     let CreateOptions { name, size, pool } = options;
     let client = connect(place).await?;
-    client
-        .put(&name, pool.as_deref(), [].as_slice(), 0, &())
-        .await?;
-    if size > 0 {
-        let grown = async { client.open(&name).await?.grow(size).await };
-        if let Err(error) = grown.await {
-            // A pool may not allow it. Nothing stays of the file.
-            let _ = client.rm(&name).await;
-            return Err(error.into());
-        }
-    }
+    create_file(&client, &name, size, pool.as_deref()).await?;
     if format == Format::Json {
         return print_json(&json!({ "name": name, "bytes": size }));
     }
@@ -110,6 +100,25 @@ pub(crate) async fn create(
         println!("created {name}, which is empty");
     } else {
         println!("created {name}: {} that take no space", bytes(size));
+    }
+    Ok(())
+}
+
+/// Makes a file of this size that is one hole.
+pub(super) async fn create_file(
+    client: &Client,
+    name: &str,
+    size: u64,
+    pool: Option<&str>,
+) -> Result<(), Failure> {
+    client.put(name, pool, [].as_slice(), 0, &()).await?;
+    if size > 0 {
+        let grown = async { client.open(name).await?.grow(size).await };
+        if let Err(error) = grown.await {
+            // A pool may not allow it. Nothing stays of the file.
+            let _ = client.rm(name).await;
+            return Err(error.into());
+        }
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 
 /// Raises the limit of open files and connections to the system's maximum.
-fn raise_descriptor_limit() {
+pub(super) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -96,7 +96,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.
-fn ready(what: &str) {
+pub(super) fn ready(what: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());
 }

@@ -2,6 +2,7 @@
 //! full disk is a small memory file system, which only root may mount; without that right the test
 //! says that it is skipped. The store's own tests fill a simulated disk at every operation.
 
+use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
 use crate::support::{complaint, gabion, path_text, pattern, text, wait_for};
 use std::path::Path;
 use std::process::Command;
@@ -101,4 +102,10 @@ fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
     wait_for("the deleted file's chunks are gone", || {
         run(&["put", path_text(&source), "later"]).status.success()
     });
+    // A client of an image gets the error that guests know, and its reads go on.
+    if has_nbd_tools() {
+        succeeds(&["image", "create", "vm/disk", "--size=1GiB"]);
+        let server = ImageServer::start_in(&cluster, &["vm/disk"]);
+        tool(PYTHON, &[NBD_CLIENT, "full", &server.uri("vm/disk")]);
+    }
 }

@@ -23,6 +23,7 @@ mod large_writes;
 mod lifecycle;
 mod metering;
 mod names;
+mod nbd;
 mod node_accept;
 mod old_layouts;
 mod output;

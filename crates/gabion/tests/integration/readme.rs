@@ -1,7 +1,8 @@
 //! The first ten minutes of `README.md`, line by line as it stands there: only where the binary and the
 //! files are, and how large they are, is changed.
 
-use crate::support::{gabion, path_text, text};
+use crate::support::nbd::has_nbd_tools;
+use crate::support::{TestCluster, gabion, path_text, pattern, text};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -71,6 +72,44 @@ fn the_first_ten_minutes_run_as_typed() {
     copy[patched.clone()].copy_from_slice(&disk[patched]);
     assert!(copy == disk, "the rest of the copy is the image");
     drop(down);
+}
+
+#[test]
+fn the_disk_for_virtual_machines_is_served_as_typed() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README");
+    let script = block(&readme, "A disk for virtual machines").join("\n");
+    for needed in [
+        "gabion nbd serve vm/web &",
+        "nbd://127.0.0.1:10809/vm/web",
+        "kill %1",
+    ] {
+        assert!(script.contains(needed), "the block has no '{needed}'");
+    }
+    let cluster = TestCluster::start(3, 4);
+    cluster.run(&["pool", "create", "vm", "--survive=1-rack"]);
+    let directory = cluster.path("disk.img");
+    std::fs::write(&directory, pattern(8 << 20, 3)).expect("write a temporary file");
+    let directory = directory.parent().expect("it is in a directory");
+    let place = path_text(directory);
+    // A socket instead of a port that others may use, and a wait instead of the time of typing.
+    let script = script
+        .replace(
+            "gabion nbd serve vm/web &",
+            "gabion nbd serve --unix socket vm/web & until test -S socket; do sleep 0.05; done",
+        )
+        .replace(
+            "nbd://127.0.0.1:10809/vm/web",
+            "'nbd+unix:///vm/web?socket=socket'",
+        );
+    let binary = Path::new(env!("CARGO_BIN_EXE_gabion"));
+    let binaries = path_text(binary.parent().expect("the binary's directory"));
+    let head = format!("set -m; export PATH={binaries}:$PATH GABION_DIR={place}/cluster");
+    let said = shell(&format!("{head}\n{script}"), directory);
+    assert!(said.contains("Images are identical"), "{said}");
 }
 
 /// Stops the cluster when the block has not come as far as that.

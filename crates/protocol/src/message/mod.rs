@@ -38,7 +38,7 @@ pub use node::{
 pub use node_request::{NodeCall, NodeRequest};
 pub use origin::Origin;
 pub use purpose::Purpose;
-pub use refusal::{Damage, Refusal};
+pub use refusal::{DISK_IS_FULL, Damage, Refusal};
 pub use status::{
     ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeHealth, NodeStatus,
     RepairStatus, failed_nodes,

@@ -1,6 +1,6 @@
 //! Rules of files that grow, shrink and have holes.
 
-use super::{Mutant, test};
+use super::{Mutant, protocol, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -67,6 +67,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion",
             "integration",
             "sizes::random_changes_do_what_a_vector_of_bytes_does",
+        ),
+    },
+    Mutant {
+        name: "a-hole-without-room-blames-the-nodes",
+        file: "crates/protocol/src/coordinator/files/replace.rs",
+        text: "no_room.map_or_else(|| too_few(&fleet, &error), Rejection::Final)",
+        replacement: "no_room.filter(|_| false).map_or_else(|| too_few(&fleet, &error), Rejection::Final)",
+        check: protocol(
+            "coordinator::condition::a_write_into_a_hole_that_has_no_room_is_refused_because_of_the_disks",
         ),
     },
 ];

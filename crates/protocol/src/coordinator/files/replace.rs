@@ -12,6 +12,7 @@ use super::places::{find_places, survives_without, too_few};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, SHORT_DEADLINE_MS, lock};
 use crate::coordinator::leases::occupied::Occupation;
+use crate::coordinator::members::fleet::is_welcoming;
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, NewExtent, Replacement, SettledStripe, ask};
 use futures::future::join_all;
@@ -197,7 +198,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             nodes.map(placement)
         };
         let places: Result<Vec<_>, _> = extents.iter().zip(&facts).map(&mut place).collect();
-        places.map_err(|error| too_few(&fleet, &error))
+        places.map_err(|error| {
+            let largest = extents.iter().map(|extent| extent.chunk_bytes).max();
+            let nodes = fleet.topology(is_welcoming);
+            let no_room = self.nodes.no_room(&nodes, largest.unwrap_or(0), "");
+            no_room.map_or_else(|| too_few(&fleet, &error), Rejection::Final)
+        })
     }
 
     /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so that the

@@ -10,8 +10,8 @@ use super::space::Reports;
 use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, Denied, lock};
 use crate::message::{
-    ArrayStatus, CoordinatorReply, JoinCount, JoinProgress, LinkRate, Liveness, NodeHealth,
-    NodeStatus, NodeUsage,
+    ArrayStatus, CoordinatorReply, DISK_IS_FULL, JoinCount, JoinProgress, LinkRate, Liveness,
+    NodeHealth, NodeStatus, NodeUsage,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -234,7 +234,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         let short: Vec<String> = short.map(|node| node.to_string()).collect();
         (!short.is_empty()).then(|| {
             Denied(format!(
-                "the disk is full of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
+                "the {DISK_IS_FULL} of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
                 short.join(", ")
             ))
         })

@@ -7,7 +7,7 @@ use gabion_layout::{ByteRange, NodeId};
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, CoordinatorReply, Damage, NodeHealth, NodeRequest, RepairOrder, ask,
+    Applicant, CoordinatorReply, Damage, NewExtent, NodeHealth, NodeRequest, RepairOrder, ask,
 };
 
 const MIB: u64 = 1 << 20;
@@ -64,6 +64,36 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
         existing: gabion_meta::Existing::Stays,
         pool: None,
         size_bytes: 4 * MIB,
+    });
+    let CoordinatorReply::Refused(why) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        why.contains("disk is full of node 3, node 4, node 5"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_write_into_a_hole_that_has_no_room_is_refused_because_of_the_disks() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    for node in 3..6 {
+        say(&mut bed, node, space(0));
+    }
+    let name = "f".to_owned();
+    let CoordinatorReply::File(layout) = bed.ask(ask::Lookup { name }) else {
+        panic!("the file is there")
+    };
+    let hole = NewExtent {
+        offset: 40 * MIB,
+        chunk_bytes: MIB,
+    };
+    let refused = bed.ask(ask::BeginReplace {
+        file: layout.file.put,
+        displaced: Vec::new(),
+        extents: vec![hole],
+        size: gabion_meta::SizeChange::AtLeast(44 * MIB),
     });
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");

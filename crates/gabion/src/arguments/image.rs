@@ -1,0 +1,107 @@
+//! Arguments of `gabion image` and `gabion nbd`.
+
+use super::checks;
+use crate::output::parse_bytes;
+use clap::{Args, Subcommand};
+use gabion_nbd::ImageName;
+use std::path::PathBuf;
+
+/// Sizes of images are multiples of this many bytes, as guests address sectors.
+const SECTOR_BYTES: u64 = 512;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ImageCommand {
+    /// Create an image of zeros, which takes no space until it is written
+    Create {
+        /// Name of the image, as POOL/NAME
+        #[arg(value_parser = checks::image_name)]
+        name: ImageName,
+        /// Size: a multiple of 512 bytes
+        #[arg(long, value_parser = parse_image_size)]
+        size: u64,
+    },
+    /// List images
+    Ls {
+        /// List only this pool
+        #[arg(value_parser = checks::pool_name)]
+        pool: Option<String>,
+    },
+    /// Show an image's size, its space, and the failures that it survives
+    Info {
+        /// Name of the image, as POOL/NAME
+        #[arg(value_parser = checks::image_name)]
+        name: ImageName,
+    },
+    /// Give an image another size; attached clients see it when they attach again
+    Resize {
+        /// Name of the image, as POOL/NAME
+        #[arg(value_parser = checks::image_name)]
+        name: ImageName,
+        /// New size: a multiple of 512 bytes
+        #[arg(long, value_parser = parse_image_size)]
+        size: u64,
+        /// Allow a smaller size, which destroys the bytes behind it; no client may be attached
+        #[arg(long)]
+        shrink: bool,
+    },
+    /// Delete images; no client may be attached
+    Rm {
+        /// Names of the images, as POOL/NAME
+        #[arg(required = true, value_parser = checks::image_name)]
+        names: Vec<ImageName>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum NbdCommand {
+    /// Serve images to NBD clients such as qemu, nbdcopy and the Linux kernel; one server for an image at a time
+    Serve(NbdServeOptions),
+    /// Attach an image of a running server as a block device of this machine, by nbd-client
+    Map(NbdMapOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NbdServeOptions {
+    /// Images to serve, as POOL/NAME; all of the cluster if there is none. A single one is the default export
+    #[arg(value_name = "IMAGE", value_parser = checks::image_name)]
+    pub(crate) images: Vec<ImageName>,
+    /// TCP address to listen on; port 0 takes a free one [default: 127.0.0.1:10809, or none with --unix]
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) listen: Option<String>,
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unix: Option<PathBuf>,
+    /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Time for which a request is retried while the cluster does not answer, in seconds; then it fails
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub(crate) retry_s: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NbdMapOptions {
+    /// Image to attach, as POOL/NAME
+    #[arg(value_name = "IMAGE", value_parser = checks::image_name)]
+    pub(crate) image: ImageName,
+    /// Address of the server
+    #[arg(long, default_value = "127.0.0.1:10809", value_name = "HOST:PORT", value_parser = checks::peer_address)]
+    pub(crate) server: String,
+    /// Device to attach it as
+    #[arg(long, default_value = "/dev/nbd0", value_name = "DEVICE")]
+    pub(crate) device: PathBuf,
+}
+
+fn parse_image_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES) {
+        Ok(bytes)
+    } else {
+        Err(format!(
+            "the size of an image is a multiple of {SECTOR_BYTES} bytes, such as 10GiB, not {text}"
+        ))
+    }
+}

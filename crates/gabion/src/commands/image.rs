@@ -1,0 +1,170 @@
+//! `gabion image`: files of a pool that are served as block devices.
+
+use super::connect;
+use super::files::hole_bytes;
+use super::resize::create_file;
+use crate::arguments::{ImageCommand, Place};
+use crate::failure::Failure;
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use comfy_table::ContentArrangement;
+use gabion_client::{Client, File};
+use gabion_nbd::{ImageName, Images};
+use serde_json::json;
+
+pub(crate) async fn run(
+    command: ImageCommand,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    match command {
+        ImageCommand::Create { name, size } => create(&client, &name, size, format).await,
+        ImageCommand::Ls { pool } => ls(&client, pool, format).await,
+        ImageCommand::Info { name } => info(&client, &name, format).await,
+        ImageCommand::Resize { name, size, shrink } => {
+            resize(&client, &name, (size, shrink), format).await
+        }
+        ImageCommand::Rm { names } => rm(&client, &names, format).await,
+    }
+}
+
+/// Opens the file of an image, which must be in the image's pool.
+async fn open(client: &Client, name: &ImageName) -> Result<File, Failure> {
+    let found = client.find(name.as_str()).await?;
+    if found.is_some() {
+        let file = client.open(name.as_str()).await?;
+        if file.pool().spec.name == name.pool() {
+            return Ok(file);
+        }
+    }
+    Err(no_image(name))
+}
+
+/// The failure of a command on an image that is not there.
+pub(super) fn no_image(name: &ImageName) -> Failure {
+    Failure::failed(format!("there is no image {name}; see 'gabion image ls'"))
+}
+
+async fn create(
+    client: &Client,
+    name: &ImageName,
+    size: u64,
+    format: Format,
+) -> Result<(), Failure> {
+    create_file(client, name.as_str(), size, Some(name.pool())).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "name": name.as_str(), "bytes": size }));
+    }
+    println!("created {name}: {} that take no space", bytes(size));
+    Ok(())
+}
+
+async fn ls(client: &Client, pool: Option<String>, format: Format) -> Result<(), Failure> {
+    let pools = client.pools().await?;
+    let pools = pools.into_iter().map(|pool| pool.spec.name);
+    let wanted: Vec<String> = match pool {
+        Some(pool) if !pools.clone().any(|known| known == pool) => {
+            return Err(Failure::failed(format!(
+                "there is no pool {pool}; see 'gabion pool ls'"
+            )));
+        }
+        Some(pool) => vec![pool],
+        None => pools.collect(),
+    };
+    let mut images = Vec::new();
+    for pool in wanted {
+        images.extend(Images::of_pool(client, &pool, u64::MAX).await?);
+    }
+    images.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    if format == Format::Json {
+        let images = images.iter().map(|image| {
+            json!({
+                "name": image.name, "bytes": image.size_bytes, "stripes": image.stripe_count,
+            })
+        });
+        return print_json(&images.collect::<Vec<_>>());
+    }
+    let mut table = table(&["image", "size", "stripes"]);
+    // Names stay unbroken, so that they can be searched and copied.
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    for image in images {
+        let stripes = image.stripe_count.to_string();
+        table.add_row([image.name, bytes(image.size_bytes), stripes]);
+    }
+    align_numbers(&mut table);
+    println!("{table}");
+    Ok(())
+}
+
+async fn info(client: &Client, name: &ImageName, format: Format) -> Result<(), Failure> {
+    let stat = open(client, name).await?.stat().await?;
+    let (file, spec) = (&stat.layout.file, &stat.layout.pool.spec);
+    let stored = file.size_bytes - hole_bytes(&stat);
+    let left = stat.failures_left.iter().min();
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": name.as_str(),
+            "bytes": file.size_bytes,
+            "stored_bytes": stored,
+            "pool": spec.name,
+            "code": spec.code,
+            "stripes": file.stripe_count,
+            "segment_bytes": spec.segment_bytes(),
+            "failures_left": left,
+        }));
+    }
+    println!("image            {name}");
+    println!("size             {}", bytes(file.size_bytes));
+    println!("stored           {}, before parity", bytes(stored));
+    println!(
+        "pool             {}, {}, survives {}",
+        spec.name, spec.code, spec.survive
+    );
+    println!("segment          {}", bytes(spec.segment_bytes()));
+    match left {
+        Some(left) => println!("failures left    {left} in its weakest stripe"),
+        None => println!("failures left    nothing is stored yet"),
+    }
+    println!("export           nbd://HOST:10809/{name}");
+    Ok(())
+}
+
+async fn resize(
+    client: &Client,
+    name: &ImageName,
+    (size, may_shrink): (u64, bool),
+    format: Format,
+) -> Result<(), Failure> {
+    let file = open(client, name).await?;
+    let before = file.size_bytes();
+    if size < before && !may_shrink {
+        return Err(Failure::usage(format!(
+            "{name} has {}; a smaller size destroys the bytes behind it, so it needs --shrink",
+            bytes(before)
+        )));
+    }
+    let turning = Shown::spinner(&format!("resizing {name}"));
+    let resized = file.truncate(size).await;
+    drop(turning);
+    resized?;
+    if format == Format::Json {
+        return print_json(&json!({ "name": name.as_str(), "bytes": size }));
+    }
+    println!("{name} has {}", bytes(size));
+    Ok(())
+}
+
+async fn rm(client: &Client, names: &[ImageName], format: Format) -> Result<(), Failure> {
+    for name in names {
+        open(client, name).await?;
+        client.rm(name.as_str()).await?;
+        if format == Format::Text {
+            println!("deleted {name}");
+        }
+    }
+    if format == Format::Json {
+        let names: Vec<&str> = names.iter().map(ImageName::as_str).collect();
+        return print_json(&json!({ "deleted": names }));
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `gabion nbd`: the server of images, and the kernel's client.
+
+use super::connect;
+use super::image::no_image;
+use super::serve::{raise_descriptor_limit, ready};
+use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
+use crate::failure::{Context, Failure};
+use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::process::Command;
+
+/// Where the server listens without options.
+const LISTEN: &str = "127.0.0.1:10809";
+
+pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failure> {
+    match command {
+        NbdCommand::Serve(options) => serve(options, place).await,
+        NbdCommand::Map(options) => map(&options).await,
+    }
+}
+
+async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
+    raise_descriptor_limit();
+    let client = connect(place).await?;
+    let listen = match (&options.listen, &options.unix) {
+        (None, None) => Some(LISTEN.to_owned()),
+        (listen, _) => listen.clone(),
+    };
+    let images = Images::new(
+        client,
+        ServeOptions {
+            images: options.images.clone(),
+            is_read_only: options.read_only,
+            retry_limit: Duration::from_secs(options.retry_s),
+        },
+    );
+    for name in &options.images {
+        match images.look(name.as_str()).await {
+            Ok(_) => {}
+            Err(OpenError::Unknown) => return Err(no_image(name)),
+            Err(OpenError::Failed(why)) => return Err(Failure::failed(why)),
+        }
+    }
+    let server = Server::new(Arc::new(images), Limits::default());
+    let tcp = bind_tcp(listen.as_deref()).await?;
+    let metrics = bind_tcp(options.metrics.as_deref()).await?;
+    let unix = match &options.unix {
+        Some(path) => Some(bind_unix(path).await?),
+        None => None,
+    };
+    // All is bound before anything is said to be ready.
+    if let Some(listener) = &tcp {
+        ready(&format!("nbd://{}", address(listener)?));
+    }
+    if let Some(path) = &options.unix {
+        ready(&format!("nbd+unix://?socket={}", path.display()));
+    }
+    if let Some(listener) = &metrics {
+        ready(&format!("http://{}/metrics", address(listener)?));
+    }
+    let error = tokio::select! {
+        error = of(tcp, |listener| server.serve_tcp(listener)) => error,
+        error = of(unix, |listener| server.serve_unix(listener)) => error,
+        error = of(metrics, |listener| server.serve_metrics(listener)) => error,
+    };
+    Err(Failure::failed(format!(
+        "cannot accept connections: {error}"
+    )))
+}
+
+/// Serves a listener if there is one, and otherwise waits for ever.
+async fn of<L, F: Future<Output = io::Error>>(
+    listener: Option<L>,
+    serve: impl FnOnce(L) -> F,
+) -> io::Error {
+    match listener {
+        Some(listener) => serve(listener).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn bind_tcp(address: Option<&str>) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).context(format!("listen on {address}"))
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().context("tell the server's address")
+}
+
+/// Listens on a Unix socket. One that a killed server has left is replaced.
+async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
+    let doing = || format!("listen on {}", path.display());
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+        bound => return bound.context(doing()),
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).context(doing())?;
+            UnixListener::bind(path).context(doing())
+        }
+        _ => Err(Failure::failed(format!(
+            "{} is in use; stop its server or choose another path",
+            path.display()
+        ))),
+    }
+}
+
+async fn map(options: &NbdMapOptions) -> Result<(), Failure> {
+    let device = &options.device;
+    if !device.exists() {
+        return Err(Failure::failed(format!(
+            "this machine has no {}; load the kernel's module with 'modprobe nbd', or attach the image with qemu",
+            device.display()
+        )));
+    }
+    let (host, port) = options
+        .server
+        .rsplit_once(':')
+        .expect("the address was checked");
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut attach = Command::new("nbd-client");
+    attach
+        .args(["-N", options.image.as_str(), host, port])
+        .arg(device);
+    let attached = attach.status().await.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::failed(
+            "nbd-client is not installed; install the package nbd-client, or attach the image with qemu",
+        ),
+        _ => Failure::failed(format!("cannot run nbd-client: {error}")),
+    })?;
+    if !attached.success() {
+        return Err(Failure::failed(format!(
+            "nbd-client could not attach {}; is 'gabion nbd serve' running at {}?",
+            options.image, options.server
+        )));
+    }
+    println!("{} is {}", options.image, device.display());
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! Images: the commands, and the server of block devices on clusters of real processes, with Debian's tools.
+
+use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
+use crate::support::{TestCluster, fails, fails_on, path_text, pattern};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const MIB: usize = 1 << 20;
+
+/// Each command of libnbd, as the server's own tests run it on memory.
+const COMMANDS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../nbd/tests/integration/commands.py"
+);
+
+/// A cluster with a pool whose segments have 64 KiB, and an image of this size.
+fn cluster(size: &str) -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=16KiB"]);
+    cluster.run(&["image", "create", "vm/disk", &format!("--size={size}")]);
+    cluster
+}
+
+#[test]
+fn images_are_created_listed_resized_and_deleted() {
+    let cluster = cluster("10GiB");
+    cluster.run(&["pool", "create", "cold", "--code=rs(2,2)"]);
+    cluster.run(&["image", "create", "cold/disk", "--size=1GiB"]);
+    cluster.run(&["create", "plain", "--size=4096", "--pool=vm"]);
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let listed = cluster.json(arguments);
+        let listed = listed.as_array().expect("a list");
+        let names = listed.iter().map(|image| image["name"].as_str());
+        names.map(|name| name.expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&["image", "ls"]), ["cold/disk", "vm/disk"]);
+    assert_eq!(names(&["image", "ls", "vm"]), ["vm/disk"]);
+    let info = cluster.json(&["image", "info", "vm/disk"]);
+    assert_eq!(info["bytes"], 10_u64 << 30);
+    assert_eq!(info["stored_bytes"], 0);
+    assert_eq!(info["segment_bytes"], 65536);
+    cluster.write("vm/disk", 100_000, b"some bytes");
+    let info = cluster.json(&["image", "info", "vm/disk"]);
+    assert_eq!(info["stored_bytes"], 65536);
+    assert_eq!(info["failures_left"], 2);
+    cluster.run(&["image", "resize", "vm/disk", "--size=20GiB"]);
+    let error = fails_on(&cluster, &["image", "resize", "vm/disk", "--size=1GiB"], 2);
+    assert!(error.contains("needs --shrink"), "{error}");
+    cluster.run(&["image", "resize", "vm/disk", "--size=1GiB", "--shrink"]);
+    assert_eq!(
+        cluster.json(&["image", "info", "vm/disk"])["bytes"],
+        1 << 30
+    );
+    cluster.run(&["image", "rm", "vm/disk"]);
+    assert_eq!(names(&["image", "ls"]), ["cold/disk"]);
+}
+
+#[test]
+fn wrong_images_get_one_plain_sentence() {
+    for (arguments, expected) in [
+        (vec!["image", "create", "disk", "--size=1GiB"], "POOL/NAME"),
+        (vec!["image", "create", "vm/", "--size=1GiB"], "POOL/NAME"),
+        (
+            vec!["image", "create", "V M/d", "--size=1GiB"],
+            "a pool's name",
+        ),
+        (
+            vec!["image", "create", "vm/d", "--size=1000"],
+            "multiple of 512",
+        ),
+        (
+            vec!["image", "create", "vm/d", "--size=0"],
+            "multiple of 512",
+        ),
+        (
+            vec!["image", "create", "vm/d", "--size=big"],
+            "is not a size",
+        ),
+        (vec!["image", "create", "vm/d"], "--size"),
+        (vec!["image", "rm"], "NAMES"),
+        (vec!["nbd", "serve", "disk"], "POOL/NAME"),
+        (vec!["nbd", "serve", "--listen=nowhere"], "HOST:PORT"),
+        (vec!["nbd", "serve", "--metrics=here"], "HOST:PORT"),
+        (vec!["nbd", "serve"], "--dir"),
+        (vec!["nbd", "map"], "IMAGE"),
+        (vec!["nbd", "map", "vm/d", "--server=x"], "HOST:PORT"),
+    ] {
+        let error = fails(&arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+    let missing = fails(&["nbd", "map", "vm/d", "--device=/dev/no-such-device"], 1);
+    assert!(missing.contains("modprobe nbd"), "{missing}");
+    let cluster = cluster("1GiB");
+    for command in [
+        &["image", "info", "vm/none"][..],
+        &["image", "rm", "vm/none"],
+        &["image", "resize", "vm/none", "--size=1GiB"],
+        &["nbd", "serve", "--listen=127.0.0.1:0", "vm/none"],
+    ] {
+        let error = fails_on(&cluster, command, 1);
+        assert!(error.contains("no image vm/none"), "{command:?}: {error}");
+    }
+    let error = fails_on(&cluster, &["image", "ls", "none"], 1);
+    assert!(error.contains("no pool none"), "{error}");
+    fails_on(&cluster, &["image", "create", "vm/disk", "--size=1GiB"], 1);
+    fails_on(
+        &cluster,
+        &["image", "create", "none/disk", "--size=1GiB"],
+        1,
+    );
+    fails_on(&cluster, &["nbd", "serve", "--listen=192.0.2.1:1"], 1);
+}
+
+#[test]
+fn each_command_works_on_a_cluster_as_it_does_on_memory() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("64MiB");
+    cluster.run(&["image", "create", "vm/old", "--size=64MiB"]);
+    let server = ImageServer::start(&cluster, &["vm/disk"]);
+    let reader = ImageServer::start(&cluster, &["--read-only"]);
+    let said = tool(
+        PYTHON,
+        &[COMMANDS, &server.uri("vm/disk"), &reader.uri("vm/old")],
+    );
+    assert!(said.ends_with("all commands done\n"), "{said}");
+    // A single image is the default export, and others are not exported.
+    assert!(tool("nbdinfo", &["--size", &server.uri("")]).starts_with("67108864"));
+    let other = Command::new("nbdinfo").arg(server.uri("vm/old")).output();
+    assert!(!other.expect("nbdinfo runs").status.success());
+    assert!(tool("nbdinfo", &["--list", &reader.uri("")]).contains("export=\"vm/old\""));
+}
+
+#[test]
+fn an_image_is_written_and_read_while_a_node_dies() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("16MiB");
+    let server = ImageServer::start(&cluster, &[]);
+    let (uri, source, copy) = (
+        server.uri("vm/disk"),
+        cluster.path("in"),
+        cluster.path("out"),
+    );
+    let (source, copy) = (path_text(&source), path_text(&copy));
+    std::fs::write(source, pattern(16 * MIB, 1)).expect("write a temporary file");
+    tool("nbdcopy", &[source, &uri]);
+    std::fs::write(source, pattern(16 * MIB, 2)).expect("write a temporary file");
+    let mut copying = Command::new("nbdcopy")
+        .args([source, &uri])
+        .spawn()
+        .expect("nbdcopy runs");
+    cluster.run(&["chaos", "kill-node", "1"]);
+    assert!(copying.wait().expect("the child is ours").success());
+    cluster.wait_until_failed(&[1]);
+    tool("nbdcopy", &[&uri, copy]);
+    assert!(std::fs::read(copy).expect("the copy") == pattern(16 * MIB, 2));
+    let map = tool("nbdinfo", &["--map=gabion:failures-left", &uri]);
+    let words: Vec<&str> = map.split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["0", "16777216", "1"],
+        "each stripe survives one more"
+    );
+    cluster.run(&["chaos", "start-node", "1"]);
+    cluster.wait_until_failed(&[]);
+    // qemu's view is the same, and a plain get reads the same bytes.
+    tool(
+        "qemu-img",
+        &["compare", "-f", "raw", "-F", "raw", source, &uri],
+    );
+    assert!(cluster.get("vm/disk") == pattern(16 * MIB, 2));
+    let scrubbed = cluster.json(&["scrub"]);
+    assert_eq!(scrubbed["damage"].as_array().map(Vec::len), Some(0));
+}
+
+/// A page by HTTP.
+fn page(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("a server");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page
+}
+
+#[test]
+fn metrics_count_requests_and_errors() {
+    let cluster = cluster("4MiB");
+    let mut server = ImageServer::start(&cluster, &["--metrics=127.0.0.1:0"]);
+    let address = server.ready();
+    let address = address.strip_prefix("http://").expect("an address");
+    let (address, path) = address.split_at(address.find('/').expect("a path"));
+    let metrics = page(address, path);
+    assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
+    assert!(metrics.contains("gabion_nbd_connections 0"), "{metrics}");
+    assert!(page(address, "/").starts_with("HTTP/1.1 404"));
+    if !has_nbd_tools() {
+        return;
+    }
+    let script = "import sys, nbd; h = nbd.NBD(); h.set_strict_mode(0); h.connect_uri(sys.argv[1])\n\
+                  h.pwrite(b'x', 0); h.pread(1, 0); h.flush()\n\
+                  try: h.pread(1, 4 << 20)\n\
+                  except nbd.Error: pass";
+    tool(PYTHON, &["-c", script, &server.uri("vm/disk")]);
+    let metrics = page(address, path);
+    for expected in [
+        "gabion_nbd_request_seconds_count{operation=\"write\"} 1",
+        "gabion_nbd_request_seconds_count{operation=\"flush\"} 1",
+        "gabion_nbd_errors_total{operation=\"invalid\",error=\"EINVAL\"} 1",
+    ] {
+        assert!(metrics.contains(expected), "{expected}: {metrics}");
+    }
+}
+
+/// A client that runs beside the test.
+struct Client {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(PYTHON)
+            .arg(NBD_CLIENT)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python runs");
+        Self {
+            stdin: child.stdin.take().expect("stdin is piped"),
+            stdout: BufReader::new(child.stdout.take().expect("stdout is piped")),
+            child,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        line
+    }
+
+    fn expect(&mut self, line: &str) {
+        assert_eq!(self.line().trim(), line);
+    }
+
+    fn go_on(&mut self) {
+        self.stdin.write_all(b"\n").expect("it reads its stdin");
+    }
+
+    /// Drops what it still says, and waits for its end.
+    fn end(mut self) {
+        while !self.line().is_empty() {}
+        let status = self.child.wait().expect("the child is ours");
+        assert!(status.success(), "{status}");
+    }
+}
+
+#[test]
+fn acknowledged_writes_survive_the_server_and_nodes_killed_under_them() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    let state = cluster.path("state");
+    let state = path_text(&state);
+    for round in 0..4 {
+        let mut server = ImageServer::start(&cluster, &["vm/disk"]);
+        let mut writer = Client::start(&["write", &server.uri("vm/disk"), state]);
+        // The number of acknowledgements before the kill, from holes only to several rounds of updates.
+        for _ in 0..(20 + 350 * round) {
+            assert!(!writer.line().is_empty(), "the server has gone");
+        }
+        if round % 2 == 1 {
+            cluster.run(&["chaos", "kill-node", "2"]);
+        }
+        server.kill();
+        writer.end();
+        // Another server takes over.
+        let server = ImageServer::start(&cluster, &["vm/disk"]);
+        let said = tool(
+            PYTHON,
+            &[NBD_CLIENT, "verify", &server.uri("vm/disk"), state],
+        );
+        assert!(said.contains("blocks verified"), "{said}");
+        drop(server);
+        cluster.up();
+        cluster.wait_until_failed(&[]);
+        // The next round's blocks are zero at first, like the writer's.
+        cluster.run(&["punch", "vm/disk", "--offset=0", "--length=4MiB"]);
+    }
+}
+
+#[test]
+fn a_silent_cluster_stalls_a_request_and_no_more() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    let server = ImageServer::start(&cluster, &["vm/disk"]);
+    let mut client = Client::start(&["wait", &server.uri("vm/disk")]);
+    client.expect("attached");
+    // One more than the pool survives, and the coordinator, which the first write to a hole needs.
+    for node in ["0", "2", "4"] {
+        cluster.run(&["chaos", "kill-node", node]);
+    }
+    cluster.run(&["chaos", "kill-coordinator"]);
+    client.go_on();
+    client.expect("sent");
+    cluster.up();
+    client.expect("done");
+    client.end();
+}
+
+#[test]
+fn an_image_grows_while_a_client_is_attached() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    let server = ImageServer::start(&cluster, &[]);
+    let mut client = Client::start(&["grow", &server.uri("vm/disk")]);
+    client.expect("attached");
+    cluster.run(&["image", "resize", "vm/disk", "--size=8MiB"]);
+    client.go_on();
+    client.expect("done");
+    client.end();
+}

@@ -1,0 +1,389 @@
+//! An image of a cluster as a device.
+//!
+//! A write through [`File`] survives every failure that the pool survives when it returns, and every later read of any
+//! client sees it. So this device keeps nothing in memory, and flushes are free.
+//!
+//! Two things make writes of many requests at a time cheap and safe. A write into a hole stores its whole segment, so
+//! the first one locks the segment and the others wait until they can update it in place. And writes that overlap go
+//! one after another. While the cluster does not answer, an operation is tried again until a limit: a guest sees
+//! a slow disk rather than a broken one.
+
+use crate::device::{Device, DeviceError, ExportShape};
+use crate::message::{Context, Descriptor, Errno, Part};
+use crate::range_lock::RangeLock;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gabion_client::{Client, ClientError, File, FileStat, ReadPart};
+use gabion_layout::ByteRange;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Most zeros in memory for one request.
+const ZEROS_BYTES: u64 = 4 << 20;
+/// Most segments that one step of a punch locks; the client drops as many in one change.
+const PUNCHED_COUNT: u64 = 256;
+
+/// Pause before an operation is tried again. The client has paused and tried for its own time limit before.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A hole, in the context `base:allocation`: no space, and zeros.
+const HOLE_AND_ZERO: u32 = 0b11;
+/// Bit of a stripe that has lost data, in the context `gabion:failures-left`.
+const LOST: u32 = 1 << 31;
+/// Bit of a hole there: it has no bytes to lose.
+const NO_BYTES: u32 = 1 << 30;
+
+/// An open image.
+#[derive(Debug)]
+pub struct Image {
+    file: File,
+    is_read_only: bool,
+    /// Bytes of a segment, which a write into a hole stores and a punch frees.
+    segment_bytes: u64,
+    retry_limit: Duration,
+    writes: RangeLock,
+}
+
+impl Image {
+    /// Opens a file for a server that is its only writer.
+    ///
+    /// Here the server is to take the exclusive session that fences earlier servers of the image. Until clients have
+    /// one, nothing stops a second server.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for a file whose blocks are replicated at first; those of [`Client::open`].
+    pub async fn open_for_writing(
+        client: &Client,
+        name: &str,
+        retry_limit: Duration,
+    ) -> Result<Self, ClientError> {
+        let image = Self::open(client, name, retry_limit).await?;
+        Ok(Self {
+            is_read_only: false,
+            ..image
+        })
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// Those of [`Image::open_for_writing`].
+    pub async fn open_for_reading(
+        client: &Client,
+        name: &str,
+        retry_limit: Duration,
+    ) -> Result<Self, ClientError> {
+        Self::open(client, name, retry_limit).await
+    }
+
+    async fn open(client: &Client, name: &str, retry_limit: Duration) -> Result<Self, ClientError> {
+        let file = client.open(name).await?;
+        let pool = file.pool().spec;
+        if file.changes_form() {
+            return Err(ClientError::Usage(format!(
+                "{name} is in pool {}, whose blocks are replicated at first; images need a pool without --write",
+                pool.name
+            )));
+        }
+        Ok(Self {
+            file,
+            is_read_only: true,
+            segment_bytes: pool.segment_bytes(),
+            retry_limit,
+            writes: RangeLock::default(),
+        })
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Runs an operation again while the cluster does not answer, or its outcome is unknown. The only writer of an
+    /// image may repeat a write of unknown outcome: later writes of the same bytes wait for it.
+    async fn retry<T, F>(&self, operation: impl Fn() -> F) -> Result<T, DeviceError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let begun = Instant::now();
+        loop {
+            match operation().await {
+                Ok(value) => return Ok(value),
+                Err(error) if may_pass(&error) && begun.elapsed() < self.retry_limit => {
+                    tracing::warn!(image = self.file.name(), %error, "a request waits for the cluster");
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => {
+                    // A guest may write on and on to full disks.
+                    if !error.is_no_space() {
+                        tracing::warn!(image = self.file.name(), %error, "a request fails");
+                    }
+                    return Err(device_error(&error));
+                }
+            }
+        }
+    }
+
+    /// The whole segments that a range touches.
+    fn widened(&self, range: ByteRange) -> ByteRange {
+        let start = range.offset - range.offset % self.segment_bytes;
+        let end = range.end().div_ceil(self.segment_bytes);
+        let end = end.saturating_mul(self.segment_bytes);
+        ByteRange::new(start, end - start)
+    }
+
+    /// The whole segments within a range. The last one of the image may be shorter.
+    fn narrowed(&self, range: ByteRange) -> ByteRange {
+        let start = range.offset.div_ceil(self.segment_bytes);
+        let start = start.saturating_mul(self.segment_bytes);
+        let end = if range.end() >= self.file.size_bytes() {
+            range.end()
+        } else {
+            range.end() - range.end() % self.segment_bytes
+        };
+        ByteRange::new(start, end.saturating_sub(start))
+    }
+
+    async fn write_bytes(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
+        let range = ByteRange::new(offset, bytes.len() as u64);
+        let is_update = self.file.is_stored(range);
+        let locked = if is_update {
+            self.writes.lock(range).await
+        } else {
+            let locked = self.writes.lock(self.widened(range)).await;
+            if self.file.is_stored(range) {
+                // An earlier write has filled the hole.
+                locked.narrow(range);
+            }
+            locked
+        };
+        let write = || self.file.write_pieces(offset, bytes.clone());
+        let written = self.retry(write).await;
+        drop(locked);
+        written
+    }
+
+    /// Writes zeros over a range, segment by segment and a few at a time.
+    async fn write_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let zeros = Bytes::from(vec![0; range.length.min(ZEROS_BYTES) as usize]);
+        let mut at = range.offset;
+        while at < range.end() {
+            let border = self.widened(ByteRange::new(at, 1)).end();
+            let length = (border.min(range.end()) - at).min(ZEROS_BYTES);
+            self.write_bytes(at, zeros.slice(..length as usize)).await?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Makes a range a hole as far as whole segments go, and the rest zero.
+    async fn punch(&self, range: ByteRange) -> Result<(), DeviceError> {
+        if self.narrowed(range).is_empty() && self.file.is_stored(range) {
+            return self.write_zeros(range).await;
+        }
+        for stored in self.stored_within(range).await? {
+            let mut at = stored.offset;
+            while at < stored.end() {
+                let first = self.widened(ByteRange::new(at, 1)).offset;
+                let end = first.saturating_add(PUNCHED_COUNT.saturating_mul(self.segment_bytes));
+                let step = ByteRange::new(at, end.min(stored.end()) - at);
+                let locked = self.writes.lock(self.widened(step)).await;
+                let punched = self.retry(|| self.file.punch(step)).await;
+                drop(locked);
+                punched?;
+                at = step.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a range that stripes hold.
+    async fn stored_within(&self, range: ByteRange) -> Result<Vec<ByteRange>, DeviceError> {
+        let stored = self.retry(|| self.file.stored_ranges()).await?;
+        let parts = stored.into_iter().filter_map(|part| part.intersect(range));
+        Ok(parts.collect())
+    }
+}
+
+impl Device for Image {
+    fn shape(&self) -> ExportShape {
+        ExportShape {
+            size_bytes: self.file.size_bytes(),
+            is_read_only: self.is_read_only,
+        }
+    }
+
+    fn read(&self, range: ByteRange) -> BoxFuture<'_, Result<Vec<Part>, DeviceError>> {
+        let read = async move {
+            let parts = self.retry(|| self.file.read_parts(range));
+            let parts = parts.await?.into_iter().map(|part| match part {
+                ReadPart::Bytes(bytes) => Part::Bytes(Bytes::from(bytes)),
+                ReadPart::Hole(length) => Part::Hole(length),
+            });
+            Ok(parts.collect())
+        };
+        read.boxed()
+    }
+
+    fn write(&self, offset: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), DeviceError>> {
+        self.write_bytes(offset, bytes).boxed()
+    }
+
+    fn zero(&self, range: ByteRange, keeps_space: bool) -> BoxFuture<'_, Result<(), DeviceError>> {
+        if keeps_space {
+            self.write_zeros(range).boxed()
+        } else {
+            self.punch(range).boxed()
+        }
+    }
+
+    fn zeroes_fast(&self, range: ByteRange) -> bool {
+        self.narrowed(range) == range
+    }
+
+    fn trim(&self, range: ByteRange) -> BoxFuture<'_, Result<(), DeviceError>> {
+        let whole = self.narrowed(range);
+        let trim = async move {
+            if whole.is_empty() {
+                return Ok(());
+            }
+            self.punch(whole).await
+        };
+        trim.boxed()
+    }
+
+    fn status(
+        &self,
+        context: Context,
+        range: ByteRange,
+        count_max: usize,
+    ) -> BoxFuture<'_, Result<Vec<Descriptor>, DeviceError>> {
+        let status = async move {
+            match context {
+                Context::Allocation => {
+                    let stored = self.stored_within(range).await?;
+                    let stored = stored.into_iter().map(|part| (part, 0));
+                    Ok(descriptors(range, stored, HOLE_AND_ZERO, count_max))
+                }
+                Context::FailuresLeft => {
+                    let stat = self.retry(|| self.file.stat()).await?;
+                    let stripes = failures_left(&stat);
+                    Ok(descriptors(range, stripes, NO_BYTES, count_max))
+                }
+            }
+        };
+        status.boxed()
+    }
+}
+
+/// The range of each stripe, and its state in the context `gabion:failures-left`.
+fn failures_left(stat: &FileStat) -> impl Iterator<Item = (ByteRange, u32)> {
+    let layout = &stat.layout;
+    let stripes = layout.stripes.iter().zip(&layout.offsets);
+    let stripes = stripes.zip(&stat.failures_left);
+    stripes.map(|((stripe, &offset), &left)| {
+        let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
+        let status = u32::try_from(left).unwrap_or(LOST);
+        (ByteRange::new(offset, data_bytes), status)
+    })
+}
+
+/// Describes a range: the states of the stored parts, which are in order, and `of_holes` between them. Neighbours
+/// of the same state are one.
+fn descriptors(
+    range: ByteRange,
+    stored: impl Iterator<Item = (ByteRange, u32)>,
+    of_holes: u32,
+    count_max: usize,
+) -> Vec<Descriptor> {
+    let mut all: Vec<Descriptor> = Vec::new();
+    let mut add = |length: u64, status| match all.last_mut() {
+        _ if length == 0 => {}
+        Some(last) if last.status == status => last.length += length,
+        _ => all.push(Descriptor { length, status }),
+    };
+    let mut at = range.offset;
+    for (part, status) in stored {
+        if let Some(part) = part.intersect(range) {
+            add(part.offset - at, of_holes);
+            add(part.length, status);
+            at = part.end();
+        }
+    }
+    add(range.end() - at, of_holes);
+    all.truncate(count_max);
+    all
+}
+
+/// Whether the same operation may succeed later.
+fn may_pass(error: &ClientError) -> bool {
+    let is_temporary = matches!(
+        error,
+        ClientError::Late { .. }
+            | ClientError::NoCoordinator(_)
+            | ClientError::Undecided { .. }
+            | ClientError::Forgotten(_)
+    );
+    is_temporary && !error.is_no_space()
+}
+
+fn device_error(error: &ClientError) -> DeviceError {
+    DeviceError {
+        errno: if error.is_no_space() {
+            Errno::NoSpace
+        } else {
+            Errno::Io
+        },
+        sentence: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(parts: &[(u64, u64, u32)], count_max: usize) -> Vec<(u64, u32)> {
+        let parts = parts.iter();
+        let parts = parts.map(|&(at, length, status)| (ByteRange::new(at, length), status));
+        let all = descriptors(ByteRange::new(100, 100), parts, 3, count_max);
+        all.iter().map(|one| (one.length, one.status)).collect()
+    }
+
+    #[test]
+    fn holes_and_stored_parts_cover_the_range() {
+        assert_eq!(told(&[], 9), [(100, 3)]);
+        assert_eq!(told(&[(0, 500, 0)], 9), [(100, 0)]);
+        assert_eq!(
+            told(&[(0, 110, 0), (190, 50, 0)], 9),
+            [(10, 0), (80, 3), (10, 0)]
+        );
+        assert_eq!(
+            told(&[(100, 20, 2), (120, 20, 2), (140, 60, 1)], 9),
+            [(40, 2), (60, 1)]
+        );
+        assert_eq!(told(&[(0, 110, 0), (190, 50, 0)], 1), [(10, 0)]);
+    }
+
+    #[test]
+    fn only_full_disks_are_no_space_and_only_silence_passes() {
+        let late = |missing: &str| ClientError::Late {
+            what: "writing vm/d at byte 0".to_owned(),
+            limit_s: 30,
+            missing: missing.to_owned(),
+        };
+        let full = late("the node's disk is full: it takes no new data");
+        assert!(!may_pass(&full));
+        assert_eq!(device_error(&full).errno, Errno::NoSpace);
+        let silent = late("node 3 does not answer");
+        assert!(may_pass(&silent));
+        assert_eq!(device_error(&silent).errno, Errno::Io);
+        let unknown = ClientError::Undecided {
+            source: Box::new(silent),
+        };
+        assert!(may_pass(&unknown));
+        let gone = ClientError::FileGone("vm/d".to_owned());
+        assert!(!may_pass(&gone));
+        assert_eq!(device_error(&gone).errno, Errno::Io);
+    }
+}

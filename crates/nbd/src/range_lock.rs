@@ -1,0 +1,125 @@
+//! Order of the writes in flight of one image: a write waits for the earlier ones whose ranges it touches.
+//!
+//! So overlapping writes take effect in the order of their arrival, whole segment after whole segment where segments
+//! are locked. Who waits is behind all who came earlier, so there is no deadlock and nobody starves. A list of a few
+//! hundred requests is searched from its front, which is fast enough for requests of a network.
+
+use gabion_layout::ByteRange;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// The ranges that are locked or waited for.
+#[derive(Debug, Default)]
+pub(crate) struct RangeLock {
+    tickets: Mutex<Tickets>,
+    /// Wakes all waiters when a ticket has been given back, or its range has become smaller.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Tickets {
+    next: u64,
+    /// In the order of arrival.
+    ranges: BTreeMap<u64, ByteRange>,
+}
+
+/// A locked range, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    lock: &'a RangeLock,
+    ticket: u64,
+}
+
+impl RangeLock {
+    /// Waits until no earlier ticket touches the range.
+    pub(crate) async fn lock(&self, range: ByteRange) -> Locked<'_> {
+        let ticket = {
+            let mut tickets = self.tickets();
+            let ticket = tickets.next;
+            tickets.next += 1;
+            tickets.ranges.insert(ticket, range);
+            ticket
+        };
+        // From here on, a caller that stops waiting gives its ticket back.
+        let locked = Locked { lock: self, ticket };
+        loop {
+            let changed = self.changed.notified();
+            if self.tickets().is_free(ticket, range) {
+                return locked;
+            }
+            changed.await;
+        }
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        // The map is consistent after every step.
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tickets {
+    fn is_free(&self, ticket: u64, range: ByteRange) -> bool {
+        let mut earlier = self.ranges.range(..ticket);
+        earlier.all(|(_, other)| other.intersect(range).is_none())
+    }
+}
+
+impl Locked<'_> {
+    /// Unlocks all but a part of the range.
+    pub(crate) fn narrow(&self, part: ByteRange) {
+        self.lock.tickets().ranges.insert(self.ticket, part);
+        self.lock.changed.notify_waiters();
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.lock.tickets().ranges.remove(&self.ticket);
+        self.lock.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::pin::pin;
+
+    fn range(offset: u64, end: u64) -> ByteRange {
+        ByteRange::new(offset, end - offset)
+    }
+
+    #[test]
+    fn writes_wait_for_earlier_ones_that_they_touch_and_for_no_others() {
+        let lock = RangeLock::default();
+        let first = lock.lock(range(0, 10)).now_or_never().expect("free");
+        let apart = lock.lock(range(10, 20)).now_or_never().expect("apart");
+        let mut second = pin!(lock.lock(range(5, 15)));
+        assert!(second.as_mut().now_or_never().is_none());
+        // It is behind the second, although nothing holds its range.
+        let mut third = pin!(lock.lock(range(12, 13)));
+        drop(first);
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(apart);
+        let second = second.now_or_never().expect("free");
+        assert!(third.as_mut().now_or_never().is_none());
+        second.narrow(range(5, 12));
+        let third = third.now_or_never().expect("free");
+        drop((second, third));
+        assert!(lock.tickets().ranges.is_empty());
+    }
+
+    #[test]
+    fn who_stops_waiting_stands_in_nobodys_way() {
+        let lock = RangeLock::default();
+        let first = lock.lock(range(0, 10)).now_or_never().expect("free");
+        {
+            let mut waiter = pin!(lock.lock(range(0, 20)));
+            assert!(waiter.as_mut().now_or_never().is_none());
+        }
+        assert!(lock.lock(range(10, 20)).now_or_never().is_some());
+        drop(first);
+    }
+}

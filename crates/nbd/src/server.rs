@@ -1,0 +1,218 @@
+//! The server: listeners, connections and their limits.
+
+use crate::budget::Budget;
+use crate::device::Exports;
+use crate::handshake::{self, negotiate};
+use crate::metrics::Metrics;
+use crate::{scrape, session};
+use rustix::net::sockopt;
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// Bytes of a connection's buffer for requests.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Time until the system asks a silent peer's machine whether it is there.
+const KEEPALIVE: Duration = Duration::from_mins(1);
+
+/// Limits on what peers can make the server hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at a time. Further ones are closed at once.
+    pub connection_count: usize,
+    /// Bytes of all requests in flight. At least the largest request of 32 MiB and 4 KiB.
+    pub all_bytes: usize,
+    /// Bytes of one connection's requests in flight. At least the largest request.
+    pub connection_bytes: usize,
+    /// Requests of one connection in flight.
+    pub request_count: usize,
+    /// Time for the handshake.
+    pub handshake: Duration,
+    /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connection_count: 256,
+            all_bytes: 512 << 20,
+            connection_bytes: 96 << 20,
+            request_count: 256,
+            handshake: Duration::from_secs(30),
+            stall: Duration::from_mins(1),
+        }
+    }
+}
+
+/// A server of exports. Clones share its limits.
+#[derive(Clone)]
+pub struct Server {
+    exports: Arc<dyn Exports>,
+    limits: Limits,
+    budget: Arc<Budget>,
+    places: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server that has no listener yet.
+    ///
+    /// # Panics
+    /// If the limits do not allow one request of the largest size.
+    pub fn new(exports: Arc<dyn Exports>, limits: Limits) -> Self {
+        let budget = Budget::new(
+            limits.all_bytes,
+            limits.connection_bytes,
+            limits.request_count,
+        );
+        Self {
+            exports,
+            limits,
+            budget: Arc::new(budget),
+            places: Arc::new(Semaphore::new(limits.connection_count)),
+            metrics: Arc::new(Metrics::new()),
+        }
+    }
+
+    /// Serves TCP connections until the listener fails for good, and returns its error. Connections that were
+    /// accepted outlive this future.
+    pub async fn serve_tcp(&self, listener: TcpListener) -> io::Error {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    if let Err(error) = set_socket_options(&stream) {
+                        tracing::warn!(%address, %error, "a connection is closed");
+                        continue;
+                    }
+                    let (reader, writer) = stream.into_split();
+                    self.accept(reader, writer, address.to_string());
+                }
+                Err(error) => match passing(error).await {
+                    Ok(()) => {}
+                    Err(error) => return error,
+                },
+            }
+        }
+    }
+
+    /// The same for connections of this machine.
+    pub async fn serve_unix(&self, listener: UnixListener) -> io::Error {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let (reader, writer) = stream.into_split();
+                    self.accept(reader, writer, "the Unix socket".to_owned());
+                }
+                Err(error) => match passing(error).await {
+                    Ok(()) => {}
+                    Err(error) => return error,
+                },
+            }
+        }
+    }
+
+    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
+    pub async fn serve_metrics(&self, listener: TcpListener) -> io::Error {
+        scrape::serve(listener, Arc::clone(&self.metrics)).await
+    }
+
+    /// Serves a new connection in the background, if there is a place.
+    fn accept<R, W>(&self, reader: R, writer: W, peer: String)
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            tokio::spawn(self.clone().connection(reader, writer, peer, place));
+        } else {
+            let limit = self.limits.connection_count;
+            closed(&peer, format_args!("{limit} connections are open already"));
+        }
+    }
+
+    async fn connection<R, W>(
+        self,
+        reader: R,
+        mut writer: W,
+        peer: String,
+        place: OwnedSemaphorePermit,
+    ) where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
+        let negotiated = negotiate(&mut reader, &mut writer, &*self.exports);
+        let agreed = match timeout(self.limits.handshake, negotiated).await {
+            Ok(Ok(agreed)) => agreed,
+            Ok(Err(handshake::Ended::Left)) => return,
+            Ok(Err(handshake::Ended::Broken(why))) => return closed(&peer, why),
+            Err(_) => return closed(&peer, "its handshake took too long"),
+        };
+        let export = agreed.name.clone();
+        tracing::info!(peer, export, "attached");
+        let share = self.budget.share();
+        let attached = self.metrics.attached();
+        let means = (self.limits.stall, Arc::clone(&self.metrics));
+        match session::serve(reader, writer, agreed, share, means).await {
+            session::Ended::Disconnected => tracing::info!(peer, export, "detached"),
+            session::Ended::Gone => tracing::info!(peer, export, "the client has vanished"),
+            session::Ended::Broken(why) => closed(&peer, why),
+        }
+        drop((place, attached));
+    }
+}
+
+/// Logs why a connection was closed.
+fn closed(peer: &str, why: impl Display) {
+    tracing::warn!(peer, "a connection is closed: {why}");
+}
+
+/// Waits a moment after an error that is not the listener's own.
+///
+/// # Errors
+/// The others.
+pub(crate) async fn passing(error: io::Error) -> Result<(), io::Error> {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    if matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    ) {
+        return Ok(());
+    }
+    if shortages
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    {
+        // An immediate retry would fail again.
+        sleep(Duration::from_millis(50)).await;
+        return Ok(());
+    }
+    Err(error)
+}
+
+/// Sends small replies without delay, and notices that a silent peer's machine has gone.
+fn set_socket_options(stream: &TcpStream) -> io::Result<()> {
+    const PROBE_COUNT: u32 = 3;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE / PROBE_COUNT)?;
+    sockopt::set_tcp_keepcnt(stream, PROBE_COUNT)?;
+    Ok(())
+}
