@@ -66,6 +66,15 @@ impl File {
         }
     }
 
+    /// Whether this handle was the file's only writer and can no longer write it: another client has taken the file
+    /// over, or the session has ended.
+    pub fn is_superseded(&self) -> bool {
+        matches!(
+            self.known_token(&self.layout()),
+            Err(ClientError::Superseded(_))
+        )
+    }
+
     /// A node has refused a write: a later session has the file.
     pub(crate) fn note_superseded(&self) {
         if let Some(session) = self.session() {

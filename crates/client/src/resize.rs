@@ -10,6 +10,7 @@ use crate::write::{Updated, check_size};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::ByteRange;
+use gabion_meta::FencingToken;
 use gabion_protocol::message::{Growth, ask};
 
 /// Most zeros that are written over the edges of a hole at a time.
@@ -132,7 +133,11 @@ impl File {
         size_bytes: u64,
         from: Option<(u64, u64)>,
     ) -> Result<Growth, ClientError> {
-        let token = self.token().await?;
+        // Any client may let a file grow by zeros; an append has bytes to write.
+        let token = match from {
+            Some(_) => self.token().await?,
+            None => FencingToken::default(),
+        };
         let request = {
             let layout = self.layout();
             let file = &layout.file.file;

@@ -14,20 +14,19 @@ const REMEMBERED_COUNT: usize = 64;
 
 impl<K: KeyValue> Meta<K> {
     /// Gives the file that `put` made at least `to` bytes, which are zero, if it has not been truncated more often
-    /// than the caller knows: a late message must not undo a truncation. Returns the file, and whether it has that size.
+    /// than the caller knows: a late message must not undo a truncation. Any client may do that, also beside an exclusive open: no
+    /// byte that the file has changes. Returns the file, and whether it has that size.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::Superseded`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
+    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
     pub fn grow(
         &self,
         put: PutId,
         to: u64,
         truncation_count: u64,
-        token: FencingToken,
     ) -> Result<(FileRecord, bool), MetaError> {
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
-            check_token(txn, put, token)?;
             check_growth(txn, &file, to)?;
             if file.size_bytes >= to {
                 return Ok((file, true));
@@ -47,7 +46,7 @@ impl<K: KeyValue> Meta<K> {
     /// this `number`, of the last 64.
     ///
     /// # Errors
-    /// Those of [`Meta::grow`].
+    /// Those of [`Meta::grow`]; [`MetaError::Superseded`].
     pub fn grow_from(
         &self,
         put: PutId,

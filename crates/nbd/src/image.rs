@@ -14,7 +14,7 @@ use crate::range_lock::RangeLock;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_client::{Client, ClientError, File, FileStat, ReadPart};
+use gabion_client::{Client, ClientError, File, FileStat, ReadPart, TakeOver};
 use gabion_layout::ByteRange;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -48,20 +48,22 @@ pub struct Image {
 impl Image {
     /// Opens a file for a server that is its only writer.
     ///
-    /// Here the server is to take the exclusive session that fences earlier servers of the image. Until clients have
-    /// one, nothing stops a second server.
+    /// This server is the only writer from then on, until the image is dropped or another server takes it over:
+    /// then no write of this one takes effect any more.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for a file whose blocks are replicated at first; those of [`Client::open`].
+    /// [`ClientError::Usage`] for a file whose blocks are replicated at first; those of
+    /// [`Client::open_exclusive`].
     pub async fn open_for_writing(
         client: &Client,
         name: &str,
-        retry_limit: Duration,
+        (retry_limit, take_over): (Duration, TakeOver),
     ) -> Result<Self, ClientError> {
-        let image = Self::open(client, name, retry_limit).await?;
+        check_pool(&client.open(name).await?)?;
+        let file = client.open_exclusive(name, take_over).await?;
         Ok(Self {
             is_read_only: false,
-            ..image
+            ..Self::of(file, retry_limit)
         })
     }
 
@@ -74,25 +76,19 @@ impl Image {
         name: &str,
         retry_limit: Duration,
     ) -> Result<Self, ClientError> {
-        Self::open(client, name, retry_limit).await
+        let file = client.open(name).await?;
+        check_pool(&file)?;
+        Ok(Self::of(file, retry_limit))
     }
 
-    async fn open(client: &Client, name: &str, retry_limit: Duration) -> Result<Self, ClientError> {
-        let file = client.open(name).await?;
-        let pool = file.pool().spec;
-        if file.changes_form() {
-            return Err(ClientError::Usage(format!(
-                "{name} is in pool {}, whose blocks are replicated at first; images need a pool without --write",
-                pool.name
-            )));
-        }
-        Ok(Self {
+    fn of(file: File, retry_limit: Duration) -> Self {
+        Self {
+            segment_bytes: file.pool().spec.segment_bytes(),
             file,
             is_read_only: true,
-            segment_bytes: pool.segment_bytes(),
             retry_limit,
             writes: RangeLock::default(),
-        })
+        }
     }
 
     /// Its file.
@@ -314,6 +310,18 @@ fn descriptors(
     add(range.end() - at, of_holes);
     all.truncate(count_max);
     all
+}
+
+/// Refuses files whose stripes change their borders.
+fn check_pool(file: &File) -> Result<(), ClientError> {
+    if !file.changes_form() {
+        return Ok(());
+    }
+    Err(ClientError::Usage(format!(
+        "{} is in pool {}, whose blocks are replicated at first; images need a pool without --write",
+        file.name(),
+        file.pool().spec.name
+    )))
 }
 
 /// Whether the same operation may succeed later.

@@ -5,13 +5,18 @@ use crate::image::Image;
 use crate::image_name::ImageName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_client::{Client, ClientError};
+use gabion_client::{Client, ClientError, TakeOver};
 use gabion_meta::FileRecord;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
 
+/// Additional wait before an image is opened again that another server has.
+const IN_USE_PAUSE: Duration = Duration::from_millis(100);
+/// Time limit of the release of an image.
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// Most images of a pool that are listed.
 const LISTED_COUNT_MAX: u64 = 1000;
 
@@ -24,6 +29,9 @@ pub struct ServeOptions {
     pub is_read_only: bool,
     /// How long a request is tried again while the cluster does not answer.
     pub retry_limit: Duration,
+    /// Whether images are taken over from other servers. An image that this server has lost to another one is never
+    /// taken back without a new connection.
+    pub take_over: TakeOver,
 }
 
 /// The images of a cluster. Each is opened once, and shared by the connections to it.
@@ -42,6 +50,15 @@ impl Images {
             client,
             options,
             open: Mutex::default(),
+        }
+    }
+
+    /// Lets other servers have all images now. Requests that come later fail; the process is about to end.
+    pub async fn release(&self) {
+        let open = std::mem::take(&mut *self.open.lock().await);
+        for image in open.values().filter_map(Weak::upgrade) {
+            // Without an answer, an image is free ten seconds after the last sign of life.
+            let _ = timeout(RELEASE_LIMIT, image.file().end_session()).await;
         }
     }
 
@@ -81,36 +98,65 @@ impl Images {
         }
     }
 
+    /// Opens an image, or finds it open. If another server has it, waits for as long as that one may be dead.
     async fn open_image(&self, name: &ImageName) -> Result<Arc<Image>, OpenError> {
+        match self.try_open(name).await {
+            Err(ClientError::InUse {
+                left_ms: Some(left_ms),
+                ..
+            }) => {
+                sleep(Duration::from_millis(left_ms) + IN_USE_PAUSE).await;
+                self.try_open(name).await.map_err(not_opened)?
+            }
+            opened => opened.map_err(not_opened)?,
+        }
+    }
+
+    async fn try_open(
+        &self,
+        name: &ImageName,
+    ) -> Result<Result<Arc<Image>, OpenError>, ClientError> {
         let mut open = self.open.lock().await;
         open.retain(|_, image| image.strong_count() > 0);
-        if let Some(image) = open.get(name).and_then(Weak::upgrade) {
+        let present = open.get(name).and_then(Weak::upgrade);
+        if let Some(image) = present.filter(|image| !image.file().is_superseded()) {
             match image.file().refresh_size().await {
-                Ok(_) => return Ok(image),
+                Ok(_) => return Ok(Ok(image)),
                 // Another image has its name now.
                 Err(ClientError::FileGone(_)) => {}
-                Err(error) => return Err(OpenError::Failed(error.to_string())),
+                Err(error) => return Err(error),
             }
         }
         let (client, limit) = (&self.client, self.options.retry_limit);
         let opened = if self.options.is_read_only {
             Image::open_for_reading(client, name.as_str(), limit).await
         } else {
-            Image::open_for_writing(client, name.as_str(), limit).await
+            let how = (limit, self.options.take_over);
+            Image::open_for_writing(client, name.as_str(), how).await
         };
-        let image = Arc::new(checked(name, opened)?);
+        let image = match checked(name, opened?) {
+            Ok(image) => Arc::new(image),
+            Err(error) => return Ok(Err(error)),
+        };
         open.insert(name.clone(), Arc::downgrade(&image));
-        Ok(image)
+        Ok(Ok(image))
     }
 }
 
-/// Checks that an opened file is the image.
-fn checked(name: &ImageName, opened: Result<Image, ClientError>) -> Result<Image, OpenError> {
-    match opened {
-        Ok(image) if image.file().pool().spec.name == name.pool() => Ok(image),
-        // There is no file of this name, or it is not in the pool of the image.
-        Ok(_) | Err(ClientError::Refused(_)) => Err(OpenError::Unknown),
-        Err(error) => Err(OpenError::Failed(error.to_string())),
+/// Checks that an opened file is the image: it is in the pool that the name says.
+fn checked(name: &ImageName, opened: Image) -> Result<Image, OpenError> {
+    if opened.file().pool().spec.name == name.pool() {
+        Ok(opened)
+    } else {
+        Err(OpenError::Unknown)
+    }
+}
+
+/// The reason why an image is not opened. The coordinator refuses a name that no file has.
+fn not_opened(error: ClientError) -> OpenError {
+    match error {
+        ClientError::Refused(_) => OpenError::Unknown,
+        error => OpenError::Failed(error.to_string()),
     }
 }
 
@@ -144,7 +190,7 @@ impl Exports for Images {
             let opened = Image::open_for_reading(&self.client, name.as_str(), limit).await;
             Ok(ExportShape {
                 is_read_only: self.options.is_read_only,
-                ..checked(&name, opened)?.shape()
+                ..checked(&name, opened.map_err(not_opened)?)?.shape()
             })
         };
         look.boxed()

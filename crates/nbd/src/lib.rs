@@ -8,7 +8,7 @@
 //! Requests of one connection run concurrently and are answered in any order. A write is acknowledged when it is
 //! durable, so a flush has nothing to do, and several connections of one server may share an export.
 //!
-//! There is no TLS, and no fence against a second server of the same image.
+//! A server opens each image exclusively, so a second server of it fences the first one out. There is no TLS.
 
 mod budget;
 mod device;

@@ -477,8 +477,8 @@ impl Node {
     fn serve_nothing_more(&self) {
         self.must_join.store(true, Ordering::Release);
         self.lease_until_ms.store(0, Ordering::Release);
-        self.primaries.end_membership();
         lock(&self.staging).withdraw_all(self.participant.ports.now_ms());
+        self.primaries.end_membership();
     }
 
     /// Tells the coordinator that the node no longer serves under this membership: others need not wait for

@@ -74,9 +74,13 @@ pub(crate) struct NbdServeOptions {
     /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
-    /// Refuse writes
+    /// Refuse writes; any number of servers may do that
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Take images over from servers that have them attached, whose writes are refused from then on. Without this,
+    /// an image is free ten seconds after the last sign of life of its server
+    #[arg(long, conflicts_with = "read_only")]
+    pub(crate) take_over: bool,
     /// Time for which a request is retried while the cluster does not answer, in seconds; then it fails
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub(crate) retry_s: u64,

@@ -5,7 +5,9 @@ use super::image::no_image;
 use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
 use crate::failure::{Context, Failure};
+use gabion_client::TakeOver;
 use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server};
+use gabion_testbed::EndSignals;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,14 +33,19 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         (None, None) => Some(LISTEN.to_owned()),
         (listen, _) => listen.clone(),
     };
-    let images = Images::new(
+    let images = Arc::new(Images::new(
         client,
         ServeOptions {
             images: options.images.clone(),
             is_read_only: options.read_only,
             retry_limit: Duration::from_secs(options.retry_s),
+            take_over: if options.take_over {
+                TakeOver::Now
+            } else {
+                TakeOver::IfAbandoned
+            },
         },
-    );
+    ));
     for name in &options.images {
         match images.look(name.as_str()).await {
             Ok(_) => {}
@@ -46,7 +53,8 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
             Err(OpenError::Failed(why)) => return Err(Failure::failed(why)),
         }
     }
-    let server = Server::new(Arc::new(images), Limits::default());
+    let mut ends = EndSignals::listen()?;
+    let server = Server::new(Arc::<Images>::clone(&images), Limits::default());
     let tcp = bind_tcp(listen.as_deref()).await?;
     let metrics = bind_tcp(options.metrics.as_deref()).await?;
     let unix = match &options.unix {
@@ -67,6 +75,14 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         error = of(tcp, |listener| server.serve_tcp(listener)) => error,
         error = of(unix, |listener| server.serve_unix(listener)) => error,
         error = of(metrics, |listener| server.serve_metrics(listener)) => error,
+        () = ends.recv() => {
+            images.release().await;
+            if let Some(path) = &options.unix {
+                // Only this server's clients used it.
+                let _ = std::fs::remove_file(path);
+            }
+            return Ok(());
+        }
     };
     Err(Failure::failed(format!(
         "cannot accept connections: {error}"

@@ -2,6 +2,7 @@
 
 use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
 use crate::support::{TestCluster, fails, fails_on, path_text, pattern};
+use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -280,14 +281,19 @@ fn acknowledged_writes_survive_the_server_and_nodes_killed_under_them() {
         }
         server.kill();
         writer.end();
-        // Another server takes over.
-        let server = ImageServer::start(&cluster, &["vm/disk"]);
+        // Another server takes over, once after it has waited until the image is free.
+        let options = if round == 0 {
+            &["vm/disk"][..]
+        } else {
+            &["vm/disk", "--take-over"]
+        };
+        let server = ImageServer::start(&cluster, options);
         let said = tool(
             PYTHON,
             &[NBD_CLIENT, "verify", &server.uri("vm/disk"), state],
         );
         assert!(said.contains("blocks verified"), "{said}");
-        drop(server);
+        server.stop();
         cluster.up();
         cluster.wait_until_failed(&[]);
         // The next round's blocks are zero at first, like the writer's.
@@ -329,4 +335,46 @@ fn an_image_grows_while_a_client_is_attached() {
     client.go_on();
     client.expect("done");
     client.end();
+}
+
+#[test]
+fn a_second_server_fences_out_the_first_whatever_that_one_has_begun() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    let first = ImageServer::start(&cluster, &["vm/disk"]);
+    let uri = first.uri("vm/disk");
+    let mut fenced = Client::start(&["fenced", &uri]);
+    fenced.expect("attached");
+    // Other writers are refused while the server has the image.
+    let error = fails_on(
+        &cluster,
+        &["punch", "vm/disk", "--offset=0", "--length=4KiB"],
+        1,
+    );
+    assert!(error.contains("for itself alone"), "{error}");
+    let error = fails_on(&cluster, &["image", "rm", "vm/disk"], 1);
+    assert!(error.contains("end that client first"), "{error}");
+    // The server stands still with writes of its client, and a second one takes over.
+    first.signal(Signal::STOP);
+    fenced.go_on();
+    fenced.expect("sent");
+    let second = ImageServer::start(&cluster, &["vm/disk", "--take-over"]);
+    let mut owner = Client::start(&["own", &second.uri("vm/disk")]);
+    owner.expect("written");
+    first.signal(Signal::CONT);
+    fenced.expect("refused");
+    fenced.end();
+    owner.go_on();
+    owner.expect("unchanged");
+    owner.end();
+    // The first server does not take the image back while the second one has it, and may have it later.
+    second.stop();
+    let mut again = Client::start(&["own", &uri]);
+    again.expect("written");
+    again.go_on();
+    again.expect("unchanged");
+    again.end();
+    first.stop();
 }

@@ -120,6 +120,44 @@ def full(uri):
     assert h.pread(BLOCK, h.get_size() - BLOCK) == bytearray(BLOCK)
 
 
+def fenced(uri):
+    """Sends writes to a server that stands still, when a line comes on stdin. Another server takes the image over, so each
+    of them fails, and so does a later one.
+    """
+    h = attach(uri)
+    h.pwrite(content(1, 1) + content(2, 1), BLOCK)
+    print("attached", flush=True)
+    sys.stdin.readline()
+    errors = []
+    for block in range(4):
+        # Block 3 is a hole until the other server has written it.
+        h.aio_pwrite(content(block, 2), block * BLOCK, lambda error: errors.append(error.value) or 1)
+    h.poll(0)
+    print("sent", flush=True)
+    while h.aio_in_flight() > 0:
+        h.poll(-1)
+    assert errors == [errno.EIO] * 4, errors
+    try:
+        h.pwrite(content(1, 3), BLOCK)
+    except nbd.Error as error:
+        assert error.errnum == errno.EIO, error
+    else:
+        raise AssertionError("a write after the image was taken over")
+    print("refused", flush=True)
+
+
+def own(uri):
+    """Writes some blocks, and finds them unchanged when a line comes on stdin."""
+    h = attach(uri)
+    for block in range(4):
+        h.pwrite(content(block, 9), block * BLOCK)
+    print("written", flush=True)
+    sys.stdin.readline()
+    for block in range(4):
+        assert h.pread(BLOCK, block * BLOCK) == content(block, 9), block
+    print("unchanged", flush=True)
+
+
 # A test fails rather than wait for ever.
 signal.alarm(120)
-{"write": write, "verify": verify, "wait": wait, "grow": grow, "full": full}[sys.argv[1]](*sys.argv[2:])
+{"write": write, "verify": verify, "wait": wait, "grow": grow, "full": full, "fenced": fenced, "own": own}[sys.argv[1]](*sys.argv[2:])

@@ -143,18 +143,15 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     assert_eq!(grow(SEGMENT, 10, 1), Ok(true), "the answer was lost");
     assert_eq!(meta.file("f").unwrap().size_bytes, SEGMENT + 30);
     assert_eq!(
-        meta.grow(file.put, 5, 0, FencingToken::default())
-            .unwrap()
-            .0
-            .size_bytes,
+        meta.grow(file.put, 5, 0).unwrap().0.size_bytes,
         SEGMENT + 30
     );
-    let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0, FencingToken::default());
+    let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));
     meta.remove_file("f", file.put).unwrap();
     assert_eq!(
-        meta.grow(file.put, 1, 0, FencingToken::default()),
+        meta.grow(file.put, 1, 0),
         Err(MetaError::FileGone(file.put))
     );
     assert_eq!(meta.check(), Ok(vec![]));
@@ -171,23 +168,13 @@ fn a_late_growth_does_not_undo_a_truncation() {
         (file.size_bytes, is_done)
     };
     // Both were asked for before.
-    assert_eq!(
-        size(meta.grow(file.put, 100, 0, FencingToken::default())),
-        (0, false)
-    );
+    assert_eq!(size(meta.grow(file.put, 100, 0)), (0, false));
     assert_eq!(
         size(meta.grow_from(file.put, (0, 9), (1, 0), FencingToken::default())),
         (0, false)
     );
-    assert_eq!(
-        size(meta.grow(file.put, 100, 1, FencingToken::default())),
-        (100, true)
-    );
-    assert_eq!(
-        size(meta.grow(file.put, 50, 0, FencingToken::default())),
-        (100, true),
-        "it has them"
-    );
+    assert_eq!(size(meta.grow(file.put, 100, 1)), (100, true));
+    assert_eq!(size(meta.grow(file.put, 50, 0)), (100, true), "it has them");
 }
 
 #[test]

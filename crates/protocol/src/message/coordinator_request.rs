@@ -241,7 +241,7 @@ calls! {
         /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
         /// alone.
         from: Option<(u64, u64)>,
-        /// The file's fencing token.
+        /// The file's fencing token; only a growth for one append needs it.
         token: FencingToken,
     } -> Growth { CoordinatorReply::Grown(growth) => growth }
     /// Open a file for one session alone, which no other client may write from then on, until the session ends.

@@ -39,8 +39,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-append-that-is-asked-for-again-grows-the-file-again",
         file: "crates/meta/src/growth.rs",
-        text: "if growths.iter().any(|growth| growth.token == token) {",
-        replacement: "if growths.iter().any(|growth| growth.token == token && by == 0) {",
+        text: "if growths.iter().any(|growth| growth.number == number) {",
+        replacement: "if growths.iter().any(|growth| growth.number == number && by == 0) {",
         check: test(
             "gabion-meta",
             "integration",

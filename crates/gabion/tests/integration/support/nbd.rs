@@ -1,6 +1,7 @@
 //! A server of images as a process, and Debian's NBD tools.
 
 use super::{TestCluster, gabion, text};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -99,6 +100,21 @@ impl ImageServer {
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the child is ours");
         self.child.wait().expect("the child is ours");
+    }
+}
+
+impl ImageServer {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the child is ours");
+    }
+
+    /// Ends it by SIGTERM: other servers can have its images at once.
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().expect("the child is ours");
+        assert!(status.success(), "{status}");
     }
 }
 

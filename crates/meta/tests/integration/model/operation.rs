@@ -283,7 +283,7 @@ impl Action {
             }
             Self::Extend(extension) => extension.apply(meta, now_ms),
             Self::Grow(file, to, known) => meta
-                .grow(*file, *to, *known, FencingToken::default())
+                .grow(*file, *to, *known)
                 .map(|(file, _)| Answer::File(file)),
             Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),

@@ -282,7 +282,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             token,
         } = asked;
         let grow = move |meta: &Meta<K>| match from {
-            None => meta.grow(file, size_bytes, truncation_count, token),
+            None => meta.grow(file, size_bytes, truncation_count),
             Some((from, number)) => {
                 let by = size_bytes.saturating_sub(from);
                 meta.grow_from(file, (from, by), (number, truncation_count), token)

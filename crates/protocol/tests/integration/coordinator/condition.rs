@@ -94,6 +94,7 @@ fn a_write_into_a_hole_that_has_no_room_is_refused_because_of_the_disks() {
         displaced: Vec::new(),
         extents: vec![hole],
         size: gabion_meta::SizeChange::AtLeast(44 * MIB),
+        token: gabion_meta::FencingToken::default(),
     });
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
