@@ -69,7 +69,7 @@ pub enum ClientError {
     FileGone(String),
     /// Another client is the file's only writer.
     #[error(
-        "another client has opened {name} for itself alone, and only it may write{}",
+        "another client has {name} open exclusively; end that client first{}",
         free_in(*.left_ms)
     )]
     InUse {
@@ -118,7 +118,7 @@ pub enum ClientError {
 fn free_in(left_ms: Option<u64>) -> String {
     left_ms.map_or_else(String::new, |left_ms| {
         let seconds = left_ms.div_ceil(1_000);
-        format!("; without a sign of life of it the file is free in {seconds} s")
+        format!(". Without a renewal the file is free in {seconds} s")
     })
 }
 

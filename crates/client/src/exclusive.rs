@@ -7,8 +7,8 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::{File, Layout};
 use crate::session::Session;
-use gabion_meta::{FencingToken, SessionId};
-use gabion_protocol::message::{InUse, ask};
+use gabion_meta::{FencingToken, PutId};
+use gabion_protocol::message::{NotOpened, ask};
 
 /// Whether an exclusive open displaces another client's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,14 +20,15 @@ pub enum TakeOver {
 }
 
 impl Client {
-    /// Opens a file for this client alone. No other client can write it until the last clone of the returned
-    /// handle is dropped, or [`File::end_session`] is called; reads of all clients go on. When this returns, no
-    /// earlier client's write takes effect any more. Renewed in the background; after a partition or a
-    /// pause of more than ten seconds another client may take the file over, and writes fail with
-    /// [`ClientError::Superseded`].
+    /// Opens a file exclusively: no other client can write it until the last clone of the returned handle is dropped,
+    /// or [`File::end_session`] is called. All clients may read it, and let it grow. When this returns, no
+    /// earlier client's write takes effect any more. The session is renewed in the background; after a
+    /// partition or a pause of more than ten seconds another client may take the file over, and writes fail
+    /// with [`ClientError::Superseded`].
     ///
     /// # Errors
     /// Those of [`Client::open`]; [`ClientError::InUse`] while another client has it;
+    /// [`ClientError::Late`] when earlier writes cannot be settled in time, though the other client is displaced;
     /// [`ClientError::FileGone`].
     pub async fn open_exclusive(
         &self,
@@ -35,21 +36,44 @@ impl Client {
         take_over: TakeOver,
     ) -> Result<File, ClientError> {
         let file = self.lookup(name).await?.file.put;
-        let id = SessionId(self.ports().random());
-        let request = ask::OpenExclusive {
-            file,
-            session: id,
-            takes_over: take_over == TakeOver::Now,
-        };
-        let opened = self.ask(request).await?;
-        let token = opened.map_err(|InUse { left_ms }| ClientError::InUse {
-            name: name.to_owned(),
-            left_ms: Some(left_ms),
-        })?;
-        let session = Session::new(&self.shared.ports, file, id, token);
+        let session = self.begin_session(file, name, take_over).await?;
         let layout = self.lookup_file(file).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
         File::with_layout(self, name, layout, Some(session))
+    }
+
+    /// Begins a session. Until then it is renewed too, since the coordinator may have to settle many stripes, and it
+    /// ends if the caller stops waiting.
+    async fn begin_session(
+        &self,
+        file: PutId,
+        name: &str,
+        take_over: TakeOver,
+    ) -> Result<Session, ClientError> {
+        let what = format!("opening {name} exclusively");
+        let mut attempts = self.attempts(what, 0);
+        loop {
+            let gone = || ClientError::FileGone(name.to_owned());
+            let seen = self.lookup_file(file).await?.ok_or_else(gone)?;
+            let seen = seen.exclusive.token;
+            let session = Session::new(&self.shared.ports, file);
+            let request = ask::OpenExclusive {
+                file,
+                session: session.id(),
+                seen,
+                takes_over: take_over == TakeOver::Now,
+            };
+            match self.ask(request).await? {
+                Ok(token) => return Ok(session.opened(token)),
+                Err(NotOpened::InUse { left_ms }) => {
+                    return Err(ClientError::InUse {
+                        name: name.to_owned(),
+                        left_ms: Some(left_ms),
+                    });
+                }
+                Err(NotOpened::Changed) => attempts.pause("others open it exclusively").await?,
+            }
+        }
     }
 }
 
@@ -58,12 +82,15 @@ impl File {
     /// writes of this handle are refused.
     ///
     /// # Errors
-    /// [`ClientError::NoCoordinator`]: the session ends ten seconds after this client's last sign of life.
+    /// [`ClientError::NoCoordinator`]: other clients may take the file over ten seconds after this client's last
+    /// renewal.
     pub async fn end_session(&self) -> Result<(), ClientError> {
-        match self.session() {
-            None => Ok(()),
-            Some(session) => self.client.ask(session.close()).await,
-        }
+        let Some(session) = self.session() else {
+            return Ok(());
+        };
+        self.client.ask(session.close()).await?;
+        session.note_ended();
+        Ok(())
     }
 
     /// Whether this handle was the file's only writer and can no longer write it: another client has taken the file
@@ -82,29 +109,36 @@ impl File {
         }
     }
 
-    /// The fencing token of this handle's writes, from a new layout if the known one forbids them.
+    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Ends another
+    /// client's session if that client has not renewed it for too long.
     ///
     /// # Errors
     /// [`ClientError::Superseded`]; [`ClientError::InUse`]; those of [`File::refresh`].
     pub(crate) async fn token(&self) -> Result<FencingToken, ClientError> {
-        match self.known_token(&self.layout()) {
-            Err(ClientError::InUse { .. }) => {
-                self.refresh().await?;
-                self.known_token(&self.layout())
-            }
-            known => known,
-        }
+        let Err(ClientError::InUse { .. }) = self.known_token(&self.layout()) else {
+            return self.known_token(&self.layout());
+        };
+        self.refresh().await?;
+        let Err(ClientError::InUse { .. }) = self.known_token(&self.layout()) else {
+            return self.known_token(&self.layout());
+        };
+        let opened = (self.client).begin_session(self.put_id(), self.name(), TakeOver::IfAbandoned);
+        let session = opened.await?;
+        self.client.ask(session.close()).await?;
+        session.note_ended();
+        self.refresh().await?;
+        self.known_token(&self.layout())
     }
 
     fn known_token(&self, layout: &Layout) -> Result<FencingToken, ClientError> {
         let name = || self.name().to_owned();
         match self.session() {
             Some(session) => {
-                let is_over = session.is_over() || layout.file.exclusive.token > session.token;
+                let is_over = session.is_over() || layout.file.exclusive.token > session.token();
                 if is_over {
                     return Err(ClientError::Superseded(name()));
                 }
-                Ok(session.token)
+                Ok(session.token())
             }
             None if layout.file.exclusive.session.is_some() => Err(ClientError::InUse {
                 name: name(),

@@ -61,7 +61,12 @@ pub(crate) fn release_displaced(txn: &mut dyn WriteTxn, put: PutId) -> Result<()
         if is_held(txn, old)? {
             let epoch = old.epoch;
             let holder = None;
-            LEASES.put(txn, &old.stripe, &LeaseRecord { epoch, holder })?;
+            let record = LeaseRecord {
+                epoch,
+                holder,
+                is_settled: false,
+            };
+            LEASES.put(txn, &old.stripe, &record)?;
         }
     }
     REPLACEMENTS.delete(txn, &put)

@@ -149,8 +149,14 @@ pub enum MetaError {
         /// How many of its chunks are missing.
         missing_count: usize,
     },
-    /// A session has opened the file for itself alone since the writer looked it up.
-    #[error("another client has opened the file for itself alone (fencing token {})", current.0)]
+    /// A client has the file open exclusively.
+    #[error("a client has '{0}' open exclusively; end that client first")]
+    InUse(String),
+    /// A session has opened the file exclusively since the writer looked it up.
+    #[error(
+        "another client has opened the file exclusively (fencing token {}); look it up again",
+        current.0
+    )]
     Superseded {
         /// The file's token.
         current: FencingToken,

@@ -5,11 +5,15 @@
 //! another token are refused. A token without a session belongs to all clients.
 
 use crate::error::MetaError;
+use crate::extents::extents;
 use crate::files::file_of;
-use crate::kv::{KeyValue, ReadTxn};
+use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::records::{Exclusive, FencingToken, PutId, SessionId};
-use crate::schema::EXCLUSIVE;
+use crate::schema::{EXCLUSIVE, LEASES};
+use crate::tokens::{check_token, exclusive};
+use gabion_layout::{Epoch, StripeId};
+use std::collections::BTreeMap;
 
 impl<K: KeyValue> Meta<K> {
     /// The session and the fencing token of the file that `put` made.
@@ -80,21 +84,35 @@ impl<K: KeyValue> Meta<K> {
             Ok(open.collect())
         })
     }
-}
 
-fn exclusive(txn: &dyn ReadTxn, put: PutId) -> Result<Exclusive, MetaError> {
-    Ok(EXCLUSIVE.get(txn, &put)?.unwrap_or_default())
-}
-
-/// Refuses a change that was made under another token than the present one.
-pub(crate) fn check_token(
-    txn: &dyn ReadTxn,
-    put: PutId,
-    token: FencingToken,
-) -> Result<(), MetaError> {
-    let current = exclusive(txn, put)?.token;
-    if current == token {
-        return Ok(());
+    /// The stripes of the file that `put` made that ever had a primary, and of which parts of earlier updates may be
+    /// on their way: all but those that were settled and released since, and those whose primary vouches for
+    /// the present term.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn unsettled(
+        &self,
+        put: PutId,
+        vouched: &BTreeMap<StripeId, Epoch>,
+    ) -> Result<Vec<StripeId>, MetaError> {
+        self.store.read(|txn| {
+            file_of(txn, put)?;
+            let mut unsettled = Vec::new();
+            for (_, extent) in extents(txn, put)? {
+                let id = extent.stripe;
+                let Some(last) = LEASES.get(txn, &id)? else {
+                    continue;
+                };
+                let is_quiet = match last.holder {
+                    None => last.is_settled,
+                    Some(_) => vouched.get(&id) == Some(&last.epoch),
+                };
+                if !is_quiet {
+                    unsettled.push(id);
+                }
+            }
+            Ok(unsettled)
+        })
     }
-    Err(MetaError::Superseded { current })
 }

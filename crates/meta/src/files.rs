@@ -10,6 +10,7 @@ use crate::names::check_file_name;
 use crate::records::{Existing, FileRecord, Listing, PutId};
 use crate::schema::{EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
+use crate::tokens::check_no_session;
 use gabion_layout::{StripeId, StripeRecord};
 
 /// The stripes of a file with the offsets of their extents.
@@ -277,8 +278,9 @@ pub(crate) fn make_way(
     Ok(())
 }
 
-/// Removes a file.
+/// Removes a file. One that a session has stays, even if the client of the session is gone: it is displaced first.
 fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    check_no_session(txn, file)?;
     discard_all(txn, file)?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;

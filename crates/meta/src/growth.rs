@@ -1,13 +1,13 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
 use crate::error::MetaError;
-use crate::exclusive::check_token;
 use crate::files::file_of;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
 use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::{FILES, GROWTHS};
+use crate::tokens::check_token;
 
 /// How many growths of a file are remembered, for requests that are repeated after a lost answer.
 const REMEMBERED_COUNT: usize = 64;

@@ -72,10 +72,32 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn release(&self, stripe: StripeId, epoch: Epoch) -> Result<bool, MetaError> {
+        self.release_as(stripe, epoch, false)
+    }
+
+    /// The same for a holder that has settled the stripe under `epoch` and made no update.
+    ///
+    /// # Errors
+    /// Those of [`Meta::release`].
+    pub fn release_settled(&self, stripe: StripeId, epoch: Epoch) -> Result<bool, MetaError> {
+        self.release_as(stripe, epoch, true)
+    }
+
+    fn release_as(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        is_settled: bool,
+    ) -> Result<bool, MetaError> {
         self.change(|txn| match LEASES.get(txn, &stripe)? {
             Some(last) if last.epoch == epoch && last.holder.is_some() => {
                 let holder = None;
-                LEASES.put(txn, &stripe, &LeaseRecord { epoch, holder })?;
+                let record = LeaseRecord {
+                    epoch,
+                    holder,
+                    is_settled,
+                };
+                LEASES.put(txn, &stripe, &record)?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -139,6 +161,7 @@ impl<K: KeyValue> Meta<K> {
         let record = LeaseRecord {
             epoch,
             holder: Some(holder),
+            is_settled: false,
         };
         LEASES.put(txn, &stripe, &record)?;
         // A move belongs to one term of the coordinator.
@@ -160,7 +183,7 @@ impl<K: KeyValue> Meta<K> {
         membership: &Membership,
         now_ms: u64,
     ) -> Option<MetaError> {
-        let LeaseRecord { epoch, holder } = last?;
+        let LeaseRecord { epoch, holder, .. } = last?;
         let holder = holder?;
         let stays = match (holder, asker) {
             (

@@ -50,6 +50,7 @@ mod starts;
 mod stripe_rows;
 mod stripes;
 mod table;
+mod tokens;
 mod verdicts;
 
 pub use error::MetaError;

@@ -454,4 +454,7 @@ pub(crate) struct LeaseRecord {
     pub(crate) epoch: Epoch,
     /// None once it was released.
     pub(crate) holder: Option<Holder>,
+    /// Whether the stripe was settled under it, so that no message of an earlier term takes effect any more,
+    /// and it was released since without an update.
+    pub(crate) is_settled: bool,
 }

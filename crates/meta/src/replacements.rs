@@ -14,7 +14,6 @@
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
-use crate::exclusive::check_token;
 use crate::extents::{data_bytes, extent_at, extents_from};
 use crate::files::file_of;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -29,6 +28,7 @@ use crate::records::{
 };
 use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
+use crate::tokens::check_token;
 use gabion_layout::{PoolId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,7 +14,7 @@ use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -50,7 +50,7 @@ pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 
 /// Those of them that no node serves any more, though failed ones may return with chunks.
 pub(crate) const WITHDRAWN: Table<StripeId, ()> = Table::new("withdrawn garbage", 21, 1);
 /// The last lease of each stripe that ever had one.
-pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
+pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 2);
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates that parity does not include yet.

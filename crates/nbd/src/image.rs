@@ -10,7 +10,7 @@
 
 use crate::device::{Device, DeviceError, ExportShape};
 use crate::message::{Context, Descriptor, Errno, Part};
-use crate::range_lock::RangeLock;
+use crate::range_lock::{Locked, RangeLock};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 /// Most zeros in memory for one request.
 const ZEROS_BYTES: u64 = 4 << 20;
-/// Most segments that one step of a punch locks; the client drops as many in one change.
+/// Most segments of one step of a punch; the client drops as many in one change.
 const PUNCHED_COUNT: u64 = 256;
 
 /// Pause before an operation is tried again. The client has paused and tried for its own time limit before.
@@ -141,42 +141,64 @@ impl Image {
         ByteRange::new(start, end.saturating_sub(start))
     }
 
+    /// Locks a range for a write, after all earlier requests that touch it. A write into a hole locks whole segments.
+    async fn lock_for_write(&self, range: ByteRange) -> Locked<'_> {
+        if self.file.is_stored(range) {
+            return self.writes.lock(range).await;
+        }
+        let locked = self.writes.lock(self.widened(range)).await;
+        if self.file.is_stored(range) {
+            // An earlier write has filled the hole.
+            locked.narrow(range);
+        }
+        locked
+    }
+
     async fn write_bytes(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
-        let is_update = self.file.is_stored(range);
-        let locked = if is_update {
-            self.writes.lock(range).await
-        } else {
-            let locked = self.writes.lock(self.widened(range)).await;
-            if self.file.is_stored(range) {
-                // An earlier write has filled the hole.
-                locked.narrow(range);
-            }
-            locked
-        };
-        let write = || self.file.write_pieces(offset, bytes.clone());
-        let written = self.retry(write).await;
+        let locked = self.lock_for_write(range).await;
+        let written = self.store(offset, bytes).await;
         drop(locked);
         written
     }
 
-    /// Writes zeros over a range, segment by segment and a few at a time.
+    /// Writes zeros over a range.
     async fn write_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let locked = self.lock_for_write(range).await;
+        let written = self.store_zeros(range).await;
+        drop(locked);
+        written
+    }
+
+    /// Makes a range a hole as far as whole segments go, and the rest zero.
+    async fn punch(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let locked = self.writes.lock(self.widened(range)).await;
+        let punched = self.punch_locked(range).await;
+        drop(locked);
+        punched
+    }
+
+    async fn store(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
+        let write = || self.file.write_pieces(offset, bytes.clone());
+        self.retry(write).await
+    }
+
+    /// Stores zeros segment by segment, a few megabytes at a time.
+    async fn store_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
         let zeros = Bytes::from(vec![0; range.length.min(ZEROS_BYTES) as usize]);
         let mut at = range.offset;
         while at < range.end() {
             let border = self.widened(ByteRange::new(at, 1)).end();
             let length = (border.min(range.end()) - at).min(ZEROS_BYTES);
-            self.write_bytes(at, zeros.slice(..length as usize)).await?;
+            self.store(at, zeros.slice(..length as usize)).await?;
             at += length;
         }
         Ok(())
     }
 
-    /// Makes a range a hole as far as whole segments go, and the rest zero.
-    async fn punch(&self, range: ByteRange) -> Result<(), DeviceError> {
+    async fn punch_locked(&self, range: ByteRange) -> Result<(), DeviceError> {
         if self.narrowed(range).is_empty() && self.file.is_stored(range) {
-            return self.write_zeros(range).await;
+            return self.store_zeros(range).await;
         }
         for stored in self.stored_within(range).await? {
             let mut at = stored.offset;
@@ -184,10 +206,7 @@ impl Image {
                 let first = self.widened(ByteRange::new(at, 1)).offset;
                 let end = first.saturating_add(PUNCHED_COUNT.saturating_mul(self.segment_bytes));
                 let step = ByteRange::new(at, end.min(stored.end()) - at);
-                let locked = self.writes.lock(self.widened(step)).await;
-                let punched = self.retry(|| self.file.punch(step)).await;
-                drop(locked);
-                punched?;
+                self.retry(|| self.file.punch(step)).await?;
                 at = step.end();
             }
         }

@@ -4,18 +4,19 @@ use crate::device::{Device, ExportShape, Exports, OpenError};
 use crate::image::Image;
 use crate::image_name::ImageName;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use gabion_client::{Client, ClientError, TakeOver};
 use gabion_meta::FileRecord;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, sleep, timeout};
 
-/// Additional wait before an image is opened again that another server has.
-const IN_USE_PAUSE: Duration = Duration::from_millis(100);
-/// Time limit of the release of an image.
+/// Pause before an image is opened again that another server has.
+const IN_USE_PAUSE: Duration = Duration::from_millis(500);
+/// Time limit of the release of all images.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// Most images of a pool that are listed.
 const LISTED_COUNT_MAX: u64 = 1000;
@@ -29,8 +30,8 @@ pub struct ServeOptions {
     pub is_read_only: bool,
     /// How long a request is tried again while the cluster does not answer.
     pub retry_limit: Duration,
-    /// Whether images are taken over from other servers. An image that this server has lost to another one is never
-    /// taken back without a new connection.
+    /// Whether images are taken over from other servers, each once: an image that another server has taken over since is
+    /// not taken back.
     pub take_over: TakeOver,
 }
 
@@ -39,8 +40,19 @@ pub struct ServeOptions {
 pub struct Images {
     client: Client,
     options: ServeOptions,
-    /// Open images. One that no connection uses is closed.
-    open: Mutex<BTreeMap<ImageName, Weak<Image>>>,
+    slots: Mutex<BTreeMap<ImageName, Arc<Slot>>>,
+    /// Whether the server is about to end.
+    is_closed: AtomicBool,
+}
+
+/// An image's place: locked while it is opened. An image that no connection uses is closed.
+type Slot = AsyncMutex<Opened>;
+
+#[derive(Debug, Default)]
+struct Opened {
+    image: Weak<Image>,
+    /// Whether this process has had the image: if another server has displaced it since, it is not taken back by force.
+    was_open: bool,
 }
 
 impl Images {
@@ -49,17 +61,23 @@ impl Images {
         Self {
             client,
             options,
-            open: Mutex::default(),
+            slots: Mutex::default(),
+            is_closed: AtomicBool::default(),
         }
     }
 
-    /// Lets other servers have all images now. Requests that come later fail; the process is about to end.
+    /// Lets other servers have all images now. The process is about to end, and no image is opened any more.
     pub async fn release(&self) {
-        let open = std::mem::take(&mut *self.open.lock().await);
-        for image in open.values().filter_map(Weak::upgrade) {
-            // Without an answer, an image is free ten seconds after the last sign of life.
-            let _ = timeout(RELEASE_LIMIT, image.file().end_session()).await;
-        }
+        self.is_closed.store(true, Ordering::Release);
+        let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
+        let ends = slots.iter().map(|slot| async move {
+            let image = slot.lock().await.image.upgrade();
+            if let Some(image) = image {
+                // Without an answer, other servers may have it ten seconds after its last renewal.
+                let _ = image.file().end_session().await;
+            }
+        });
+        let _ = timeout(RELEASE_LIMIT, join_all(ends)).await;
     }
 
     /// The names of a pool's images, in order: its files whose names begin with its own and a `/`.
@@ -98,17 +116,42 @@ impl Images {
         }
     }
 
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<ImageName, Arc<Slot>>> {
+        // The map is consistent after every step.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of an image. Places of images that are not used are dropped.
+    fn slot(&self, name: &ImageName) -> Arc<Slot> {
+        let mut slots = self.slots();
+        slots.retain(|_, slot| {
+            let is_idle = slot.try_lock().is_ok_and(|opened| {
+                opened.image.strong_count() == 0 && !(opened.was_open && self.takes_over())
+            });
+            Arc::strong_count(slot) > 1 || !is_idle
+        });
+        Arc::clone(slots.entry(name.clone()).or_default())
+    }
+
+    fn takes_over(&self) -> bool {
+        self.options.take_over == TakeOver::Now
+    }
+
     /// Opens an image, or finds it open. If another server has it, waits for as long as that one may be dead.
     async fn open_image(&self, name: &ImageName) -> Result<Arc<Image>, OpenError> {
-        match self.try_open(name).await {
-            Err(ClientError::InUse {
-                left_ms: Some(left_ms),
-                ..
-            }) => {
-                sleep(Duration::from_millis(left_ms) + IN_USE_PAUSE).await;
-                self.try_open(name).await.map_err(not_opened)?
+        let mut until = None;
+        loop {
+            match self.try_open(name).await {
+                Err(ClientError::InUse {
+                    left_ms: Some(left_ms),
+                    ..
+                }) if *until.get_or_insert_with(|| Instant::now() + wait(left_ms))
+                    > Instant::now() =>
+                {
+                    sleep(IN_USE_PAUSE).await;
+                }
+                opened => return opened.map_err(not_opened)?,
             }
-            opened => opened.map_err(not_opened)?,
         }
     }
 
@@ -116,9 +159,14 @@ impl Images {
         &self,
         name: &ImageName,
     ) -> Result<Result<Arc<Image>, OpenError>, ClientError> {
-        let mut open = self.open.lock().await;
-        open.retain(|_, image| image.strong_count() > 0);
-        let present = open.get(name).and_then(Weak::upgrade);
+        let slot = self.slot(name);
+        let mut opened = slot.lock().await;
+        if self.is_closed.load(Ordering::Acquire) {
+            return Ok(Err(OpenError::Failed(
+                "the server is about to end".to_owned(),
+            )));
+        }
+        let present = opened.image.upgrade();
         if let Some(image) = present.filter(|image| !image.file().is_superseded()) {
             match image.file().refresh_size().await {
                 Ok(_) => return Ok(Ok(image)),
@@ -128,19 +176,31 @@ impl Images {
             }
         }
         let (client, limit) = (&self.client, self.options.retry_limit);
-        let opened = if self.options.is_read_only {
-            Image::open_for_reading(client, name.as_str(), limit).await
+        let image = if self.options.is_read_only {
+            Image::open_for_reading(client, name.as_str(), limit).await?
         } else {
-            let how = (limit, self.options.take_over);
-            Image::open_for_writing(client, name.as_str(), how).await
+            let take_over = if opened.was_open {
+                TakeOver::IfAbandoned
+            } else {
+                self.options.take_over
+            };
+            Image::open_for_writing(client, name.as_str(), (limit, take_over)).await?
         };
-        let image = match checked(name, opened?) {
+        let image = match checked(name, image) {
             Ok(image) => Arc::new(image),
             Err(error) => return Ok(Err(error)),
         };
-        open.insert(name.clone(), Arc::downgrade(&image));
+        *opened = Opened {
+            image: Arc::downgrade(&image),
+            was_open: true,
+        };
         Ok(Ok(image))
     }
+}
+
+/// How long an image that another server has is tried again.
+fn wait(left_ms: u64) -> Duration {
+    Duration::from_millis(left_ms) + IN_USE_PAUSE
 }
 
 /// Checks that an opened file is the image: it is in the pool that the name says.

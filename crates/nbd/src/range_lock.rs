@@ -1,7 +1,7 @@
 //! Order of the writes in flight of one image: a write waits for the earlier ones whose ranges it touches.
 //!
 //! So overlapping writes take effect in the order of their arrival, whole segment after whole segment where segments
-//! are locked. Who waits is behind all who came earlier, so there is no deadlock and nobody starves. A list of a few
+//! are locked. A request waits for earlier ones alone, so there is no deadlock and no starvation. A list of a few
 //! hundred requests is searched from its front, which is fast enough for requests of a network.
 
 use gabion_layout::ByteRange;

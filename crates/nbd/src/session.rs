@@ -8,12 +8,14 @@ use crate::device::Device;
 use crate::execute::execute;
 use crate::handshake::Agreed;
 use crate::message::{
-    Answer, Command, Context, Export, REQUEST_BYTES_MAX, Recipient, Request, Style, encode,
+    Answer, Command, Context, Errno, Export, REQUEST_BYTES_MAX, Recipient, Request, Style, encode,
 };
 use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
 use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
 use std::io::ErrorKind;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -101,12 +103,8 @@ where
                 Ok(()) => {}
                 Err(ended) => return ended,
             }
-            while let Some(done) = self.tasks.try_join_next() {
-                if let Err(error) = done {
-                    // The client waits for a reply that never comes.
-                    return Ended::Broken(format!("a request failed: {error}"));
-                }
-            }
+            // Requests that have ended are dropped.
+            while self.tasks.try_join_next().is_some() {}
         }
     }
 
@@ -142,7 +140,12 @@ where
         let (outgoing, style) = (Arc::clone(&self.outgoing), self.style);
         let (metrics, arrived) = (Arc::clone(&self.metrics), Instant::now());
         self.tasks.spawn(async move {
-            let answer = execute(&*device, command, payload, &contexts).await;
+            let executed = AssertUnwindSafe(execute(&*device, command, payload, &contexts));
+            // The client gets an answer even if the server has a bug.
+            let answer = executed.catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(?command, "a request panicked");
+                Answer::Failed(Errno::Io, Errno::Io.sentence().to_owned())
+            });
             metrics.ran(command.name(), arrived.elapsed(), &answer);
             // Without its peer, the session ends by itself.
             let _ = outgoing.send(encode(style, recipient, answer)).await;
@@ -162,7 +165,7 @@ where
         Ok(payload.freeze())
     }
 
-    /// Reads a payload that nobody wants.
+    /// Reads and drops the payload of a refused request.
     async fn skip(&mut self, payload_bytes: u64) -> Result<(), Ended> {
         if payload_bytes > SKIPPED_BYTES_MAX {
             let sentence = format!("a request has {payload_bytes} bytes of payload");

@@ -62,6 +62,8 @@ struct LedStripe {
     settled: Arc<Settled>,
     /// The stripe's pool if it has append phases, once known; it never changes.
     append_pool: OnceLock<Option<PoolId>>,
+    /// The stripe's file, once a client has named it.
+    file: OnceLock<PutId>,
 }
 
 /// The term under which a stripe is settled, if there is one, and the last committed update.
@@ -135,6 +137,7 @@ impl Primaries {
         let ended = self.end_phases(update, nodes).await;
         ended.map_err(NotMade::NotBegun)?;
         let led = self.led(update.stripe);
+        led.file.get_or_init(|| update.file);
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
         let prepared = self.prepare(&mut primary, update, nodes).await;
@@ -477,6 +480,7 @@ impl LedStripe {
             primary: AsyncMutex::new(primary),
             settled,
             append_pool: OnceLock::new(),
+            file: OnceLock::new(),
         }
     }
 }

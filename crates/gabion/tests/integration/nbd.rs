@@ -5,6 +5,7 @@ use crate::support::{TestCluster, fails, fails_on, path_text, pattern};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
@@ -348,15 +349,14 @@ fn a_second_server_fences_out_the_first_whatever_that_one_has_begun() {
     let mut fenced = Client::start(&["fenced", &uri]);
     fenced.expect("attached");
     // Other writers are refused while the server has the image.
-    let error = fails_on(
-        &cluster,
-        &["punch", "vm/disk", "--offset=0", "--length=4KiB"],
-        1,
-    );
-    assert!(error.contains("for itself alone"), "{error}");
+    let punch = ["punch", "vm/disk", "--offset=3MiB", "--length=64KiB"];
+    let error = fails_on(&cluster, &punch, 1);
+    assert!(error.contains("open exclusively"), "{error}");
     let error = fails_on(&cluster, &["image", "rm", "vm/disk"], 1);
     assert!(error.contains("end that client first"), "{error}");
-    // The server stands still with writes of its client, and a second one takes over.
+    // The server is stopped with writes in flight, and a second one takes the image over.
+    fenced.go_on();
+    fenced.expect("sent");
     first.signal(Signal::STOP);
     fenced.go_on();
     fenced.expect("sent");
@@ -369,12 +369,39 @@ fn a_second_server_fences_out_the_first_whatever_that_one_has_begun() {
     owner.go_on();
     owner.expect("unchanged");
     owner.end();
-    // The first server does not take the image back while the second one has it, and may have it later.
+    // A server that ends by SIGTERM releases its images: all clients may write at once.
+    let mut owner = Client::start(&["own", &second.uri("vm/disk")]);
+    owner.expect("written");
     second.stop();
+    cluster.run(&punch);
     let mut again = Client::start(&["own", &uri]);
     again.expect("written");
     again.go_on();
     again.expect("unchanged");
     again.end();
     first.stop();
+}
+
+#[test]
+fn an_image_of_a_killed_server_is_free_for_all_clients_later() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    let mut server = ImageServer::start(&cluster, &["vm/disk"]);
+    let mut owner = Client::start(&["own", &server.uri("vm/disk")]);
+    owner.expect("written");
+    server.kill();
+    let punch = ["punch", "vm/disk", "--offset=0", "--length=4KiB"];
+    let begun = Instant::now();
+    let error = fails_on(&cluster, &punch, 1);
+    assert!(error.contains("the file is free in"), "{error}");
+    loop {
+        let output = cluster.command(&punch).output();
+        if output.expect("the binary runs").status.success() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "it is never free");
+    }
+    cluster.run(&["image", "rm", "vm/disk"]);
 }

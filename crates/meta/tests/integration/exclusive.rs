@@ -94,6 +94,9 @@ fn a_token_follows_its_file_and_ends_with_it() {
         .unwrap();
     meta.rename(file.put, 0, "g", Existing::Stays).unwrap();
     assert_eq!(meta.exclusive(file.put).unwrap().token, token);
+    let refused = meta.remove_file("g", file.put).map(drop);
+    assert_eq!(refused, Err(MetaError::InUse("g".to_owned())));
+    meta.close_exclusive(file.put, FIRST).unwrap();
     meta.remove_file("g", file.put).unwrap();
     assert_eq!(meta.sessions(), Ok(vec![]));
     meta.close_exclusive(file.put, FIRST).unwrap();

@@ -157,6 +157,11 @@ fn status_chunk(
     (id, descriptors): (u32, &[Descriptor]),
 ) -> Bytes {
     let head = |kind, length| chunk_head(style, recipient, (flags, kind), length);
+    // An extent that does not fit a compact descriptor is cut, and the client asks again for what lies behind.
+    let is_cut =
+        |one: &Descriptor| style != Style::Extended && one.length > COMPACT_EXTENT_BYTES_MAX;
+    let cut = descriptors.iter().position(is_cut);
+    let descriptors = cut.map_or(descriptors, |cut| &descriptors[..=cut]);
     let count = descriptors.len() as u64;
     let mut chunk = if style == Style::Extended {
         let mut chunk = head(kind::BLOCK_STATUS_EXT, 8 + 16 * count);
@@ -173,7 +178,6 @@ fn status_chunk(
             chunk.put_u64(descriptor.length);
             chunk.put_u64(u64::from(descriptor.status));
         } else {
-            // Descriptors of a compact request are not longer than it, and a client asks again for the rest.
             chunk.put_u32(descriptor.length.min(COMPACT_EXTENT_BYTES_MAX) as u32);
             chunk.put_u32(descriptor.status);
         }

@@ -176,8 +176,8 @@ pub enum CoordinatorReply {
     Grown(Growth),
     /// The file's fencing token.
     Exclusive(FencingToken),
-    /// The file is open for another session alone.
-    InUse(InUse),
+    /// The file is not opened exclusively.
+    NotOpened(NotOpened),
     /// Whether a session goes on.
     Renewed(bool),
     /// A page of files.
@@ -324,11 +324,16 @@ pub struct FileLayout {
 /// Period in which a client that has opened a file for itself alone gives signs of life, in milliseconds.
 pub const RENEW_EVERY_MS: u64 = 2_000;
 
-/// A file that another client has opened for itself alone.
+/// The reason why a file is not opened exclusively.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InUse {
-    /// If its session shows no more signs of life, it may be displaced after this time, in milliseconds.
-    pub left_ms: u64,
+pub enum NotOpened {
+    /// Another client has it. Without a further renewal, its session may be displaced after this time.
+    InUse {
+        /// The time in milliseconds.
+        left_ms: u64,
+    },
+    /// The token is another one than the client has seen: it looks the file up again.
+    Changed,
 }
 
 impl FileLayout {

@@ -3,7 +3,7 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InUse, NewExtent,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, NewExtent, NotOpened,
     PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure,
     StripeLease,
 };
@@ -251,11 +251,13 @@ calls! {
         file: PutId,
         /// The session.
         session: SessionId,
+        /// The file's token as the client has seen it: a late copy of the request displaces nothing.
+        seen: FencingToken,
         /// Displace a session whose client is alive.
         takes_over: bool,
-    } -> Result<FencingToken, InUse> {
+    } -> Result<FencingToken, NotOpened> {
         CoordinatorReply::Exclusive(token) => Ok(token),
-        CoordinatorReply::InUse(in_use) => Err(in_use),
+        CoordinatorReply::NotOpened(why) => Err(why),
     }
     /// A session's client is alive. Whether the session goes on: another one may have displaced it.
     RenewExclusive {

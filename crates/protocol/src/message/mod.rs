@@ -20,9 +20,9 @@ mod usage;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InUse, LifecycleRequest,
-    NewExtent, PoolRequest, PutPlaces, RENEW_EVERY_MS, RepairOrder, Replacement, ScrubReport,
-    SettledStripe, Standing, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, LifecycleRequest,
+    NewExtent, NotOpened, PoolRequest, PutPlaces, RENEW_EVERY_MS, RepairOrder, Replacement,
+    ScrubReport, SettledStripe, Standing, StoreFailure, StripeLease,
 };
 pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
 pub use flow::Flow;

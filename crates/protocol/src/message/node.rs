@@ -301,6 +301,6 @@ pub enum NodeReply {
     /// The update is refused: it got no sequence, so no part of it was started. This request starts none
     /// later.
     NotBegun(Refusal),
-    /// The stripes of a file for which the node refuses lower fencing tokens.
-    Raised(Vec<StripeId>),
+    /// The terms of a file's stripes in which the node refuses lower fencing tokens.
+    Raised(Vec<(StripeId, Epoch)>),
 }

@@ -62,14 +62,14 @@ calls! {
     /// To a stripe's primary: the fate of a run.
     Fate(RunQuestion) -> RunFate { NodeReply::Fate(fate) => fate }
     /// Refuse updates of a file with a lower fencing token from now on. Answered when no earlier one runs in
-    /// the node's present terms, with their stripes as far as they are known to be the file's. Answered
-    /// without a lease.
+    /// the node's present terms, with those that are known to be of the file's stripes. Answered without a
+    /// lease.
     RaiseToken {
         /// The put that brought the file.
         file: PutId,
         /// The lowest token.
         token: FencingToken,
-    } -> Vec<StripeId> { NodeReply::Raised(stripes) => stripes }
+    } -> Vec<(StripeId, Epoch)> { NodeReply::Raised(terms) => terms }
     /// The node's memory of a run at a chunk.
     Recollect {
         /// The chunk.

@@ -10,7 +10,7 @@ use crate::message::{Refusal, ask};
 use crate::ports::{Ask as _, CoordinatorError};
 use crate::term::{KnownToken, Term};
 use futures::future::join_all;
-use gabion_layout::StripeId;
+use gabion_layout::{Epoch, StripeId};
 use gabion_meta::{FencingToken, PutId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,16 +60,18 @@ impl Primaries {
     }
 
     /// Refuses updates of the file with a lower token from now on. When it returns, no such update runs in the
-    /// terms of the returned stripes. Others of the file may have updates of earlier terms on their way.
-    pub(crate) async fn raise_token(&self, asked: &ask::RaiseToken) -> Vec<StripeId> {
-        let led: Vec<Arc<LedStripe>> = lock(&self.stripes).values().cloned().collect();
+    /// returned terms. Others of the file may have updates on their way.
+    pub(crate) async fn raise_token(&self, asked: &ask::RaiseToken) -> Vec<(StripeId, Epoch)> {
+        let mut led: Vec<Arc<LedStripe>> = lock(&self.stripes).values().cloned().collect();
+        // A stripe never changes its file. Updates of others may be stuck.
+        led.retain(|led| led.file.get().is_none_or(|file| *file == asked.file));
         let raised = join_all(led.iter().map(|led| led.raise_token(asked))).await;
         raised.into_iter().flatten().collect()
     }
 }
 
 impl LedStripe {
-    async fn raise_token(&self, asked: &ask::RaiseToken) -> Option<StripeId> {
+    async fn raise_token(&self, asked: &ask::RaiseToken) -> Option<(StripeId, Epoch)> {
         // A locked one may run an update, or wait for a lease with an earlier token.
         if let Some(mut primary) = self.primary.try_lock() {
             return primary.raise_token(asked);
@@ -80,14 +82,14 @@ impl LedStripe {
 }
 
 impl Primary {
-    /// Returns the stripe if it is known to be the file's.
-    fn raise_token(&mut self, asked: &ask::RaiseToken) -> Option<StripeId> {
+    /// Returns the term if its stripe is known to be the file's.
+    fn raise_token(&mut self, asked: &ask::RaiseToken) -> Option<(StripeId, Epoch)> {
         let term = self.term.as_mut()?;
         let known = term
             .token
             .as_mut()
             .filter(|known| known.file == asked.file)?;
         known.token = known.token.max(asked.token);
-        Some(term.stripe.id)
+        Some((term.stripe.id, term.epoch))
     }
 }

@@ -71,13 +71,57 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-session-begins-beside-updates-of-lost-terms",
-        file: "crates/protocol/src/coordinator/files/exclusive.rs",
-        text: "&& !quiet.contains(&stripe.id) {",
-        replacement: "&& !quiet.contains(&stripe.id) && quiet.is_empty() {",
+        file: "crates/meta/src/exclusive.rs",
+        text: "if !is_quiet {",
+        replacement: "if !is_quiet && vouched.is_empty() {",
         check: test(
             "gabion-protocol",
             "integration",
             "coordinator::exclusive::the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first",
+        ),
+    },
+    Mutant {
+        name: "a-node-vouches-for-a-term-that-is-over",
+        file: "crates/meta/src/exclusive.rs",
+        text: "Some(_) => vouched.get(&id) == Some(&last.epoch),",
+        replacement: "Some(_) => vouched.contains_key(&id),",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::a_node_vouches_for_no_term_but_the_present_one",
+        ),
+    },
+    Mutant {
+        name: "a-settlement-that-failed-counts",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "meta.release(stripe, epoch)",
+        replacement: "meta.release_settled(stripe, epoch)",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::a_settlement_that_fails_is_repeated_before_the_session_begins",
+        ),
+    },
+    Mutant {
+        name: "a-late-open-displaces-a-session",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "meta.open_exclusive(file, session, seen);",
+        replacement: "meta.open_exclusive(file, session, meta.exclusive(file)?.token.max(seen));",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::a_late_copy_of_an_open_displaces_nothing",
+        ),
+    },
+    Mutant {
+        name: "a-put-replaces-a-file-that-a-session-has",
+        file: "crates/meta/src/files.rs",
+        text: "check_no_session(txn, file)?;",
+        replacement: "let _ = check_no_session;",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::exclusive::a_put_that_began_before_a_session_does_not_replace_its_file",
         ),
     },
 ];

@@ -5,21 +5,22 @@
 //! lower fencing token, and none of them runs any more.
 
 use super::Files;
+use super::replace::SETTLE_PARALLEL_COUNT;
 use super::sessions::SESSIONS_MAX;
 use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, InUse, ask};
+use crate::message::{CoordinatorReply, NotOpened, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use gabion_layout::{NodeId, StripeId};
-use gabion_meta::{FencingToken, Holder, KeyValue, Meta, MetaError, PutId, SessionId};
-use std::collections::BTreeSet;
+use gabion_meta::{
+    Displaced, Exclusive, FencingToken, KeyValue, Meta, MetaError, PutId, SessionId,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Time limit of a node's answer, which waits for updates that run.
 const TELL_DEADLINE_MS: u64 = 5_000;
-/// Stripes that are settled concurrently.
-const SETTLE_PARALLEL_COUNT: usize = 16;
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Opens a file for one session alone.
     pub(in crate::coordinator) async fn open_exclusive(
@@ -29,32 +30,61 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::OpenExclusive {
             file,
             session,
+            seen,
             takes_over,
         } = asked;
-        let present = self
-            .core
-            .with_meta(move |meta| meta.exclusive(file))
-            .await?;
-        if let Some(left_ms) = self.left_ms(file, present.session.filter(|&one| one != session))
+        // One open after another: a session has its first renewal before the next open looks for it.
+        let opening = self.opening.lock().await;
+        let present = self.exclusive(file).await?;
+        let other = present.session.filter(|&other| other != session);
+        if let Some(left_ms) = self.left_ms(file, other)
             && !takes_over
         {
-            return Ok(CoordinatorReply::InUse(InUse { left_ms }));
+            return Ok(CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }));
         }
-        let seen = present.token;
+        if !self.sessions.has_room(file, self.core.ports.now_ms()) {
+            return Err(Denied(format!(
+                "{SESSIONS_MAX} files are open exclusively, which is the limit; end some of their clients"
+            )));
+        }
         let open = move |meta: &Meta<K>| meta.open_exclusive(file, session, seen);
         let token = match self.core.with_meta(open).await {
             Ok(token) => token,
-            Err(error @ MetaError::Superseded { .. }) => {
-                return Ok(CoordinatorReply::Busy(error.to_string()));
+            Err(MetaError::Superseded { .. }) => {
+                return Ok(CoordinatorReply::NotOpened(NotOpened::Changed));
             }
             Err(error) => return Err(error.into()),
         };
-        if !self.sessions.note(file, session, self.core.ports.now_ms()) {
-            let sentence =
-                format!("{SESSIONS_MAX} files are open for one client each, which is the limit");
-            return Err(Denied(sentence));
+        self.sessions.begin(file, session, self.core.ports.now_ms());
+        drop(opening);
+        let answer = self.raise(file, token).await;
+        // The client begins to renew when it has the answer.
+        self.sessions.renew(file, session, self.core.ports.now_ms());
+        answer
+    }
+
+    async fn exclusive(&self, file: PutId) -> Result<Exclusive, MetaError> {
+        self.core.with_meta(move |meta| meta.exclusive(file)).await
+    }
+
+    /// Displaces the session of a file whose client has given no sign of life for too long, so that no session has the
+    /// file.
+    async fn displace(self: &Arc<Self>, file: PutId, seen: FencingToken) -> Answer {
+        let session = SessionId(self.core.ports.random());
+        let opened = self
+            .open_exclusive(ask::OpenExclusive {
+                file,
+                session,
+                seen,
+                takes_over: false,
+            })
+            .await?;
+        if matches!(opened, CoordinatorReply::Exclusive(_)) {
+            return self
+                .close_exclusive(ask::CloseExclusive { file, session })
+                .await;
         }
-        self.raise(file, token).await
+        Ok(opened)
     }
 
     /// Ends all that writers with lower tokens have begun. Every node that may serve refuses their updates from
@@ -69,10 +99,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             let request = ask::RaiseToken { file, token };
             self.core.ports.ask_node(node, request, TELL_DEADLINE_MS)
         });
-        let mut quiet = BTreeSet::new();
+        let mut vouched = BTreeMap::new();
         for (node, told) in nodes.iter().zip(join_all(told).await) {
             match told {
-                Ok(stripes) => quiet.extend(stripes),
+                Ok(terms) => vouched.extend(terms),
                 Err(_) if self.nodes.failed().contains(node) => {}
                 Err(_) => {
                     return Ok(CoordinatorReply::Busy(format!(
@@ -81,16 +111,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 }
             }
         }
-        let find = move |meta: &Meta<K>| {
-            let mut led = Vec::new();
-            for (_, stripe) in meta.layout_of(file)?.1 {
-                let holder = meta.lease(stripe.id)?.map(|lease| lease.holder);
-                if matches!(holder, Some(Holder::Node { .. })) && !quiet.contains(&stripe.id) {
-                    led.push(stripe.id);
-                }
-            }
-            Ok(led)
-        };
+        let find = move |meta: &Meta<K>| meta.unsettled(file, &vouched);
         let led = self.core.with_meta(find).await?;
         let settling = led.into_iter().map(|stripe| self.fence_primary(stripe));
         let mut settling = stream::iter(settling).buffer_unordered(SETTLE_PARALLEL_COUNT);
@@ -105,8 +126,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         })
     }
 
-    /// Settles a stripe under a term of the coordinator, so that its former primary's messages are refused.
-    /// Returns whether that succeeded.
+    /// Settles a stripe under a term of the coordinator, so that its former primaries' messages are refused. Returns
+    /// whether that succeeded; if not, the stripe stays unsettled for the next attempt.
     async fn fence_primary(self: &Arc<Self>, stripe: StripeId) -> Result<bool, MetaError> {
         let Ok(occupation) = self.occupied.occupy(vec![stripe]) else {
             return Ok(false);
@@ -114,10 +135,18 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let is_settled = match self.leases.take_leases(&[stripe]).await {
             Ok(leases) => {
                 let mut is_settled = true;
-                for lease in &leases {
-                    is_settled &= self.settle_old(stripe, lease.epoch).await.is_ok();
+                for Displaced { stripe, epoch } in leases {
+                    let settled = self.settle_old(stripe, epoch).await.is_ok();
+                    is_settled &= settled;
+                    let release = move |meta: &Meta<K>| {
+                        if settled {
+                            meta.release_settled(stripe, epoch)
+                        } else {
+                            meta.release(stripe, epoch)
+                        }
+                    };
+                    is_settled &= self.core.with_meta(release).await?;
                 }
-                self.leases.release_leases(leases).await?;
                 is_settled
             }
             // It has left the file.
@@ -142,7 +171,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Err(error) => return Err(error.into()),
         };
         if goes_on {
-            self.sessions.note(file, session, self.core.ports.now_ms());
+            self.sessions.renew(file, session, self.core.ports.now_ms());
         }
         Ok(CoordinatorReply::Renewed(goes_on))
     }
@@ -168,26 +197,32 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// Refuses to remove or replace a file whose session is alive.
-    pub(in crate::coordinator) async fn check_unused(&self, name: &str) -> Result<(), Denied> {
+    /// Refuses to remove or replace a file whose session is alive, and displaces one that is not. The transaction that
+    /// removes the file refuses again if a session has it by then.
+    pub(in crate::coordinator) async fn check_unused(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<(), Denied> {
         let named = name.to_owned();
-        let find = move |meta: &Meta<K>| {
-            let file = match meta.file(&named) {
-                Ok(file) => file,
-                Err(MetaError::UnknownFile(_)) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            Ok(Some((file.put, meta.exclusive(file.put)?.session)))
+        let find = move |meta: &Meta<K>| match meta.file(&named) {
+            Ok(file) => Ok(Some((file.put, meta.exclusive(file.put)?))),
+            Err(MetaError::UnknownFile(_)) => Ok(None),
+            Err(error) => Err(error),
         };
-        let found = self.core.with_meta(find).await?;
-        let left_ms = found.and_then(|(file, session)| self.left_ms(file, session));
-        match left_ms {
-            None => Ok(()),
-            Some(left_ms) => Err(Denied(format!(
-                "a client has opened '{name}' for itself alone; end that client first. Without a sign of life \
-                 the file is free in {} s",
+        let Some((file, present)) = self.core.with_meta(find).await? else {
+            return Ok(());
+        };
+        if present.session.is_none() {
+            return Ok(());
+        }
+        match self.displace(file, present.token).await? {
+            CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }) => Err(Denied(format!(
+                "a client has '{name}' open exclusively; end that client first. Without a renewal the file is free \
+                 in {} s",
                 left_ms.div_ceil(1_000)
             ))),
+            CoordinatorReply::Busy(why) => Err(Denied(format!("{why}; try again"))),
+            _ => Ok(()),
         }
     }
 

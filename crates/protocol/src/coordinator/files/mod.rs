@@ -25,6 +25,7 @@ use super::pool_facts::Pools;
 use super::repair::Repair;
 use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
+use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
 use sessions::Sessions;
@@ -46,6 +47,8 @@ pub(in crate::coordinator) struct Files<K> {
     /// When the client of each put was last heard of, and what it is to replace.
     puts: Mutex<BTreeMap<PutId, LivePut>>,
     sessions: Sessions,
+    /// Held by the exclusive open that looks at the sessions and changes them.
+    opening: AsyncMutex<()>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
@@ -78,6 +81,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             garbage: Arc::clone(garbage),
             repair: Arc::clone(repair),
             timetable: Arc::clone(timetable),
+            opening: AsyncMutex::default(),
             sessions: Sessions::new(shared.core.meta.sessions()?, heard_ms),
             puts: Mutex::new(puts.map(|put| (put.id, live())).collect()),
         })

@@ -301,7 +301,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Gives a file another name.
-    pub(in crate::coordinator) async fn rename(&self, asked: ask::Rename) -> Answer {
+    pub(in crate::coordinator) async fn rename(self: &Arc<Self>, asked: ask::Rename) -> Answer {
         let ask::Rename {
             file,
             generation,
@@ -319,7 +319,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Deletes a file. Its chunks are removed from their nodes later.
-    pub(in crate::coordinator) async fn remove_file(&self, asked: ask::RemoveFile) -> Answer {
+    pub(in crate::coordinator) async fn remove_file(
+        self: &Arc<Self>,
+        asked: ask::RemoveFile,
+    ) -> Answer {
         let ask::RemoveFile { name, file } = asked;
         self.check_unused(&name).await?;
         let removed = self

@@ -25,7 +25,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Stripes that are settled concurrently.
-const SETTLE_PARALLEL_COUNT: usize = 16;
+pub(super) const SETTLE_PARALLEL_COUNT: usize = 16;
+
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Begins to replace stripes of a file. Either all of them are occupied or none, so that two writers
     /// never wait for each other.

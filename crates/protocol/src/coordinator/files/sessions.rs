@@ -38,17 +38,27 @@ impl Sessions {
         (left_ms > 0).then_some(left_ms)
     }
 
-    /// Notes a sign of life; false when there is no room for another file.
-    pub(super) fn note(&self, file: PutId, session: SessionId, at_ms: u64) -> bool {
+    /// Whether the session of another file fits. Forgets sessions without renewals if there are too many.
+    pub(super) fn has_room(&self, file: PutId, now_ms: u64) -> bool {
         let mut heard = lock(&self.0);
         if heard.len() >= SESSIONS_MAX {
-            heard.retain(|_, heard| at_ms < heard.at_ms + SESSION_MS);
+            heard.retain(|_, heard| now_ms < heard.at_ms + SESSION_MS);
         }
-        if heard.len() >= SESSIONS_MAX && !heard.contains_key(&file) {
-            return false;
+        heard.len() < SESSIONS_MAX || heard.contains_key(&file)
+    }
+
+    /// A session has begun, in the place of any other.
+    pub(super) fn begin(&self, file: PutId, session: SessionId, at_ms: u64) {
+        lock(&self.0).insert(file, Heard { session, at_ms });
+    }
+
+    /// The client of a session is alive. Does nothing if another session has begun since.
+    pub(super) fn renew(&self, file: PutId, session: SessionId, at_ms: u64) {
+        let mut heard = lock(&self.0);
+        let heard = heard.entry(file).or_insert(Heard { session, at_ms });
+        if heard.session == session {
+            heard.at_ms = at_ms;
         }
-        heard.insert(file, Heard { session, at_ms });
-        true
     }
 
     /// A session has ended.

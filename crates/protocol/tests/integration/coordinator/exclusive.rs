@@ -3,9 +3,9 @@
 use crate::coordinator::bed::{Bed, gone};
 use futures::FutureExt;
 use futures::future::ready;
-use gabion_layout::{NodeId, StripeId};
-use gabion_meta::{FencingToken, PutId, SessionId};
-use gabion_protocol::message::{CoordinatorReply, InUse, NodeReply, NodeRequest, ask};
+use gabion_layout::{Epoch, NodeId, StripeId};
+use gabion_meta::{Existing, FencingToken, PutId, SessionId};
+use gabion_protocol::message::{CoordinatorReply, NodeReply, NodeRequest, NotOpened, ask};
 use std::collections::BTreeSet;
 
 const FIRST: SessionId = SessionId(7);
@@ -19,12 +19,21 @@ fn put_of(bed: &mut Bed, name: &str) -> PutId {
     }
 }
 
-fn open(bed: &mut Bed, file: PutId, session: SessionId, takes_over: bool) -> CoordinatorReply {
-    bed.ask(ask::OpenExclusive {
+fn request(bed: &mut Bed, file: PutId, session: SessionId, takes_over: bool) -> ask::OpenExclusive {
+    let CoordinatorReply::Exclusive(seen) = bed.ask(ask::Token(file)) else {
+        panic!("the file is there")
+    };
+    ask::OpenExclusive {
         file,
         session,
+        seen,
         takes_over,
-    })
+    }
+}
+
+fn open(bed: &mut Bed, file: PutId, session: SessionId, takes_over: bool) -> CoordinatorReply {
+    let request = request(bed, file, session, takes_over);
+    bed.ask(request)
 }
 
 fn renew(bed: &mut Bed, file: PutId, session: SessionId) -> CoordinatorReply {
@@ -51,12 +60,12 @@ fn a_session_lasts_as_long_as_its_client_gives_signs_of_life() {
     let left_ms = 2_000;
     assert_eq!(
         open(&mut bed, file, SECOND, false),
-        CoordinatorReply::InUse(InUse { left_ms })
+        CoordinatorReply::NotOpened(NotOpened::InUse { left_ms })
     );
     let name = "f".to_owned();
     let removed = bed.ask(ask::RemoveFile { name, file });
     assert!(
-        matches!(&removed, CoordinatorReply::Refused(why) if why.contains("for itself alone")),
+        matches!(&removed, CoordinatorReply::Refused(why) if why.contains("open exclusively")),
         "{removed:?}"
     );
     bed.pass(left_ms);
@@ -92,7 +101,10 @@ fn a_session_survives_the_coordinator() {
         bed.rejoin(NodeId(node), Vec::new());
     }
     let other = open(&mut bed, file, SECOND, false);
-    assert!(matches!(other, CoordinatorReply::InUse(_)), "{other:?}");
+    assert!(
+        matches!(other, CoordinatorReply::NotOpened(NotOpened::InUse { .. })),
+        "{other:?}"
+    );
     assert_eq!(
         renew(&mut bed, file, FIRST),
         CoordinatorReply::Renewed(true)
@@ -118,29 +130,125 @@ fn no_session_begins_before_every_node_that_may_serve_knows_it() {
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
 }
 
-#[test]
-fn the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first() {
-    let mut bed = Bed::three_racks();
-    let stripes = bed.put("f", 2);
-    let file = put_of(&mut bed, "f");
-    for stripe in &stripes {
-        let lease = bed.acquire(stripe.id, stripe.nodes[0]);
-        assert!(matches!(lease, CoordinatorReply::Lease(_)));
-    }
-    // Only the first stripe's primary still has its term.
-    let (quiet, primary) = (stripes[0].id, stripes[0].nodes[0]);
+/// Lets the nodes vouch for these terms, and the others for none.
+fn vouch(bed: &mut Bed, terms: &[(NodeId, StripeId, u64)]) {
+    let terms = terms.to_vec();
     bed.hook(move |node, request| {
         let is_asked = matches!(request, NodeRequest::RaiseToken { .. });
-        let raised = if node == primary { vec![quiet] } else { vec![] };
-        is_asked.then(|| ready(Ok(NodeReply::Raised(raised))).boxed())
+        let own = terms.iter().filter(|(of, ..)| *of == node);
+        let raised = own.map(|&(_, stripe, epoch)| (stripe, Epoch(epoch)));
+        is_asked.then(|| ready(Ok(NodeReply::Raised(raised.collect()))).boxed())
     });
     bed.take_log();
-    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+}
+
+/// The stripes that the coordinator has settled since the last time.
+fn settled(bed: &mut Bed) -> BTreeSet<StripeId> {
     let log = bed.take_log();
     let collected = log.iter().filter_map(|asked| match &asked.request {
         NodeRequest::Collect(ask::Collect { stripe, .. }) => Some(*stripe),
         _ => None,
     });
-    let collected: BTreeSet<StripeId> = collected.collect();
-    assert_eq!(collected, [stripes[1].id].into());
+    collected.collect()
+}
+
+#[test]
+fn the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 3);
+    let file = put_of(&mut bed, "f");
+    for stripe in &stripes[..2] {
+        let lease = bed.acquire(stripe.id, stripe.nodes[0]);
+        assert!(matches!(lease, CoordinatorReply::Lease(_)));
+    }
+    // Only the first stripe's primary still has its term, and the third stripe never had one.
+    vouch(&mut bed, &[(stripes[0].nodes[0], stripes[0].id, 1)]);
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert_eq!(settled(&mut bed), [stripes[1].id].into());
+    assert_eq!(open(&mut bed, file, SECOND, true), opened(2));
+    assert_eq!(settled(&mut bed), [].into(), "it had no primary since");
+}
+
+#[test]
+fn a_node_vouches_for_no_term_but_the_present_one() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(&mut bed, "f");
+    let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
+    bed.acquire(stripe.id, first);
+    bed.fail(&[first]);
+    bed.acquire(stripe.id, second);
+    bed.fail(&[second]);
+    // The first one returns, and does not know that its term is over.
+    bed.rejoin(first, Vec::new());
+    vouch(&mut bed, &[(first, stripe.id, 1)]);
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert_eq!(settled(&mut bed), [stripe.id].into());
+}
+
+#[test]
+fn a_settlement_that_fails_is_repeated_before_the_session_begins() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(&mut bed, "f");
+    bed.acquire(stripe.id, stripe.nodes[0]);
+    let silent = stripe.nodes[2];
+    bed.hook(move |node, request| {
+        let is_silent = node == silent && matches!(request, NodeRequest::Collect { .. });
+        is_silent.then(|| ready(Err(gone(node))).boxed())
+    });
+    for _ in 0..2 {
+        let busy = open(&mut bed, file, FIRST, false);
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    }
+    vouch(&mut bed, &[]);
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert_eq!(settled(&mut bed), [stripe.id].into());
+}
+
+#[test]
+fn a_late_copy_of_an_open_displaces_nothing() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let file = put_of(&mut bed, "f");
+    let late = request(&mut bed, file, FIRST, true);
+    assert_eq!(bed.ask(late.clone()), opened(1));
+    assert_eq!(open(&mut bed, file, SECOND, true), opened(2));
+    assert_eq!(
+        bed.ask(late),
+        CoordinatorReply::NotOpened(NotOpened::Changed)
+    );
+    assert_eq!(
+        renew(&mut bed, file, SECOND),
+        CoordinatorReply::Renewed(true)
+    );
+}
+
+#[test]
+fn a_put_that_began_before_a_session_does_not_replace_its_file() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let file = put_of(&mut bed, "f");
+    let begun = bed.ask(ask::BeginPut {
+        name: "f".to_owned(),
+        existing: Existing::IsReplaced,
+        pool: None,
+        size_bytes: 4 << 20,
+    });
+    let CoordinatorReply::Put(begun) = begun else {
+        panic!("{begun:?}")
+    };
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    let committed = bed.ask(ask::CommitPut(begun.put));
+    assert!(
+        matches!(&committed, CoordinatorReply::Refused(why) if why.contains("open exclusively")),
+        "{committed:?}"
+    );
+    // A session without renewals does not keep the name.
+    bed.pass(11_000);
+    let name = "f".to_owned();
+    assert_eq!(
+        bed.ask(ask::RemoveFile { name, file }),
+        CoordinatorReply::Done
+    );
 }

@@ -1,6 +1,7 @@
 //! Fencing tokens: a primary refuses updates of clients that a session has fenced out.
 
 use crate::update::bed::{Bed, FILE, STRIPE};
+use gabion_layout::Epoch;
 use gabion_meta::FencingToken;
 use gabion_protocol::message::{NodeReply, Refusal, ask};
 
@@ -30,7 +31,10 @@ fn a_raised_token_refuses_lower_ones() {
     let bed = Bed::new(&[]);
     assert!(matches!(write(&bed, 1, OLD), NodeReply::Updated { .. }));
     bed.set_token(NEW);
-    assert_eq!(bed.ask(0, raise()), NodeReply::Raised(vec![STRIPE]));
+    assert_eq!(
+        bed.ask(0, raise()),
+        NodeReply::Raised(vec![(STRIPE, Epoch(1))])
+    );
     assert_eq!(write(&bed, 2, OLD), superseded());
     assert!(matches!(write(&bed, 3, NEW), NodeReply::Updated { .. }));
     assert_eq!(
