@@ -30,6 +30,14 @@ pub enum ClientError {
         /// The node's sentence.
         refusal: String,
     },
+    /// So many chunks of a stripe are lost that it takes no writes until it is repaired.
+    #[error("{what}: {refusal}")]
+    TooFewLeft {
+        /// The operation.
+        what: String,
+        /// The sentence.
+        refusal: String,
+    },
     /// The operation was not refused, but did not finish in time.
     #[error("{what} took longer than {limit_s} s; last problem: {missing}")]
     Late {

@@ -192,6 +192,11 @@ impl File {
         &self.opened
     }
 
+    /// Its name as last looked up: another client may have renamed it since it was opened.
+    pub fn present_name(&self) -> String {
+        self.layout().file.file.name.clone()
+    }
+
     /// This client's session.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.opened.session.as_ref()

@@ -309,7 +309,10 @@ impl Update<'_> {
         let plan = match file.plan_update_of(&layout, stripe, &ranges) {
             Ok(plan) => plan,
             Err(refusal) if !self.is_fresh => return Err(AttemptError::Retry(refusal)),
-            Err(refusal) => return Err(last(refusal)),
+            Err(refusal) => {
+                let what = attempts.what().to_owned();
+                return Err(ClientError::TooFewLeft { what, refusal }.into());
+            }
         };
         check(&plan, file.code(stripe))?;
         if !fits_records(&plan) {

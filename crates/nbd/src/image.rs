@@ -349,6 +349,7 @@ fn may_pass(error: &ClientError) -> bool {
         error,
         ClientError::Late { .. }
             | ClientError::NoCoordinator(_)
+            | ClientError::TooFewLeft { .. }
             | ClientError::Undecided { .. }
             | ClientError::Forgotten(_)
     );

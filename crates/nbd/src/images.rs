@@ -169,9 +169,9 @@ impl Images {
         let present = opened.image.upgrade();
         if let Some(image) = present.filter(|image| !image.file().is_superseded()) {
             match image.file().refresh_size().await {
-                Ok(_) => return Ok(Ok(image)),
-                // Another image has its name now.
-                Err(ClientError::FileGone(_)) => {}
+                Ok(_) if image.file().present_name() == name.as_str() => return Ok(Ok(image)),
+                // It was renamed or removed, and another image may have its name.
+                Ok(_) | Err(ClientError::FileGone(_)) => {}
                 Err(error) => return Err(error),
             }
         }

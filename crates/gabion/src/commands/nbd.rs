@@ -10,6 +10,7 @@ use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server};
 use gabion_testbed::EndSignals;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,7 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         Some(path) => Some(bind_unix(path).await?),
         None => None,
     };
+    let own_socket = options.unix.as_deref().and_then(socket_id);
     // All is bound before anything is said to be ready.
     if let Some(listener) = &tcp {
         ready(&format!("nbd://{}", address(listener)?));
@@ -77,8 +79,8 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         error = of(metrics, |listener| server.serve_metrics(listener)) => error,
         () = ends.recv() => {
             images.release().await;
-            if let Some(path) = &options.unix {
-                // Only this server's clients used it.
+            if let Some(path) = options.unix.as_deref().filter(|path| socket_id(path) == own_socket) {
+                // No other server has replaced it.
                 let _ = std::fs::remove_file(path);
             }
             return Ok(());
@@ -112,12 +114,18 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     listener.local_addr().context("tell the server's address")
 }
 
-/// Listens on a Unix socket. One that a killed server has left is replaced.
+/// Listens on a Unix socket. One that a killed server has left is replaced; nothing else is.
 async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
     let doing = || format!("listen on {}", path.display());
     match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {}
         bound => return bound.context(doing()),
+    }
+    if socket_id(path).is_none() {
+        return Err(Failure::failed(format!(
+            "{} exists and is not a socket; choose another path",
+            path.display()
+        )));
     }
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -129,6 +137,13 @@ async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
             path.display()
         ))),
     }
+}
+
+/// What identifies the socket at a path; none if something else is there, or nothing.
+fn socket_id(path: &Path) -> Option<(u64, u64)> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    let is_socket = there.file_type().is_socket();
+    is_socket.then(|| (there.dev(), there.ino()))
 }
 
 async fn map(options: &NbdMapOptions) -> Result<(), Failure> {

@@ -349,7 +349,7 @@ fn a_second_server_fences_out_the_first_whatever_that_one_has_begun() {
     let mut fenced = Client::start(&["fenced", &uri]);
     fenced.expect("attached");
     // Other writers are refused while the server has the image.
-    let punch = ["punch", "vm/disk", "--offset=3MiB", "--length=64KiB"];
+    let punch = ["punch", "vm/disk", "--offset=0", "--length=64KiB"];
     let error = fails_on(&cluster, &punch, 1);
     assert!(error.contains("open exclusively"), "{error}");
     let error = fails_on(&cluster, &["image", "rm", "vm/disk"], 1);
@@ -380,6 +380,39 @@ fn a_second_server_fences_out_the_first_whatever_that_one_has_begun() {
     again.expect("unchanged");
     again.end();
     first.stop();
+}
+
+#[test]
+fn a_server_finds_an_image_by_its_present_name() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    cluster.run(&["image", "create", "vm/other", "--size=8MiB"]);
+    let server = ImageServer::start(&cluster, &[]);
+    let mut owner = Client::start(&["own", &server.uri("vm/disk")]);
+    owner.expect("written");
+    cluster.run(&["mv", "vm/disk", "vm/old"]);
+    cluster.run(&["mv", "vm/other", "vm/disk"]);
+    let size = |image| tool("nbdinfo", &["--size", &server.uri(image)]);
+    assert_eq!(size("vm/disk").trim(), (8 << 20).to_string());
+    let mut other = Client::start(&["own", &server.uri("vm/disk")]);
+    other.expect("written");
+    owner.go_on();
+    owner.expect("unchanged");
+    owner.end();
+    assert_eq!(size("vm/old").trim(), (4 << 20).to_string());
+}
+
+#[test]
+fn a_file_in_the_place_of_a_socket_stays() {
+    let cluster = cluster("4MiB");
+    let file = cluster.path("disk.raw");
+    std::fs::write(&file, "precious").expect("write a file");
+    let serve = ["nbd", "serve", "vm/disk", "--unix", path_text(&file)];
+    let error = fails_on(&cluster, &serve, 1);
+    assert!(error.contains("is not a socket"), "{error}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"precious");
 }
 
 #[test]
