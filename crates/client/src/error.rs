@@ -83,7 +83,7 @@ pub enum ClientError {
     InUse {
         /// The file's name.
         name: String,
-        /// The time after which it may be taken over if that client gives no sign of life, in milliseconds.
+        /// The time after which it may be taken over without a further renewal, in milliseconds.
         left_ms: Option<u64>,
     },
     /// This client was the file's only writer, and another one has taken the file over.

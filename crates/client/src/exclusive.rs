@@ -13,7 +13,7 @@ use gabion_protocol::message::{NotOpened, ask};
 /// Whether an exclusive open displaces another client's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TakeOver {
-    /// Only after its client has given no sign of life for ten seconds.
+    /// Only ten seconds after its last renewal.
     IfAbandoned,
     /// At once. It is safe: the other client's writes are refused before the open succeeds.
     Now,

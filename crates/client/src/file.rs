@@ -37,7 +37,7 @@ pub(crate) struct Opened {
     encoded: Option<(PoolId, Code)>,
     layout: Mutex<Arc<Layout>>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
-    /// This client's session, if it has opened the file for itself alone.
+    /// This client's session, if it has opened the file exclusively.
     session: Option<Session>,
 }
 

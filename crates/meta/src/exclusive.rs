@@ -27,7 +27,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Opens the file that `put` made for one session alone, if `seen` is still its token: the caller has
+    /// Opens the file that `put` made exclusively, if `seen` is still its token: the caller has
     /// found that the session which has it, if any, may be displaced. May be repeated.
     ///
     /// # Errors

@@ -299,7 +299,7 @@ impl SizeChange {
     }
 }
 
-/// A number of a file that grows with each session that opens the file for itself alone. Writes with a
+/// A number of a file that grows with each exclusive open of the file. Writes with a
 /// lower one are refused (M. Kleppmann, Designing Data-Intensive Applications, chapter 8).
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash, Serialize, Deserialize,

@@ -80,7 +80,8 @@ impl Images {
         let _ = timeout(RELEASE_LIMIT, join_all(ends)).await;
     }
 
-    /// The names of a pool's images, in order: its files whose names begin with its own and a `/`.
+    /// The names of a pool's images, in order: its files whose names begin with its own and a `/`. A pool whose blocks are
+    /// replicated at first has none.
     ///
     /// # Errors
     /// Those of [`Client::list`].
@@ -90,7 +91,8 @@ impl Images {
         limit: u64,
     ) -> Result<Vec<FileRecord>, ClientError> {
         let pools = client.pools().await?;
-        let Some(pool) = pools.iter().find(|known| known.spec.name == pool) else {
+        let known = pools.iter().find(|known| known.spec.name == pool);
+        let Some(pool) = known.filter(|pool| pool.lifecycle.is_none()) else {
             return Ok(Vec::new());
         };
         let prefix = format!("{}/", pool.spec.name);

@@ -73,7 +73,7 @@ pub struct Coverage {
     pub unvouched_count: u64,
     /// Acknowledged writes behind the end that their client knew.
     pub write_behind_count: u64,
-    /// Files that a client opened for itself alone.
+    /// Exclusive opens of files.
     pub exclusive_open_count: u64,
     /// Acknowledged appends.
     pub append_count: u64,

@@ -1,4 +1,4 @@
-//! A client that opens a file for itself alone, under all faults: until its session is displaced, every byte
+//! A client that opens a file exclusively, under all faults: until its session is displaced, every byte
 //! is as the client last saw or wrote it.
 
 use crate::client::{SimClient, byte_range};
@@ -11,7 +11,7 @@ use std::ops::Range;
 const PAUSE_US: u64 = 800_000;
 
 impl SimClient {
-    /// Opens a file for this client alone, as [`SimClient::open`] does.
+    /// Opens a file exclusively, as [`SimClient::open`] does.
     async fn open_exclusive(&self, name: &str, take_over: TakeOver) -> Result<File, ClientError> {
         let called_us = self.now_us();
         let file = self.client.open_exclusive(name, take_over).await?;

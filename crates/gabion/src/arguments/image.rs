@@ -78,7 +78,7 @@ pub(crate) struct NbdServeOptions {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Take images over from servers that have them attached, whose writes are refused from then on. Without this,
-    /// an image is free ten seconds after the last sign of life of its server
+    /// an image is free ten seconds after the last renewal by its server
     #[arg(long, conflicts_with = "read_only")]
     pub(crate) take_over: bool,
     /// Time for which a request is retried while the cluster does not answer, in seconds; then it fails

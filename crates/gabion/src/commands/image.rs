@@ -51,6 +51,14 @@ async fn create(
     size: u64,
     format: Format,
 ) -> Result<(), Failure> {
+    let pools = client.pools().await?;
+    let pool = pools.iter().find(|pool| pool.spec.name == name.pool());
+    if pool.is_some_and(|pool| pool.lifecycle.is_some()) {
+        return Err(Failure::usage(format!(
+            "pool {} replicates blocks first, so its files keep their sizes; images need a pool without --write",
+            name.pool()
+        )));
+    }
     create_file(client, name.as_str(), size, Some(name.pool())).await?;
     if format == Format::Json {
         return print_json(&json!({ "name": name.as_str(), "bytes": size }));

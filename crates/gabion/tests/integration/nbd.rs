@@ -111,6 +111,16 @@ fn wrong_images_get_one_plain_sentence() {
         1,
     );
     fails_on(&cluster, &["nbd", "serve", "--listen=192.0.2.1:1"], 1);
+    let replicated = ["--code=rs(2,2)", "--write=replicate:3", "--encode-after=1h"];
+    cluster.run(&[&["pool", "create", "blocks"][..], &replicated].concat());
+    let file = cluster.path("file");
+    std::fs::write(&file, "no image").expect("write a file");
+    cluster.run(&["put", path_text(&file), "blocks/file", "--pool=blocks"]);
+    let create = ["image", "create", "blocks/disk", "--size=1GiB"];
+    let error = fails_on(&cluster, &create, 2);
+    assert!(error.contains("without --write"), "{error}");
+    let listed = cluster.json(&["image", "ls"]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
 }
 
 #[test]

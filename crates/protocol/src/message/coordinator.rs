@@ -321,7 +321,7 @@ pub struct FileLayout {
     pub exclusive: Exclusive,
 }
 
-/// Period in which a client that has opened a file for itself alone gives signs of life, in milliseconds.
+/// Period of the renewals of a session, in milliseconds.
 pub const RENEW_EVERY_MS: u64 = 2_000;
 
 /// The reason why a file is not opened exclusively.

@@ -244,7 +244,7 @@ calls! {
         /// The file's fencing token; only a growth for one append needs it.
         token: FencingToken,
     } -> Growth { CoordinatorReply::Grown(growth) => growth }
-    /// Open a file for one session alone, which no other client may write from then on, until the session ends.
+    /// Open a file exclusively: no other client may write it from then on, until the session ends.
     /// The answer comes when the writes of all earlier sessions and clients are over. May be repeated.
     OpenExclusive {
         /// The put that brought the file.

@@ -95,8 +95,8 @@ pub enum Refusal {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// A session has opened the file for itself alone since the client looked it up.
-    #[error("another client has opened the file for itself alone (fencing token {})", current.0)]
+    /// A session has opened the file exclusively since the client looked it up.
+    #[error("another client has opened the file exclusively (fencing token {})", current.0)]
     Superseded {
         /// The file's token.
         current: FencingToken,

@@ -1,6 +1,6 @@
 //! Exclusive opens: which session, if any, is the only writer of a file.
 //!
-//! A session is durable, and the signs of life of its client are in memory: a coordinator that restarts gives
+//! A session is durable, and its last renewal is in memory: a coordinator that restarts gives
 //! each session the full time. Before a session begins, every node that may serve refuses updates with a
 //! lower fencing token, and none of them runs any more.
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Time limit of a node's answer, which waits for updates that run.
 const TELL_DEADLINE_MS: u64 = 5_000;
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Opens a file for one session alone.
+    /// Opens a file exclusively.
     pub(in crate::coordinator) async fn open_exclusive(
         self: &Arc<Self>,
         asked: ask::OpenExclusive,
@@ -67,7 +67,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.core.with_meta(move |meta| meta.exclusive(file)).await
     }
 
-    /// Displaces the session of a file whose client has given no sign of life for too long, so that no session has the
+    /// Displaces the session of a file that its client has not renewed for too long, so that no session has the
     /// file.
     async fn displace(self: &Arc<Self>, file: PutId, seen: FencingToken) -> Answer {
         let session = SessionId(self.core.ports.random());

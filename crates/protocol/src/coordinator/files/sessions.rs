@@ -1,4 +1,4 @@
-//! When the clients that have opened files for themselves alone were last heard of.
+//! The last renewals of the sessions of exclusively opened files.
 
 use crate::locks::lock;
 use crate::message::RENEW_EVERY_MS;
@@ -6,7 +6,7 @@ use gabion_meta::{PutId, SessionId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How long a session without a sign of life of its client may not be displaced, in milliseconds: five times
+/// How long a session may not be displaced after its last renewal, in milliseconds: five times
 /// the period of these.
 const SESSION_MS: u64 = 5 * RENEW_EVERY_MS;
 /// Most files with a session: each is in memory.
