@@ -167,44 +167,50 @@ impl Episode<'_> {
         self.wait_until_green()
     }
 
-    /// Creates pools, and a file in each, of cells of operation 0.
+    /// Creates pools, and a file in each, of cells of operation 0. The first pool has one more, for exclusive opens.
     fn store(&mut self) -> Result<Load, Stop> {
+        let pools = self.pools.clone();
         let mut files = Vec::new();
-        let pools = (0..).zip(&self.pools);
-        for (number, pool) in pools {
+        for (number, pool) in (0..).zip(&pools) {
             let mut arguments = vec!["pool", "create", &pool.name];
             arguments.extend(pool.options.iter().map(String::as_str));
             self.cluster.run(&arguments)?;
-            let stripe_count = self.dice.between(2, 4);
-            // The last stripe is not full.
-            let cell_count = pool.stripe_cells * stripe_count - self.dice.between(1, 20);
-            let source = self.cluster.beside("source");
-            let bytes = fill(number, 0, OperationId(0), 0, cell_count);
-            assert_eq!(
-                bytes.len() as u64,
-                cell_count * CELL_BYTES,
-                "cells are whole"
-            );
-            std::fs::write(&source, bytes).context("write a temporary file")?;
-            let name = format!("shared-{number}");
-            let source = source.display().to_string();
-            self.cluster
-                .run(&["put", &source, &name, "--pool", &pool.name])?;
-            self.recorder.add_file(cell_count, pool.atomic_cells);
-            files.push(SharedFile {
-                number,
-                name,
-                cell_count,
-                stripe_cells: pool.stripe_cells,
-            });
+            files.push(self.store_file(number, pool, false)?);
         }
+        files.push(self.store_file(pools.len() as u32, &pools[0], true)?);
         Ok(Load {
             coordinator: self.cluster.coordinator()?,
             files,
-            pool: self.pools[0].name.clone(),
+            pool: pools[0].name.clone(),
             seed: self.orders.seed,
             recorder: Arc::clone(&self.recorder),
             signals: Arc::clone(&self.signals),
+        })
+    }
+
+    fn store_file(&mut self, number: u32, pool: &Pool, is_owned: bool) -> Result<SharedFile, Stop> {
+        let stripe_count = self.dice.between(2, 4);
+        // The last stripe is not full.
+        let cell_count = pool.stripe_cells * stripe_count - self.dice.between(1, 20);
+        let source = self.cluster.beside("source");
+        let bytes = fill(number, 0, OperationId(0), 0, cell_count);
+        assert_eq!(
+            bytes.len() as u64,
+            cell_count * CELL_BYTES,
+            "cells are whole"
+        );
+        std::fs::write(&source, bytes).context("write a temporary file")?;
+        let name = format!("{}-{number}", if is_owned { "owned" } else { "shared" });
+        let source = source.display().to_string();
+        self.cluster
+            .run(&["put", &source, &name, "--pool", &pool.name])?;
+        self.recorder.add_file(cell_count, pool.atomic_cells);
+        Ok(SharedFile {
+            number,
+            name,
+            cell_count,
+            stripe_cells: pool.stripe_cells,
+            is_owned,
         })
     }
 

@@ -62,7 +62,8 @@ async fn carry_out(
     }
 }
 
-async fn make(
+/// Reads or writes as the operation says, and records the result. Returns the error in words.
+pub(super) async fn make(
     worker: &Worker,
     file: &File,
     operation: &UnderWay,

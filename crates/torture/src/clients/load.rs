@@ -13,6 +13,8 @@ pub(crate) struct SharedFile {
     pub(crate) cell_count: u64,
     /// Cells of a full stripe.
     pub(crate) stripe_cells: u64,
+    /// Whether clients write it only after an exclusive open. Such a file is the last one.
+    pub(crate) is_owned: bool,
 }
 
 /// The work of the clients.
@@ -31,7 +33,7 @@ pub(crate) struct Load {
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) is_over: AtomicBool,
-    /// Whether whole files must not be stored or removed: an old database is in use, which will be
+    /// Whether whole files must not be stored, removed or opened exclusively: an old database is in use, which will be
     /// replaced again.
     pub(crate) names_rest: AtomicBool,
     /// The client of whole files has acknowledged that, and has no operation in flight.

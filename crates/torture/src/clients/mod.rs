@@ -4,7 +4,7 @@ mod cached;
 mod direct;
 mod load;
 mod names;
-
+mod sole;
 mod verify;
 mod worker;
 
@@ -57,6 +57,9 @@ fn run(load: &Load) -> Vec<Kept> {
         }
         for number in 4..=5 {
             tasks.push(tokio::spawn(cached::run(Worker::new(load, number))));
+        }
+        for number in 7..=8 {
+            tasks.push(tokio::spawn(sole::run(Worker::new(load, number))));
         }
         let names = tokio::spawn(names::run(Worker::new(load, 6)));
         for task in tasks {

@@ -61,7 +61,9 @@ impl Worker {
     /// A range of cells: mostly a few of a stripe's first ones, where clients meet; sometimes many,
     /// and sometimes across a border of stripes.
     pub(super) fn draw_span(&mut self) -> Span {
-        let file = self.dice.below(self.load.files.len() as u64) as u32;
+        let shared = self.load.files.iter().filter(|file| !file.is_owned);
+        let count = shared.count() as u64;
+        let file = self.dice.below(count) as u32;
         self.draw_span_of(file)
     }
 
