@@ -50,8 +50,8 @@ async fn session(worker: &mut Worker, client: &Client) -> Result<(), String> {
         let made = make(worker, &file, &operation, kind).await;
         if let Err(error) = &made {
             recorder.failed(&operation, error);
+            return Ok(());
         }
-        made?;
         worker.pause().await;
     }
     if worker.dice.one_in(2) {
