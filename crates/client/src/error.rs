@@ -30,7 +30,7 @@ pub enum ClientError {
         /// The node's sentence.
         refusal: String,
     },
-    /// So many chunks of a stripe are lost that it takes no writes until it is repaired.
+    /// A stripe takes no writes until it is repaired: the loss of another chunk could lose data.
     #[error("{what}: {refusal}")]
     TooFewLeft {
         /// The operation.

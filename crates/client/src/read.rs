@@ -40,7 +40,7 @@ const HOLE_BYTES: u64 = 1 << 20;
 pub enum ReadPart {
     /// Bytes of a stripe.
     Bytes(Vec<u8>),
-    /// So many bytes of a hole, all of them zero.
+    /// The length of a hole in bytes; they are all zero.
     Hole(u64),
 }
 

@@ -60,7 +60,7 @@ impl Share {
     /// Waits until the request may hold its memory.
     pub(crate) async fn take(&self, command: Command) -> Held {
         let bytes = bytes_of(command) as u32;
-        // The server's budget comes last, so that a connection over its own share waits for nobody's bytes but its own.
+        // The server's budget comes last: a connection over its own share takes nothing from the others while it waits.
         let request = Arc::clone(&self.requests).acquire_owned().await;
         let own = Arc::clone(&self.bytes).acquire_many_owned(bytes).await;
         let all = Arc::clone(&self.all).acquire_many_owned(bytes).await;

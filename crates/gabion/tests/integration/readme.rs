@@ -95,7 +95,7 @@ fn the_disk_for_virtual_machines_is_served_as_typed() {
     std::fs::write(&directory, pattern(8 << 20, 3)).expect("write a temporary file");
     let directory = directory.parent().expect("it is in a directory");
     let place = path_text(directory);
-    // A socket instead of a port that others may use, and a wait instead of the time of typing.
+    // The test serves a Unix socket, since the port may be in use, and waits for the server before the next line.
     let script = script
         .replace(
             "gabion nbd serve vm/web &",

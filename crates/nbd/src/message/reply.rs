@@ -30,7 +30,7 @@ const COMPACT_EXTENT_BYTES_MAX: u64 = (u32::MAX - 511) as u64;
 pub enum Part {
     /// The bytes themselves; at least one.
     Bytes(Bytes),
-    /// So many bytes of a hole, all of them zero; at least one, and at most 32 MiB.
+    /// The length of a hole, from 1 byte to 32 MiB; all of its bytes are zero.
     Hole(u64),
 }
 

@@ -14,7 +14,7 @@ pub(crate) const NBD_CLIENT: &str = concat!(
     "/tests/integration/nbd_client.py"
 );
 
-/// Whether the machine has the tools; says what lacks where it does not.
+/// Whether the machine has the tools. Prints the missing packages if it does not.
 pub(crate) fn has_nbd_tools() -> bool {
     let has_python = runs(PYTHON, &["-c", "import nbd"]);
     let has_tools =

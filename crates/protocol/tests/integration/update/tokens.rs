@@ -64,7 +64,7 @@ fn a_client_that_knows_a_higher_token_makes_the_primary_ask() {
 fn a_node_that_was_away_asks_for_the_token_again() {
     let bed = Bed::new(&[]);
     assert!(matches!(write(&bed, 1, OLD), NodeReply::Updated { .. }));
-    // It is declared failed, so nobody tells it of the session.
+    // The node is declared failed, so the coordinator does not tell it of the session.
     bed.set_token(NEW);
     bed.join_again(0);
     assert_eq!(write(&bed, 2, OLD), superseded());
