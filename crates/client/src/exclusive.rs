@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::{File, Layout};
 use crate::session::Session;
-use gabion_meta::{FencingToken, PutId};
+use gabion_meta::FencingToken;
 use gabion_protocol::message::{NotOpened, ask};
 
 /// Whether an exclusive open displaces another client's.
@@ -35,49 +35,43 @@ impl Client {
         name: &str,
         take_over: TakeOver,
     ) -> Result<File, ClientError> {
-        let file = self.lookup(name).await?.file.put;
-        let session = self.begin_session(file, name, take_over).await?;
-        let layout = self.lookup_file(file).await?;
+        let file = self.open(name).await?;
+        let session = file.begin_session(take_over).await?;
+        let layout = self.lookup_file(file.put_id()).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
         File::with_layout(self, name, layout, Some(session))
     }
+}
 
-    /// Begins a session. Until then it is renewed too, since the coordinator may have to settle many stripes, and it
-    /// ends if the caller stops waiting.
-    async fn begin_session(
-        &self,
-        file: PutId,
-        name: &str,
-        take_over: TakeOver,
-    ) -> Result<Session, ClientError> {
-        let what = format!("opening {name} exclusively");
-        let mut attempts = self.attempts(what, 0);
+impl File {
+    /// Begins a session, from the known layout if that is not too old. Until then it is renewed too, since the
+    /// coordinator may have to settle many stripes, and it ends if the caller stops waiting.
+    async fn begin_session(&self, take_over: TakeOver) -> Result<Session, ClientError> {
+        let what = format!("opening {} exclusively", self.name());
+        let mut attempts = self.client.attempts(what, 0);
         loop {
-            let gone = || ClientError::FileGone(name.to_owned());
-            let seen = self.lookup_file(file).await?.ok_or_else(gone)?;
-            let seen = seen.exclusive.token;
-            let session = Session::new(&self.shared.ports, file);
+            let (file, seen) = (self.put_id(), self.layout().file.exclusive.token);
+            let session = Session::new(&self.client.shared.ports, file);
             let request = ask::OpenExclusive {
                 file,
                 session: session.id(),
                 seen,
                 takes_over: take_over == TakeOver::Now,
             };
-            match self.ask(request).await? {
+            match self.client.ask(request).await? {
                 Ok(token) => return Ok(session.opened(token)),
                 Err(NotOpened::InUse { left_ms }) => {
                     return Err(ClientError::InUse {
-                        name: name.to_owned(),
+                        name: self.name().to_owned(),
                         left_ms: Some(left_ms),
                     });
                 }
                 Err(NotOpened::Changed) => attempts.pause("others open it exclusively").await?,
             }
+            self.refresh().await?;
         }
     }
-}
 
-impl File {
     /// Ends this client's session, if the file was opened exclusively: all clients may write it again, and
     /// writes of this handle are refused.
     ///
@@ -115,15 +109,16 @@ impl File {
     /// # Errors
     /// [`ClientError::Superseded`]; [`ClientError::InUse`]; those of [`File::refresh`].
     pub(crate) async fn token(&self) -> Result<FencingToken, ClientError> {
-        let Err(ClientError::InUse { .. }) = self.known_token(&self.layout()) else {
-            return self.known_token(&self.layout());
-        };
-        self.refresh().await?;
-        let Err(ClientError::InUse { .. }) = self.known_token(&self.layout()) else {
-            return self.known_token(&self.layout());
-        };
-        let opened = (self.client).begin_session(self.put_id(), self.name(), TakeOver::IfAbandoned);
-        let session = opened.await?;
+        for is_fresh in [false, true] {
+            let known = self.known_token(&self.layout());
+            if !matches!(known, Err(ClientError::InUse { .. })) {
+                return known;
+            }
+            if !is_fresh {
+                self.refresh().await?;
+            }
+        }
+        let session = self.begin_session(TakeOver::IfAbandoned).await?;
         self.client.ask(session.close()).await?;
         session.note_ended();
         self.refresh().await?;

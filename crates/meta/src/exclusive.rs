@@ -16,15 +16,12 @@ use gabion_layout::{Epoch, StripeId};
 use std::collections::BTreeMap;
 
 impl<K: KeyValue> Meta<K> {
-    /// The session and the fencing token of the file that `put` made.
+    /// The session and the fencing token of the file that `put` made. A file that is gone has neither.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`].
+    /// When the store fails or the row is corrupt.
     pub fn exclusive(&self, put: PutId) -> Result<Exclusive, MetaError> {
-        self.store.read(|txn| {
-            file_of(txn, put)?;
-            exclusive(txn, put)
-        })
+        self.store.read(|txn| exclusive(txn, put))
     }
 
     /// Opens the file that `put` made exclusively, if `seen` is still its token: the caller has

@@ -164,12 +164,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         asked: ask::RenewExclusive,
     ) -> Answer {
         let ask::RenewExclusive { file, session } = asked;
-        let present = self.core.with_meta(move |meta| meta.exclusive(file)).await;
-        let goes_on = match present {
-            Ok(present) => present.session == Some(session),
-            Err(MetaError::FileGone(_)) => false,
-            Err(error) => return Err(error.into()),
-        };
+        let goes_on = self.exclusive(file).await?.session == Some(session);
         if goes_on {
             self.sessions.renew(file, session, self.core.ports.now_ms());
         }
@@ -190,11 +185,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 
     /// The fencing token of a file, for a primary.
     pub(in crate::coordinator) async fn token(&self, file: PutId) -> Answer {
-        match self.core.with_meta(move |meta| meta.exclusive(file)).await {
-            Ok(present) => Ok(CoordinatorReply::Exclusive(present.token)),
-            Err(error @ MetaError::FileGone(_)) => Ok(CoordinatorReply::Busy(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
+        Ok(CoordinatorReply::Exclusive(
+            self.exclusive(file).await?.token,
+        ))
     }
 
     /// Refuses to remove or replace a file whose session is alive, and displaces one that is not. The transaction that

@@ -8,8 +8,8 @@ use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, FileLayout, Growth, PutPlaces, ask};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 use gabion_meta::{
-    Exclusive, Existing, FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec,
-    PutId, STRIPES_MAX, Stripes,
+    Existing, FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId,
+    STRIPES_MAX, Stripes,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -255,11 +255,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             } else {
                 Vec::new()
             };
-            let exclusive = match meta.exclusive(file.put) {
-                // It was removed since: the client finds out with its next request.
-                Err(MetaError::FileGone(_)) => Exclusive::default(),
-                exclusive => exclusive?,
-            };
+            let exclusive = meta.exclusive(file.put)?;
             Ok(FileLayout {
                 file,
                 pool: pools.0,

@@ -54,11 +54,9 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             ))),
             // The missing stripe may have been replaced: a client with an old layout looks the file up
             // again and gets the new stripes.
-            Err(
-                error @ (MetaError::NodeNotLive(_)
-                | MetaError::UnknownStripe(_)
-                | MetaError::FileGone(_)),
-            ) => Ok(CoordinatorReply::Busy(error.to_string())),
+            Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
+                Ok(CoordinatorReply::Busy(error.to_string()))
+            }
             Err(error) => Err(error.into()),
         }
     }
