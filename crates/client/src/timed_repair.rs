@@ -34,7 +34,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Broken`] when a plan does not achieve its goal, [`ClientError::Node`] when a
     /// node fails, or a chunk is not whole.
-    pub async fn rehearse(
+    pub async fn time_repairs(
         &self,
         code: &Code,
         repairs: &[(&StripeRecord, Plan)],

@@ -28,10 +28,6 @@ id!(
     RackId(u32), "rack "
 );
 id!(
-    /// A region: the set of racks that share one wide-area link.
-    RegionId(u32), "region "
-);
-id!(
     /// A pool: files that share a code, a chunk size and a guarantee.
     PoolId(u32), "pool "
 );

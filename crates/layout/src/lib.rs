@@ -19,8 +19,8 @@ mod update_scheme;
 pub use append_spec::{AppendSpec, GroupingRule, GroupingRuleParseError};
 pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
-    ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, PoolId, RackId, RegionId, RunId,
-    Sequence, Start, StripeId,
+    ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, PoolId, RackId, RunId, Sequence,
+    Start, StripeId,
 };
 pub use keeping::Keeping;
 pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement, duration};

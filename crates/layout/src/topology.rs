@@ -1,6 +1,6 @@
-//! Nodes, racks and regions, and the failures that a pool survives.
+//! Nodes and racks, and the failures that a pool survives.
 
-use crate::ids::{NodeId, RackId, RegionId};
+use crate::ids::{NodeId, RackId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,16 +27,14 @@ pub enum TopologyError {
     ReservedNode,
 }
 
-/// The cluster for planners: the rack of each node, and the region of each rack.
+/// The cluster for planners: the rack of each node.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Topology {
     racks: BTreeMap<NodeId, RackId>,
-    /// Racks in a region other than region 0.
-    regions: BTreeMap<RackId, RegionId>,
 }
 
 impl Topology {
-    /// The topology of the given nodes, all in region 0.
+    /// The topology of the given nodes.
     ///
     /// # Errors
     /// If a node is listed twice or has the client's reserved id.
@@ -78,19 +76,9 @@ impl Topology {
         Ok(())
     }
 
-    /// Puts a rack into a region.
-    pub fn set_region(&mut self, rack: RackId, region: RegionId) {
-        self.regions.insert(rack, region);
-    }
-
     /// The rack of a node; none for the client and for unknown nodes.
     pub fn rack_of(&self, node: NodeId) -> Option<RackId> {
         self.racks.get(&node).copied()
-    }
-
-    /// The region of a rack.
-    pub fn region_of(&self, rack: RackId) -> RegionId {
-        self.regions.get(&rack).copied().unwrap_or_default()
     }
 
     /// Whether bytes from `a` to `b` cross racks. Traffic of the client never does.

@@ -149,7 +149,7 @@ impl Rounds<'_> {
         let mut processor_s = 0.0;
         for _ in 0..self.count {
             let before_s = self.cluster.processor_s();
-            let taken = self.client.rehearse(self.code, repairs).await?;
+            let taken = self.client.time_repairs(self.code, repairs).await?;
             // The time to read the chunks back is included; it is much smaller.
             processor_s += self.cluster.processor_s() - before_s;
             seconds.push(taken.as_secs_f64());

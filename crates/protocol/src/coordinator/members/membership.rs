@@ -12,14 +12,12 @@ use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
-    /// Refuses a second process of a node whose first one still answers at its address: one of the two runs
-    /// on a copy of the other's directory, and the joined one stays reachable.
+    /// Refuses a second process of a node whose first one still answers at its address, also when it has been
+    /// declared failed: one of the two runs on a copy of the other's directory, and the first one may join again.
     pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
         let is_first = |status: &NodeStatus| {
             let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
-            applicant.node == Some(status.node)
-                && is_elsewhere
-                && status.liveness != Liveness::Failed
+            applicant.node == Some(status.node) && is_elsewhere
         };
         let Some(first) = self.nodes.statuses().into_iter().find(is_first) else {
             return Ok(());

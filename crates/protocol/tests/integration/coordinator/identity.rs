@@ -7,7 +7,7 @@ use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, S
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeHealth, NodeReply,
-    NodeRequest, Origin, Progress, RepairOrder, ask,
+    NodeRequest, Origin, Progress, RepairOrder, StoreFailure, ask,
 };
 use std::sync::Arc;
 
@@ -121,6 +121,16 @@ fn a_second_process_of_a_node_is_refused_while_the_first_one_answers() {
     let refused = bed.let_in(applicant, vec![held(chunk, 0, 0)]);
     assert_refused(&refused, "already");
     assert_eq!(address(&mut bed), first, "the first one stays reachable");
+
+    bed.ask(CoordinatorRequest::StoreFailed(StoreFailure {
+        node,
+        incarnation: bed.incarnation(node),
+        reason: "cannot sync".to_owned(),
+    }));
+    let applicant = twin(&bed);
+    let refused = bed.let_in(applicant, vec![held(chunk, 0, 0)]);
+    assert_refused(&refused, "already");
+    assert_eq!(address(&mut bed), first, "it has failed and still answers");
 
     bed.stop(node);
     let applicant = twin(&bed);
