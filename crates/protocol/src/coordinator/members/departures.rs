@@ -1,6 +1,6 @@
 //! Nodes that leave for good. A draining node serves its chunks until they have moved to other nodes; then
 //! it may be switched off. The coordinator also stops waiting for failed nodes on request: that is durable,
-//! so its next run does not wait for them either.
+//! so its next run repairs their chunks without a wait. Before that run trusts its metadata, it awaits them anew.
 
 use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
@@ -58,7 +58,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 // returns.
                 let _joins = self.nodes.hold_joins().await;
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
-                lock(&self.nodes.roster).learn_standing(node, standing);
+                lock(&self.nodes.roster).give_up(node, standing);
             }
             self.note_loss(node, &Event::GivenUp(node));
             self.backlog.add_node(node).await?;

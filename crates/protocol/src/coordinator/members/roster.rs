@@ -5,7 +5,7 @@ use super::suspicions::Suspicions;
 use crate::message::{ArrayStatus, Liveness, NodeStatus};
 use gabion_layout::NodeId;
 use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes as they are now.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Roster {
     records: BTreeMap<NodeId, NodeRecord>,
     /// Nodes that are not named have the default.
     standings: BTreeMap<NodeId, Standing>,
+    /// The failed nodes whose return this run of the coordinator has ceased to await.
+    given_up: BTreeSet<NodeId>,
     /// The last reports of nodes.
     arrays: BTreeMap<NodeId, ArrayStatus>,
 }
@@ -36,6 +38,7 @@ impl Roster {
             membership,
             records,
             standings: standings.into_iter().collect(),
+            given_up: BTreeSet::new(),
             arrays: BTreeMap::new(),
         }
     }
@@ -83,12 +86,11 @@ impl Roster {
             .collect()
     }
 
-    /// The expected nodes: all but those whose return the coordinator awaits no longer.
+    /// The expected nodes: all but drained ones and those whose return this run of the coordinator awaits no
+    /// longer. A node that an earlier run gave up counts: in an old copy of the metadata that is no longer so.
     pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
-        self.records.keys().copied().filter(|node| {
-            let standing = self.standings.get(node).copied().unwrap_or_default();
-            !standing.given_up && standing.departure != Departure::Drained
-        })
+        let nodes = self.records.keys().copied();
+        nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))
     }
 
     /// Starts the lease of a node that joins. False when a later run of it has joined already.
@@ -107,10 +109,11 @@ impl Roster {
 
     /// Updates the records from durable metadata.
     pub(super) fn learn(&mut self, record: NodeRecord) {
-        if !record.failed
-            && let Some(standing) = self.standings.get_mut(&record.id)
-        {
-            standing.given_up = false;
+        if !record.failed {
+            self.given_up.remove(&record.id);
+            if let Some(standing) = self.standings.get_mut(&record.id) {
+                standing.given_up = false;
+            }
         }
         self.records.insert(record.id, record);
     }
@@ -118,6 +121,14 @@ impl Roster {
     /// Updates a node's standing from durable metadata.
     pub(super) fn learn_standing(&mut self, node: NodeId, standing: Standing) {
         self.standings.insert(node, standing);
+    }
+
+    /// The same when this run ceases to await a node. Has no effect on a node that has returned.
+    pub(super) fn give_up(&mut self, node: NodeId, standing: Standing) {
+        self.learn_standing(node, standing);
+        if standing.given_up {
+            self.given_up.insert(node);
+        }
     }
 
     /// Updates a node's report about its array; none if it has no array.
