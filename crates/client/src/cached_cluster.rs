@@ -44,7 +44,7 @@ impl Backing for Client {
 
     async fn version(&self, file: &Self::File, extent: Extent) -> Option<Version> {
         let file = File::of(self, file);
-        let layout = file.layout();
+        let layout = file.layout_of(extent.in_file()).await.ok()?;
         let stripe = layout.find(&extent)?;
         let geometry = layout.geometry(stripe).ok()?;
         let attempts = self.attempts("asking for a version".to_owned(), 0);

@@ -59,7 +59,7 @@ impl Client {
     pub async fn open_cached(&self, name: &str) -> Result<CachedFile, ClientError> {
         let opened_at = self.shared.cache.now();
         let file = self.open(name).await?;
-        let put = file.layout().file.file.put;
+        let put = file.put_id();
         let handle = Handle::new(Arc::clone(file.opened()), put, opened_at);
         Ok(CachedFile { file, handle })
     }
@@ -130,7 +130,7 @@ impl CachedFile {
     }
 
     async fn read_extent(&self, extent: Extent, size_bytes: u64) -> Result<Vec<u8>, ClientError> {
-        let layout = self.file.layout();
+        let layout = self.file.layout_of(extent.in_file()).await?;
         let stripe_bytes = layout
             .stripe_from(extent.start)
             .map_or(0, |(span, _)| span.length);

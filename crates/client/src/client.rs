@@ -385,9 +385,17 @@ impl Client {
         RunId(self.shared.ports.random())
     }
 
-    pub(crate) async fn lookup_file(&self, file: PutId) -> Result<Option<FileLayout>, ClientError> {
-        let layout = self.ask(ask::LookupFile(file)).await?;
+    pub(crate) async fn lookup_file(
+        &self,
+        file: PutId,
+        offset: u64,
+    ) -> Result<Option<FileLayout>, ClientError> {
+        let layout = self.ask(ask::LookupFile { file, offset }).await?;
         if let Some(layout) = &layout {
+            let window = layout.window;
+            if offset < window.offset || window.end() <= offset {
+                return Err(ClientError::unexpected("the coordinator"));
+            }
             self.shared.ports.learn_nodes(&layout.nodes);
         }
         Ok(layout)

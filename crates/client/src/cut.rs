@@ -5,7 +5,8 @@ use crate::attempts::Attempts;
 use crate::chosen_cut::ChosenCut;
 use crate::error::ClientError;
 use crate::extent::Extent;
-use crate::file::{File, Layout};
+use crate::file::File;
+use crate::layout::Layout;
 use crate::reading::Reading;
 use crate::retry::may_ask_again;
 use futures::{FutureExt, select_biased};
@@ -31,7 +32,7 @@ impl File {
         reading: &mut Reading,
         attempts: &mut Attempts,
     ) -> Result<bool, ClientError> {
-        let mut layout = self.layout();
+        let mut layout = self.layout_of(extent.in_file()).await?;
         let id = layout.find(&extent).map(|stripe| stripe.id);
         loop {
             let stripe = match layout.find(&extent) {
@@ -78,8 +79,8 @@ impl File {
                 return Ok(true);
             }
             attempts.pause(&refusal.to_string()).await?;
-            self.refresh_if_possible().await?;
-            layout = self.layout();
+            self.refresh_if_possible(extent.in_file()).await?;
+            layout = self.layout_of(extent.in_file()).await?;
         }
     }
 

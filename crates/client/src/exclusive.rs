@@ -5,7 +5,7 @@
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::file::{File, Layout};
+use crate::file::File;
 use crate::session::Session;
 use gabion_meta::FencingToken;
 use gabion_protocol::message::{NotOpened, ask};
@@ -37,7 +37,7 @@ impl Client {
     ) -> Result<File, ClientError> {
         let file = self.open(name).await?;
         let session = file.begin_session(take_over).await?;
-        let layout = self.lookup_file(file.put_id()).await?;
+        let layout = self.lookup_file(file.put_id(), 0).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
         File::with_layout(self, name, layout, Some(session))
     }
@@ -50,7 +50,7 @@ impl File {
         let what = format!("opening {} exclusively", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
-            let (file, seen) = (self.put_id(), self.layout().file.exclusive.token);
+            let (file, seen) = (self.put_id(), self.exclusive().token);
             let session = Session::new(&self.client.shared.ports, file);
             let request = ask::OpenExclusive {
                 file,
@@ -68,7 +68,7 @@ impl File {
                 }
                 Err(NotOpened::Changed) => attempts.pause("others open it exclusively").await?,
             }
-            self.refresh().await?;
+            self.refresh_record().await?;
         }
     }
 
@@ -90,10 +90,7 @@ impl File {
     /// Whether this handle was the file's only writer and can no longer write it: another client has taken the file
     /// over, or the session has ended.
     pub fn is_superseded(&self) -> bool {
-        matches!(
-            self.known_token(&self.layout()),
-            Err(ClientError::Superseded(_))
-        )
+        matches!(self.known_token(), Err(ClientError::Superseded(_)))
     }
 
     /// A node has refused a write: a later session has the file.
@@ -110,36 +107,37 @@ impl File {
     /// [`ClientError::Superseded`]; [`ClientError::InUse`]; those of [`File::refresh`].
     pub(crate) async fn token(&self) -> Result<FencingToken, ClientError> {
         for is_fresh in [false, true] {
-            let known = self.known_token(&self.layout());
+            let known = self.known_token();
             if !matches!(known, Err(ClientError::InUse { .. })) {
                 return known;
             }
             if !is_fresh {
-                self.refresh().await?;
+                self.refresh_record().await?;
             }
         }
         let session = self.begin_session(TakeOver::IfAbandoned).await?;
         self.client.ask(session.close()).await?;
         session.note_ended();
-        self.refresh().await?;
-        self.known_token(&self.layout())
+        self.refresh_record().await?;
+        self.known_token()
     }
 
-    fn known_token(&self, layout: &Layout) -> Result<FencingToken, ClientError> {
+    fn known_token(&self) -> Result<FencingToken, ClientError> {
         let name = || self.name().to_owned();
+        let exclusive = self.exclusive();
         match self.session() {
             Some(session) => {
-                let is_over = session.is_over() || layout.file.exclusive.token > session.token();
+                let is_over = session.is_over() || exclusive.token > session.token();
                 if is_over {
                     return Err(ClientError::Superseded(name()));
                 }
                 Ok(session.token())
             }
-            None if layout.file.exclusive.session.is_some() => Err(ClientError::InUse {
+            None if exclusive.session.is_some() => Err(ClientError::InUse {
                 name: name(),
                 left_ms: None,
             }),
-            None => Ok(layout.file.exclusive.token),
+            None => Ok(exclusive.token),
         }
     }
 }

@@ -23,6 +23,13 @@ pub(crate) struct Extent {
     pub(crate) file_offset: u64,
 }
 
+impl Extent {
+    /// The piece as a range of the file.
+    pub(crate) const fn in_file(&self) -> ByteRange {
+        ByteRange::new(self.file_offset, self.range.length)
+    }
+}
+
 /// A piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
@@ -79,8 +86,11 @@ pub(crate) fn extents(spans: &[ByteRange], range: ByteRange) -> Vec<Extent> {
 /// # Errors
 /// [`ClientError::Broken`] when a stripe's geometry is invalid, or stripes overlap.
 pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> {
-    let name = &layout.file.name;
-    if layout.offsets.len() != layout.stripes.len() {
+    let (name, window) = (&layout.file.name, layout.window);
+    let is_whole = layout.offsets.len() == layout.stripes.len()
+        && layout.before.is_none_or(|before| before < window.offset)
+        && layout.behind.is_none_or(|behind| window.end() <= behind);
+    if !is_whole {
         let sentence = format!("the layout of {name} contradicts itself");
         return Err(ClientError::Broken(sentence));
     }
@@ -89,7 +99,8 @@ pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> 
         let pool = layout.pool_of(stripe);
         let shape = geometry(&pool.spec, stripe.chunk_bytes)?;
         let is_behind = spans.last().is_none_or(|last| last.end() <= offset);
-        let fits = offset.checked_add(shape.stripe_bytes()).is_some();
+        let end = offset.checked_add(shape.stripe_bytes());
+        let fits = window.offset <= offset && end.is_some_and(|end| end <= window.end());
         if !is_behind || !fits || pool.id != stripe.pool || stripe.nodes.len() != shape.n() {
             return Err(ClientError::Broken(format!(
                 "{} has no place in {name}",

@@ -1,16 +1,18 @@
-//! An open file: its layout, kept until a reply shows that it is stale.
+//! An open file: its layout, window by window, kept until a reply shows that it is stale.
 
-use crate::client::{Client, code_of, topology};
+use crate::client::{Client, code_of};
 use crate::error::ClientError;
-use crate::extent::{Extent, Piece, extents, geometry, pieces, spans, within_file};
+use crate::extent::{Extent, Piece, within_file};
+use crate::layout::Layout;
 use crate::losses::PrimaryGuess;
 use crate::session::Session;
+use crate::windows::{Windows, join};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
-use gabion_meta::{Existing, PoolRecord, PoolSpec, PutId};
+use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord};
+use gabion_meta::{Exclusive, Existing, FILE_BYTES_MAX, FileRecord, PoolRecord, PutId};
 use gabion_planner::Stripe;
-use gabion_protocol::message::{FileLayout, NodeStatus, ask};
+use gabion_protocol::message::{FileLayout, ask};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,101 +33,18 @@ pub struct File {
 /// State shared by a file's handles.
 pub(crate) struct Opened {
     name: String,
+    put: PutId,
+    pool: PoolRecord,
+    /// Bytes of a full stripe; of the larger ones, if its blocks are replicated at first.
+    segment_bytes: u64,
     /// The codes of its own pool's stripes, and of the encoded ones if its blocks are replicated at
     /// first. A file's pools never change.
     code: Code,
     encoded: Option<(PoolId, Code)>,
-    layout: Mutex<Arc<Layout>>,
+    windows: Mutex<Windows>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
     /// This client's session, if it has opened the file exclusively.
     session: Option<Session>,
-}
-
-/// A layout and values derived from it.
-pub(crate) struct Layout {
-    pub(crate) file: FileLayout,
-    pub(crate) topology: Topology,
-    /// The range of each stripe in the file.
-    spans: Vec<ByteRange>,
-}
-
-/// The nodes for a plan.
-#[derive(Clone, Copy)]
-pub(crate) struct Fleet<'a> {
-    pub(crate) nodes: &'a [NodeStatus],
-    pub(crate) topology: &'a Topology,
-}
-
-impl Layout {
-    fn new(file: FileLayout) -> Result<Self, ClientError> {
-        let spans = spans(&file)?;
-        let topology = topology(&file.nodes)?;
-        Ok(Self {
-            file,
-            topology,
-            spans,
-        })
-    }
-
-    /// The stripe of an extent that may have been split by another layout of the file; none if the
-    /// stripes now have other borders, or the file now ends before the extent does. Bytes of a stripe behind
-    /// the end of the file must stay zero.
-    pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
-        let (span, stripe) = self.stripe_from(extent.start)?;
-        let is_in_file = extent.start + extent.range.end() <= self.file.file.size_bytes;
-        (is_in_file && extent.range.end() <= span.length).then_some(stripe)
-    }
-
-    /// The stripe of several extents of one; none if that is the result for any of them.
-    pub(crate) fn find_all(&self, extents: &[Extent]) -> Option<&StripeRecord> {
-        let found = extents.iter().map(|extent| self.find(extent));
-        found.reduce(Option::and).flatten()
-    }
-
-    /// The stripe that begins at this byte of the file, and its range.
-    pub(crate) fn stripe_from(&self, start: u64) -> Option<(ByteRange, &StripeRecord)> {
-        let at = self.spans.binary_search_by_key(&start, |span| span.offset);
-        let at = at.ok()?;
-        Some((self.spans[at], &self.file.stripes[at]))
-    }
-
-    /// The ranges of the stripes in the file.
-    pub(crate) fn spans(&self) -> &[ByteRange] {
-        &self.spans
-    }
-
-    /// Bytes of the largest stripe.
-    pub(crate) fn stripe_bytes_max(&self) -> u64 {
-        self.spans.iter().map(|span| span.length).max().unwrap_or(0)
-    }
-
-    /// The pieces of a range of the file.
-    pub(crate) fn pieces(&self, range: ByteRange) -> Vec<Piece> {
-        pieces(&self.spans, range)
-    }
-
-    /// Whether the range is within the file and has no hole.
-    pub(crate) fn stores(&self, range: ByteRange) -> bool {
-        let is_stored = |piece: &Piece| matches!(piece, Piece::Stored(_));
-        range.end() <= self.file.file.size_bytes && self.pieces(range).iter().all(is_stored)
-    }
-
-    /// The parameters of a stripe's pool.
-    pub(crate) fn spec(&self, stripe: &StripeRecord) -> &PoolSpec {
-        &self.file.pool_of(stripe).spec
-    }
-
-    /// The nodes of the layout.
-    pub(crate) fn fleet(&self) -> Fleet<'_> {
-        Fleet {
-            nodes: &self.file.nodes,
-            topology: &self.topology,
-        }
-    }
-
-    pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
-        geometry(self.spec(stripe), stripe.chunk_bytes)
-    }
 }
 
 impl Opened {
@@ -161,15 +80,20 @@ impl File {
         layout: FileLayout,
         session: Option<Session>,
     ) -> Result<Self, ClientError> {
-        let layout = Layout::new(layout)?;
-        let code = code_of(&layout.file.pool)?;
-        let encoded = layout.file.encoded.as_ref();
+        let code = code_of(&layout.pool)?;
+        let encoded = layout.encoded.as_ref();
         let encoded = encoded.map(|pool| code_of(pool).map(|code| (pool.id, code)));
+        let pools = [Some(&layout.pool), layout.encoded.as_ref()];
+        let segment_bytes = pools.into_iter().flatten();
+        let segment_bytes = segment_bytes.map(|pool| pool.spec.segment_bytes()).max();
         let opened = Opened {
             name: name.to_owned(),
+            segment_bytes: segment_bytes.unwrap_or_default(),
+            put: layout.file.put,
+            pool: layout.pool.clone(),
             code,
             encoded: encoded.transpose()?,
-            layout: Mutex::new(Arc::new(layout)),
+            windows: Mutex::new(Windows::new(Arc::new(Layout::new(layout)?))),
             primaries: Mutex::default(),
             session,
         };
@@ -194,7 +118,7 @@ impl File {
 
     /// Its name as last looked up: another client may have renamed it since it was opened.
     pub fn present_name(&self) -> String {
-        self.layout().file.file.name.clone()
+        self.record().name
     }
 
     /// This client's session.
@@ -210,7 +134,7 @@ impl File {
     /// The put that made it: it distinguishes the file from earlier and later ones of the same
     /// name.
     pub fn put_id(&self) -> PutId {
-        self.layout().file.file.put
+        self.opened.put
     }
 
     /// Gives the file another name, if it has not been renamed since this handle last looked it up.
@@ -220,32 +144,36 @@ impl File {
     pub async fn rename(&self, to: &str, existing: Existing) -> Result<(), ClientError> {
         // The order may be repeated, and must not affect a file that has the name by then, or this one
         // after another rename.
-        let request = {
-            let layout = self.layout();
-            let file = &layout.file.file;
-            ask::Rename {
-                file: file.put,
-                generation: file.generation,
-                to: to.to_owned(),
-                existing,
-            }
+        let request = ask::Rename {
+            file: self.put_id(),
+            generation: self.record().generation,
+            to: to.to_owned(),
+            existing,
         };
         self.client.ask(request).await
     }
 
     /// The file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.layout().file.file.size_bytes
+        lock(&self.opened.windows).file.size_bytes
     }
 
     /// Its pool.
     pub fn pool(&self) -> PoolRecord {
-        self.layout().file.pool.clone()
+        self.opened.pool.clone()
     }
 
     /// Whether a stripe holds each byte of the range, by the layout as last looked up.
-    pub fn is_stored(&self, range: ByteRange) -> bool {
-        self.layout().stores(range)
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`] and [`ClientError::NoCoordinator`] if it was not looked up yet.
+    pub async fn is_stored(&self, range: ByteRange) -> Result<bool, ClientError> {
+        Ok(self.layout_of(range).await?.stores(range))
+    }
+
+    /// Bytes of a full stripe.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.opened.segment_bytes
     }
 
     /// Looks the file's size up again, and returns it.
@@ -253,7 +181,7 @@ impl File {
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
     pub async fn refresh_size(&self) -> Result<u64, ClientError> {
-        self.refresh().await?;
+        self.refresh_record().await?;
         Ok(self.size_bytes())
     }
 
@@ -271,37 +199,113 @@ impl File {
         self.opened.encoded.is_some()
     }
 
-    /// The layout as last looked up.
-    pub(crate) fn layout(&self) -> Arc<Layout> {
-        Arc::clone(&lock(&self.opened.layout))
+    /// The newest known facts about the file.
+    pub(crate) fn record(&self) -> FileRecord {
+        lock(&self.opened.windows).file.clone()
     }
 
-    /// Looks the layout up again.
+    /// Which clients may write it, as last looked up.
+    pub(crate) fn exclusive(&self) -> Exclusive {
+        lock(&self.opened.windows).exclusive
+    }
+
+    /// The file has grown to this size at least, without a truncation since this one.
+    pub(crate) fn note_growth(&self, truncation_count: u64, size_bytes: u64) {
+        lock(&self.opened.windows).note_growth(truncation_count, size_bytes);
+    }
+
+    /// The layout of the windows of a range as last looked up; none if one of them was not looked up yet.
+    pub(crate) fn known_layout(&self, range: ByteRange) -> Option<Arc<Layout>> {
+        let known = lock(&self.opened.windows).over(range);
+        join(known?).ok()
+    }
+
+    /// The layout of the windows of a range, as last looked up or now.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`], if one of them was not looked up yet.
+    pub(crate) async fn layout_of(&self, range: ByteRange) -> Result<Arc<Layout>, ClientError> {
+        match self.known_layout(range) {
+            Some(layout) => Ok(layout),
+            None => self.refresh(range).await,
+        }
+    }
+
+    /// Looks the layout of the windows of a range up again: of each as of a moment since this was called.
     ///
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
-    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
-        let found = self.client.lookup_file(self.put_id()).await?;
-        let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
-        let layout = Layout::new(found)?;
-        *lock(&self.opened.layout) = Arc::new(layout);
-        Ok(())
+    pub(crate) async fn refresh(&self, range: ByteRange) -> Result<Arc<Layout>, ClientError> {
+        let mut layouts = vec![self.look_up(range.offset).await?];
+        while let Some(end) = layouts.last().map(|last| last.window().end())
+            && end < range.end()
+        {
+            layouts.push(self.look_up(end).await?);
+        }
+        join(layouts)
     }
 
-    /// Looks the layout up again if the coordinator answers soon. Otherwise a read goes on with the
+    /// Looks the window with the byte at an offset up.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`].
+    pub(crate) async fn look_up(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
+        let found = self.client.lookup_file(self.put_id(), offset).await?;
+        let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
+        let layout = Arc::new(Layout::new(found)?);
+        lock(&self.opened.windows).note(Arc::clone(&layout));
+        Ok(layout)
+    }
+
+    /// Looks the facts about the file up again, and no stripes.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`].
+    pub(crate) async fn refresh_record(&self) -> Result<(), ClientError> {
+        // Nothing is stored there.
+        self.look_up(FILE_BYTES_MAX).await.map(drop)
+    }
+
+    /// Looks the layout of a range up again if the coordinator answers soon. Otherwise a read goes on with the
     /// known layout: nodes refuse a stale one.
     ///
     /// # Errors
     /// As [`File::refresh`], but never for want of the coordinator.
-    pub(crate) async fn refresh_if_possible(&self) -> Result<(), ClientError> {
+    pub(crate) async fn refresh_if_possible(&self, range: ByteRange) -> Result<(), ClientError> {
         let patience = self.client.ports().sleep_ms(REFRESH_PATIENCE_MS);
         select_biased! {
-            refreshed = pin!(self.refresh().fuse()) => match refreshed {
+            refreshed = pin!(self.refresh(range).fuse()) => match refreshed {
                 Err(ClientError::NoCoordinator(_)) => Ok(()),
-                refreshed => refreshed,
+                refreshed => refreshed.map(drop),
             },
             () = patience.fuse() => Ok(()),
         }
+    }
+
+    /// The layout of a range that is looked up again if the known one has a hole there, or the range reaches past
+    /// the known end of the file.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`].
+    pub(crate) async fn present_layout(
+        &self,
+        range: ByteRange,
+    ) -> Result<Arc<Layout>, ClientError> {
+        match self.known_layout(range) {
+            Some(layout) if layout.stores(range) => Ok(layout),
+            _ => self.refresh(range).await,
+        }
+    }
+
+    /// The pieces of a range that is within the file. Holes are as of a moment since this was called, like the
+    /// size if the range reaches past the known one.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for a range outside of the file; those of [`File::refresh`].
+    pub(crate) async fn present_pieces(&self, range: ByteRange) -> Result<Vec<Piece>, ClientError> {
+        let layout = self.present_layout(range).await?;
+        within_file(self.name(), layout.file.file.size_bytes, range)?;
+        Ok(layout.pieces(range))
     }
 
     /// Pieces of the stripe that begins at `start`.
@@ -312,27 +316,6 @@ impl File {
             file_offset: start + range.offset,
         });
         pieces.collect()
-    }
-
-    /// Splits a range of the file at the borders of its stripes, without its holes.
-    pub(crate) fn extents(&self, range: ByteRange) -> Vec<Extent> {
-        extents(self.layout().spans(), range)
-    }
-
-    /// The pieces of a range that is within the file. Holes are as of a moment since this was called, like the
-    /// size if the range reaches past the known one.
-    ///
-    /// # Errors
-    /// [`ClientError::Usage`] for a range outside of the file; those of [`File::refresh`].
-    pub(crate) async fn present_pieces(&self, range: ByteRange) -> Result<Vec<Piece>, ClientError> {
-        let layout = self.layout();
-        if layout.stores(range) {
-            return Ok(layout.pieces(range));
-        }
-        self.refresh().await?;
-        let layout = self.layout();
-        within_file(self.name(), layout.file.file.size_bytes, range)?;
-        Ok(layout.pieces(range))
     }
 
     /// A stripe for planners.

@@ -82,8 +82,8 @@ impl File {
     /// Suspects the nodes of chunks that have delivered nothing while others have delivered
     /// everything.
     fn suspect_holders(&self, extent: Extent, slow: &[ChunkIndex], awaited: &[ChunkIndex]) {
-        let layout = self.layout();
-        let Some(stripe) = layout.find(&extent) else {
+        let layout = self.known_layout(extent.in_file());
+        let Some(stripe) = layout.as_ref().and_then(|layout| layout.find(&extent)) else {
             return;
         };
         let late = slow.iter().filter(|chunk| awaited.contains(chunk));

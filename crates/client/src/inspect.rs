@@ -2,8 +2,9 @@
 
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::within_file;
-use crate::file::{File, Layout};
+use crate::extent::{extents, within_file};
+use crate::file::File;
+use crate::layout::Layout;
 use crate::losses::lost_for_good;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeRecord, Topology};
@@ -76,13 +77,21 @@ impl File {
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
     pub async fn stat(&self) -> Result<FileStat, ClientError> {
-        self.refresh().await?;
-        Ok(self.known_stat())
+        let first = self.look_up(0).await?;
+        let layout = self.client.complete(first.file.clone()).await?;
+        Ok(self.stat_of(layout))
     }
 
-    /// The same by the layout as last looked up.
-    fn known_stat(&self) -> FileStat {
-        let layout = self.layout().file.clone();
+    /// The same of the stripes in a range, and perhaps some around it.
+    ///
+    /// # Errors
+    /// Those of [`File::stat`].
+    pub async fn stat_within(&self, range: ByteRange) -> Result<FileStat, ClientError> {
+        let layout = self.refresh(range).await?;
+        Ok(self.stat_of(layout.file.clone()))
+    }
+
+    fn stat_of(&self, layout: FileLayout) -> FileStat {
         // Most stripes have the same losses, usually none, and for some codes the computation is
         // slow.
         let mut known: BTreeMap<(PoolId, Vec<ChunkIndex>), i32> = BTreeMap::new();
@@ -114,7 +123,9 @@ impl Client {
     /// # Errors
     /// Those of [`Client::open`].
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
-        Ok(self.open(name).await?.known_stat())
+        let first = self.lookup(name).await?;
+        let file = File::with_layout(self, name, first.clone(), None)?;
+        Ok(file.stat_of(self.complete(first).await?))
     }
 
     /// Verifies every stored byte of the cluster.
@@ -184,9 +195,9 @@ impl Client {
     ) -> Result<Vec<Planned>, ClientError> {
         let file = self.open(name).await?;
         within_file(name, file.size_bytes(), range)?;
-        let layout = file.layout();
+        let layout = file.layout_of(range).await?;
         let mut planned = Vec::new();
-        for extent in file.extents(range) {
+        for extent in extents(layout.spans(), range) {
             let Some(stripe) = layout.find(&extent) else {
                 continue;
             };
@@ -221,8 +232,9 @@ impl Client {
         chunk: ChunkIndex,
         scheme: Scheme,
     ) -> Result<Planned, ClientError> {
-        let file = self.open(name).await?;
-        let layout = file.layout();
+        let first = self.lookup(name).await?;
+        let file = File::with_layout(self, name, first.clone(), None)?;
+        let layout = Layout::new(self.complete(first).await?)?;
         let stripe_count = layout.file.stripes.len();
         let no_stripe = || {
             ClientError::Usage(format!(

@@ -39,6 +39,7 @@ mod file;
 mod health;
 mod hedge;
 mod inspect;
+mod layout;
 mod losses;
 mod memory;
 mod moment;
@@ -56,6 +57,7 @@ mod runs;
 mod session;
 mod task;
 mod timed_repair;
+mod windows;
 mod write;
 
 pub use cache::CacheCounts;

@@ -1,6 +1,6 @@
 //! The runs of updates whose outcome a client does not know yet, and whose they are.
 
-use gabion_layout::{NodeId, StripeId};
+use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_protocol::message::{RunFate, RunQuestion};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,6 +13,8 @@ const LEFT_COUNT_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct OpenRun {
     pub(crate) question: RunQuestion,
+    /// The range of the file that it writes, at least.
+    pub(crate) range: ByteRange,
     /// The nodes with its staged bytes.
     pub(crate) staged_at: Vec<NodeId>,
     /// The stripe's nodes, by chunk.
@@ -150,6 +152,7 @@ mod tests {
                 after: Sequence(0),
                 chunks: vec![ChunkIndex(0)],
             },
+            range: ByteRange::new(0, 1),
             staged_at: vec![NodeId(1)],
             holders: vec![NodeId(1)],
             fate: OnceLock::new(),

@@ -1,6 +1,7 @@
 //! Requests to a stripe's primary, wherever it is.
 
-use crate::file::{File, Layout};
+use crate::file::File;
+use crate::layout::Layout;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_protocol::message::{NodeCall, Refusal, ask};

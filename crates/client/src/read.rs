@@ -11,8 +11,9 @@ use crate::attempts::Attempts;
 use crate::chosen_cut::ChosenCut;
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::{Extent, Piece};
-use crate::file::{File, Fleet};
+use crate::extent::{Extent, Piece, within_file};
+use crate::file::File;
+use crate::layout::Fleet;
 use crate::memory::ReadBuffer;
 use crate::moment::Moment;
 use crate::progress::Progress;
@@ -20,13 +21,14 @@ use crate::reading::{Reading, Trouble};
 use crate::retry::{ReadRetry, read_retry};
 use crate::task::Task;
 use futures::io::{AsyncWrite, AsyncWriteExt};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeRecord};
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{Effect, Purpose, ReadCut};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Slice size of reads, in bytes.
@@ -89,16 +91,19 @@ impl File {
         mut sink: impl AsyncWrite + Unpin,
         progress: &dyn Progress,
     ) -> Result<u64, ClientError> {
+        if self.size_bytes() < range.end() {
+            self.refresh_record().await?;
+            within_file(self.name(), self.size_bytes(), range)?;
+        }
         let size_bytes = range.length;
-        let pieces = self.present_pieces(range).await?;
-        let longest = self.layout().stripe_bytes_max().min(size_bytes);
+        let longest = self.segment_bytes().min(size_bytes);
         let ahead_count = self.client.in_flight_count(longest);
         let read = |piece| {
             let (file, ports) = (self.clone(), self.client.ports());
             Task::spawn(ports, async move { file.read_piece(piece).await })
         };
-        let pieces = pieces.into_iter().flat_map(short_pieces);
-        let mut pieces = stream::iter(pieces.map(read)).buffered(ahead_count);
+        let pieces = self.pieces_in_order(range);
+        let mut pieces = pin!(pieces.map_ok(read).try_buffered(ahead_count));
         let failed = |source| ClientError::Io {
             operation: "write what was read",
             source,
@@ -113,6 +118,28 @@ impl File {
         }
         sink.flush().await.map_err(failed)?;
         Ok(size_bytes)
+    }
+
+    /// The pieces of a range that is within the file, window by window, and each hole in short ones.
+    fn pieces_in_order(&self, range: ByteRange) -> impl Stream<Item = Result<Piece, ClientError>> {
+        let from = move |at| self.pieces_from(at, range.end());
+        stream::try_unfold(range.offset, from).try_flatten()
+    }
+
+    /// Those from `at` on in its window, and the end of them; none at `end`.
+    async fn pieces_from(
+        &self,
+        at: u64,
+        end: u64,
+    ) -> Result<Option<(impl Stream<Item = Result<Piece, ClientError>>, u64)>, ClientError> {
+        if at >= end {
+            return Ok(None);
+        }
+        let layout = self.layout_of(ByteRange::new(at, 1)).await?;
+        let next = layout.window().end().min(end);
+        let pieces = self.present_pieces(ByteRange::new(at, next - at)).await?;
+        let pieces = pieces.into_iter().flat_map(short_pieces).map(Ok);
+        Ok(Some((stream::iter(pieces), next)))
     }
 
     /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment. Bytes of holes
@@ -172,8 +199,8 @@ impl File {
             return Ok(moment);
         }
         // The layout was looked up since the range was split.
-        let range = ByteRange::new(extent.file_offset, extent.range.length);
-        let layout = self.layout();
+        let range = extent.in_file();
+        let layout = self.layout_of(range).await?;
         let size_bytes = layout.file.file.size_bytes;
         if size_bytes < range.end() {
             let name = self.name().to_owned();
@@ -203,7 +230,7 @@ impl File {
         let mut attempts = self.client.attempts(what, extent.range.length);
         let mut last_id = None;
         loop {
-            let layout = self.layout();
+            let layout = self.layout_of(extent.in_file()).await?;
             let Some(stripe) = layout.find(&extent) else {
                 return Ok(None);
             };
@@ -229,7 +256,7 @@ impl File {
                 Err(Trouble::NeedsQuorum { missing }) => {
                     if !self.agree(&layout, stripe, reading).await {
                         attempts.pause(&missing).await?;
-                        self.refresh_if_possible().await?;
+                        self.refresh_if_possible(extent.in_file()).await?;
                     }
                 }
                 Err(Trouble::Again {
@@ -238,7 +265,7 @@ impl File {
                 }) => {
                     attempts.pause(&missing).await?;
                     if is_refresh {
-                        self.refresh_if_possible().await?;
+                        self.refresh_if_possible(extent.in_file()).await?;
                     }
                 }
             }

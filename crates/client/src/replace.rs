@@ -8,7 +8,8 @@ use crate::client::topology;
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::geometry;
-use crate::file::{File, Fleet, Layout};
+use crate::file::File;
+use crate::layout::{Fleet, Layout};
 use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
 use crate::retry::AttemptError;
@@ -33,44 +34,49 @@ struct Begun {
 }
 
 impl File {
-    /// Writes bytes to a range of the file, whatever it spans.
+    /// Writes bytes to a range of the file, whatever it spans. Returns the new layout of the range, if it could be
+    /// looked up.
     ///
     /// # Errors
     /// Those of [`File::write`].
-    pub(crate) async fn replace(&self, range: ByteRange, bytes: &Bytes) -> Result<(), ClientError> {
+    pub(crate) async fn replace(
+        &self,
+        range: ByteRange,
+        bytes: &Bytes,
+    ) -> Result<Option<Arc<Layout>>, ClientError> {
         let what = format!("writing {} at byte {}", self.name(), range.offset);
         let plan = |layout: &Layout| Some(plan_write(layout, range));
-        self.rewrite(what, plan, bytes).await
+        self.rewrite(what, range, plan, bytes).await
     }
 
-    /// Changes extents of the file by the plan for its present layout, until that is done or there is nothing
-    /// to do.
+    /// Changes extents of the file by the plan for the present layout of a range, until that is done or there is
+    /// nothing to do. Returns the layout afterwards, if it could be looked up.
     pub(crate) async fn rewrite(
         &self,
         what: String,
+        range: ByteRange,
         plan: impl Fn(&Layout) -> Option<Rewrite>,
         bytes: &Bytes,
-    ) -> Result<(), ClientError> {
-        let moving_bytes = plan(&self.layout()).map_or(0, |rewrite| rewrite.stored_bytes());
+    ) -> Result<Option<Arc<Layout>>, ClientError> {
+        let mut layout = self.layout_of(range).await?;
+        let moving_bytes = plan(&layout).map_or(0, |rewrite| rewrite.stored_bytes());
         let mut attempts = self.client.attempts(what, moving_bytes);
         loop {
-            let layout = self.layout();
             let Some(rewrite) = plan(&layout) else {
-                return Ok(());
+                return Ok(Some(layout));
             };
             let planned = (&layout, &rewrite);
             match self.try_replace(planned, &plan, bytes, &mut attempts).await {
                 Ok(()) => break,
                 Err(AttemptError::Retry(missing)) => {
                     attempts.pause(&missing).await?;
-                    self.refresh().await?;
+                    layout = self.refresh(range).await?;
                 }
                 Err(AttemptError::Final(error)) => return Err(error),
             }
         }
         // The write is done. Without the new layout, the next operation finds that it needs one.
-        let _ = self.refresh().await;
-        Ok(())
+        Ok(self.refresh(range).await.ok())
     }
 
     async fn try_replace(
@@ -86,8 +92,8 @@ impl File {
         let prepared = async {
             if rewrite.depends_on_end {
                 // The displaced stripes take no writes from here on, so an end that another client has moved is final.
-                self.refresh().await?;
-                if plan(&self.layout()).as_ref() != Some(rewrite) {
+                let present = self.refresh(layout.window()).await?;
+                if plan(&present).as_ref() != Some(rewrite) {
                     return Err(AttemptError::Retry("the file has changed".to_owned()));
                 }
             }

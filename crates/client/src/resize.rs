@@ -2,10 +2,10 @@
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::extent::Piece;
+use crate::extent::{Piece, extents};
 use crate::file::File;
 use crate::open_runs::LastRun;
-use crate::rewrite::{by_segment, plan_hole, plan_truncation, plan_zeros};
+use crate::rewrite::{by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros};
 use crate::write::{Updated, check_size};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -56,13 +56,11 @@ impl File {
             check_size(from.checked_add(by_bytes))?;
             let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
             if growth.await?.is_done {
-                // Without the new layout, the next operation finds that it needs one.
-                let _ = self.refresh().await;
                 return Ok(from);
             }
             // Another client has been faster. That is progress, but not this client's.
             attempts.pause("others append to the file").await?;
-            self.refresh().await?;
+            self.refresh_record().await?;
         }
     }
 
@@ -77,16 +75,14 @@ impl File {
         let range = self.range_to_write(offset, &bytes)?;
         if self.size_bytes() < range.end() {
             self.grow(range.end()).await?;
-        } else if !self.layout().stores(range) {
-            self.refresh().await?;
         }
-        let layout = self.layout();
+        let layout = self.present_layout(range).await?;
         let in_flight_count = self.client.in_flight_count(layout.stripe_bytes_max());
         let mut rest = bytes;
         let mut writes = Vec::new();
         for (_, _, part) in by_segment(&layout, range) {
             let bytes = rest.split_to(part.length as usize);
-            writes.push(self.write_segment(part, bytes));
+            writes.push(self.write_segment(layout.pieces(part), bytes));
         }
         stream::iter(writes)
             .buffer_unordered(in_flight_count)
@@ -95,8 +91,8 @@ impl File {
     }
 
     /// Writes bytes within one segment.
-    async fn write_segment(&self, range: ByteRange, mut bytes: Bytes) -> Result<(), ClientError> {
-        for piece in self.layout().pieces(range) {
+    async fn write_segment(&self, pieces: Vec<Piece>, mut bytes: Bytes) -> Result<(), ClientError> {
+        for piece in pieces {
             match piece {
                 Piece::Stored(extent) => {
                     let bytes = bytes.split_to(extent.range.length as usize);
@@ -123,9 +119,9 @@ impl File {
         let mut attempts = self.client.attempts(what, 0);
         while !self.ask_to_grow(size_bytes, None).await?.is_done {
             attempts.pause("others truncate the file").await?;
-            self.refresh().await?;
+            self.refresh_record().await?;
         }
-        self.refresh().await
+        Ok(())
     }
 
     async fn ask_to_grow(
@@ -138,18 +134,19 @@ impl File {
             Some(_) => self.token().await?,
             None => FencingToken::default(),
         };
-        let request = {
-            let layout = self.layout();
-            let file = &layout.file.file;
-            ask::Grow {
-                file: file.put,
-                size_bytes,
-                truncation_count: file.truncation_count,
-                from,
-                token,
-            }
+        let truncation_count = self.record().truncation_count;
+        let request = ask::Grow {
+            file: self.put_id(),
+            size_bytes,
+            truncation_count,
+            from,
+            token,
         };
-        self.client.ask(request).await
+        let growth = self.client.ask(request).await?;
+        if growth.is_done {
+            self.note_growth(truncation_count, growth.size_bytes);
+        }
+        Ok(growth)
     }
 
     /// Gives the file this size. Bytes behind it are gone for good: if the file grows again, they are zero. A file
@@ -160,21 +157,19 @@ impl File {
     /// # Errors
     /// Those of [`File::grow`] and [`File::write`].
     pub async fn truncate(&self, size_bytes: u64) -> Result<(), ClientError> {
-        self.refresh().await?;
+        self.refresh_record().await?;
         if self.size_bytes() <= size_bytes {
             return self.grow(size_bytes).await;
         }
         let none = Bytes::new();
         while self.size_bytes() > size_bytes {
             let what = format!("truncating {} to {size_bytes} bytes", self.name());
-            let (before, plan) = (self.size_bytes(), |layout: &_| {
-                plan_truncation(layout, size_bytes)
-            });
-            self.rewrite(what, plan, &none).await?;
-            if self.size_bytes() >= before {
-                // The layout could not be looked up, or another client lets the file grow.
-                self.refresh().await?;
+            let plan = |layout: &_| plan_truncation(layout, size_bytes);
+            let mut last = self.look_up(self.size_bytes() - 1).await?;
+            while let Some(stored) = last_stored_behind(&last, size_bytes) {
+                last = self.look_up(stored).await?;
             }
+            self.rewrite(what, last.window(), plan, &none).await?;
         }
         Ok(())
     }
@@ -185,66 +180,83 @@ impl File {
     /// # Errors
     /// Those of [`File::write`]; [`ClientError::Refused`] for a file whose blocks are replicated at first.
     pub async fn punch(&self, range: ByteRange) -> Result<(), ClientError> {
-        self.refresh().await?;
+        self.refresh_record().await?;
         let end = range.offset.saturating_add(range.length);
         let end = end.min(self.size_bytes());
         let range = ByteRange::new(range.offset.min(end), end - range.offset.min(end));
-        let none = Bytes::new();
-        while plan_hole(&self.layout(), range).is_some() {
-            let what = format!("punching a hole into {}", self.name());
-            let plan = |layout: &_| plan_hole(layout, range);
-            self.rewrite(what, plan, &none).await?;
-            self.refresh().await?;
+        let mut at = range.offset;
+        while at < range.end() {
+            at = self.punch_window(range, at).await?;
         }
-        self.zero_stored(range).await
+        Ok(())
     }
 
-    /// Writes zeros over the stored bytes of a range. Those behind the end of the file are zero; if it is truncated
-    /// meanwhile, it must not grow again.
+    /// Makes the bytes of a range zero as far as they are in the window with the byte at an offset. Returns the offset
+    /// of the next stripe behind it, or the end of the range.
+    async fn punch_window(&self, range: ByteRange, at: u64) -> Result<u64, ClientError> {
+        let (none, plan) = (Bytes::new(), |layout: &_| plan_hole(layout, range));
+        let mut layout = self.look_up(at).await?;
+        while plan(&layout).is_some() {
+            let what = format!("punching a hole into {}", self.name());
+            self.rewrite(what, layout.window(), plan, &none).await?;
+            layout = self.look_up(at).await?;
+        }
+        let end = layout.window().end().min(range.end());
+        self.zero_stored(ByteRange::new(at, end - at)).await?;
+        let next = layout.file.behind.unwrap_or(u64::MAX);
+        Ok(next.max(end).min(range.end()))
+    }
+
+    /// Writes zeros over the stored bytes of a range of one window. Those behind the end of the file are zero; if it is
+    /// truncated meanwhile, it must not grow again.
     async fn zero_stored(&self, range: ByteRange) -> Result<(), ClientError> {
         let mut at = range.offset;
         loop {
             let end = range.end().min(self.size_bytes());
             let rest = ByteRange::new(at, end.saturating_sub(at));
-            let Some(mut extent) = self.extents(rest).into_iter().next() else {
+            let layout = self.layout_of(rest).await?;
+            let Some(mut extent) = extents(layout.spans(), rest).into_iter().next() else {
                 return Ok(());
             };
             extent.range.length = extent.range.length.min(ZEROS_BYTES);
             let zeros = Bytes::from(vec![0; extent.range.length as usize]);
             let last_run = LastRun::default();
-            let part = ByteRange::new(extent.file_offset, extent.range.length);
+            let part = extent.in_file();
             match self.update_extents(&[extent], &zeros, &last_run).await? {
                 Updated::Done(..) => at = part.end(),
                 Updated::TooLarge => {
                     let what = format!("punching a hole into {}", self.name());
                     let plan = |layout: &_| plan_zeros(layout, part);
-                    self.rewrite(what, plan, &zeros).await?;
+                    self.rewrite(what, part, plan, &zeros).await?;
                     at = part.end();
                 }
-                Updated::Moved => self.refresh().await?,
+                Updated::Moved => drop(self.refresh(rest).await?),
             }
         }
     }
 
-    /// The ranges of the file that are stored, as of now, in order. All other bytes are zero and take no
-    /// space.
+    /// The parts of a range that are stored, in order, each as of a moment since this was called. All other bytes of
+    /// the file are zero and take no space.
     ///
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
-    pub async fn stored_ranges(&self) -> Result<Vec<ByteRange>, ClientError> {
-        self.refresh().await?;
-        let layout = self.layout();
-        let size_bytes = layout.file.file.size_bytes;
-        let within = layout.spans().iter().filter_map(|span| {
-            let file = ByteRange::new(0, size_bytes);
-            span.intersect(file)
-        });
+    pub async fn stored_within(&self, range: ByteRange) -> Result<Vec<ByteRange>, ClientError> {
         let mut ranges: Vec<ByteRange> = Vec::new();
-        for span in within {
-            match ranges.last_mut() {
-                Some(last) if last.end() == span.offset => last.length += span.length,
-                _ => ranges.push(span),
+        let mut at = range.offset;
+        while at < range.end() {
+            let layout = self.look_up(at).await?;
+            let in_file = ByteRange::new(0, layout.file.file.size_bytes);
+            let Some(within) = range.intersect(in_file) else {
+                break;
+            };
+            let spans = layout.spans().iter();
+            for span in spans.filter_map(|span| span.intersect(within)) {
+                match ranges.last_mut() {
+                    Some(last) if last.end() == span.offset => last.length += span.length,
+                    _ => ranges.push(span),
+                }
             }
+            at = layout.file.behind.unwrap_or(u64::MAX);
         }
         Ok(ranges)
     }

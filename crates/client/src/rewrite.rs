@@ -1,7 +1,7 @@
 //! Plans which segments of a file a write, a truncation or a punched hole stores anew: pure arithmetic over the
 //! layout, without I/O.
 
-use crate::file::Layout;
+use crate::layout::Layout;
 use gabion_layout::{ByteRange, StripeId};
 use gabion_meta::{PoolSpec, SizeChange};
 use gabion_protocol::message::NewExtent;
@@ -89,10 +89,29 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     }
 }
 
-/// The next step of a truncation to `size_bytes`, from the end of the file; none if it has that size.
+/// The window with the last stripe that ends behind `size_bytes`, if it is not this one: the offset of one of its
+/// bytes.
+pub(crate) fn last_stored_behind(layout: &Layout, size_bytes: u64) -> Option<u64> {
+    if layout.file.behind.is_some() {
+        return layout.file.behind;
+    }
+    let has_any = layout.spans().iter().any(|span| span.end() > size_bytes);
+    before_behind(layout, size_bytes).filter(|_| !has_any)
+}
+
+/// The offset of the last stripe before the window, if it may end behind `size_bytes`.
+fn before_behind(layout: &Layout, size_bytes: u64) -> Option<u64> {
+    // A stripe is no longer than a segment.
+    let segment_bytes = layout.file.pool.spec.segment_bytes();
+    let may_reach = |before: &u64| before.saturating_add(segment_bytes) > size_bytes;
+    layout.file.before.filter(may_reach)
+}
+
+/// The next step of a truncation to `size_bytes`, from the end of the file, in the window with the last stripe behind
+/// it; none if the file has that size, or stripes behind the window.
 pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrite> {
     let present_bytes = layout.file.file.size_bytes;
-    if present_bytes <= size_bytes {
+    if present_bytes <= size_bytes || last_stored_behind(layout, size_bytes).is_some() {
         return None;
     }
     let (spans, spec) = (layout.spans(), &layout.file.pool.spec);
@@ -101,6 +120,9 @@ pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrit
     let end = if step > first {
         // This step ends between two stripes.
         spans[step].offset
+    } else if before_behind(layout, size_bytes).is_some() {
+        // Stripes of earlier windows follow in the next step.
+        size_bytes.max(layout.window().offset)
     } else {
         size_bytes
     };

@@ -4,7 +4,8 @@
 //! overwrites a later one of this client.
 
 use crate::error::ClientError;
-use crate::file::{File, Layout};
+use crate::file::File;
+use crate::layout::Layout;
 use crate::open_runs::OpenRun;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
@@ -63,9 +64,14 @@ impl File {
         let what = format!("finding the outcome of a write of {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
-            let found = self
-                .find_fate(&self.layout(), run, attempts.attempt_ms())
-                .await;
+            let undecided = |error| match error {
+                gone @ ClientError::FileGone(_) => gone,
+                other => ClientError::Undecided {
+                    source: Box::new(other),
+                },
+            };
+            let layout = self.layout_of(run.range).await.map_err(undecided)?;
+            let found = self.find_fate(&layout, run, attempts.attempt_ms()).await;
             let missing = match found {
                 Ok(RunFate::Stood(sequence)) => return Ok(Some(sequence)),
                 Ok(RunFate::Never) => return Ok(None),
@@ -76,14 +82,9 @@ impl File {
             };
             let mut again = attempts.pause(&missing).await;
             if again.is_ok() {
-                again = self.refresh().await;
+                again = self.refresh(run.range).await.map(drop);
             }
-            again.map_err(|error| match error {
-                gone @ ClientError::FileGone(_) => gone,
-                other => ClientError::Undecided {
-                    source: Box::new(other),
-                },
-            })?;
+            again.map_err(undecided)?;
         }
     }
 

@@ -19,12 +19,13 @@ use std::time::Duration;
 const DEADLINE_MS: u64 = 600_000;
 
 impl Client {
-    /// A file's stripes, with their pool and all nodes.
+    /// All stripes of a file, with their pool and all nodes. Of a large file, the stripes are as of several moments.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is no such file; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when there is no such file; [`ClientError::FileGone`] when it is removed meanwhile;
+    /// [`ClientError::NoCoordinator`].
     pub async fn layout(&self, name: &str) -> Result<FileLayout, ClientError> {
-        self.lookup(name).await
+        self.complete(self.lookup(name).await?).await
     }
 
     /// Runs plans concurrently that repair or move chunks onto nodes which do not hold them, reads

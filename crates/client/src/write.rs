@@ -6,7 +6,8 @@ use crate::attempts::Attempts;
 use crate::client::{Client, check};
 use crate::error::ClientError;
 use crate::extent::{Extent, extents, keepings};
-use crate::file::{File, Layout};
+use crate::file::File;
+use crate::layout::Layout;
 use crate::losses::lost_for_good;
 use crate::moment::Version;
 use crate::open_runs::{LastRun, OpenRun, Sent};
@@ -22,7 +23,7 @@ use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{Refusal, RunFate, RunId, RunQuestion, ask};
 use gabion_protocol::ports::ask_living;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Most bytes staged by one request.
 const STAGE_BYTES: u64 = 1 << 20;
@@ -78,18 +79,14 @@ impl File {
         if range.is_empty() {
             return Ok(());
         }
-        if !self.layout().stores(range) {
-            // The known layout may be old.
-            self.refresh().await?;
-        }
-        let layout = self.layout();
+        let layout = self.present_layout(range).await?;
         let extents = extents(layout.spans(), range);
         if extents.len() == 1 && layout.stores(range) {
             let last_run = LastRun::default();
             let written = self.write_extents(&extents, &bytes, &last_run);
             return written.await.map(drop);
         }
-        self.replace(range, &bytes).await
+        self.replace(range, &bytes).await.map(drop)
     }
 
     /// The range of the file that bytes to be written cover.
@@ -147,11 +144,9 @@ impl File {
             Box::pin(self.write(extent.file_offset, bytes.clone())).await?;
             return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
         }
-        let range = ByteRange::new(extent.file_offset, extent.range.length);
-        self.replace(range, bytes).await?;
-        let layout = self.layout();
+        let layout = self.replace(extent.in_file(), bytes).await?;
         // The new stripe has no update before this lookup, unless its mark shows it.
-        let stripe = layout.find(extent).map(|stripe| stripe.id);
+        let stripe = layout.and_then(|layout| layout.find(extent).map(|stripe| stripe.id));
         Ok(Some((stripe.unwrap_or(Version::NONE.stripe), Sequence(0))))
     }
 
@@ -168,7 +163,9 @@ impl File {
         let what = format!("writing {} at byte {}", self.name(), first.file_offset);
         // Nodes get the new bytes, and parity nodes as many deltas or copies.
         let m = |stripe| self.code(stripe).m() as u64;
-        let copies = self.layout().find(first).map_or(1, |stripe| m(stripe) + 1);
+        let layout = self.known_layout(first.in_file());
+        let stripe = layout.as_ref().and_then(|layout| layout.find(first));
+        let copies = stripe.map_or(1, |stripe| m(stripe) + 1);
         let moving_bytes = copies * bytes.len() as u64;
         let moving = self.client.shared.updating_bytes.begin(moving_bytes);
         let mut attempts = self.client.patient_attempts(what, moving.all_bytes());
@@ -176,6 +173,7 @@ impl File {
             file: self,
             extents,
             bytes,
+            layout: None,
             is_fresh: false,
             named: None,
             sent: None,
@@ -189,7 +187,7 @@ impl File {
             };
             let mut again = attempts.pause(&missing).await;
             if again.is_ok() {
-                again = self.refresh().await;
+                again = self.refresh(update.range()).await.map(drop);
             }
             if let Err(error) = again {
                 return update.end(error, &attempts).await;
@@ -270,6 +268,8 @@ struct Update<'a> {
     file: &'a File,
     extents: &'a [Extent],
     bytes: &'a Bytes,
+    /// The layout of the last attempt.
+    layout: Option<Arc<Layout>>,
     /// Whether the layout was looked up since the write began.
     is_fresh: bool,
     /// The nodes that the primary has named for bytes of lost chunks since the last attempt.
@@ -281,10 +281,21 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
+    /// From the first piece to the last one, all in one stripe.
+    fn range(&self) -> ByteRange {
+        let ranges = self.extents.iter().map(Extent::in_file);
+        let whole = ranges.reduce(|whole, part| {
+            let start = whole.offset.min(part.offset);
+            ByteRange::new(start, whole.end().max(part.end()) - start)
+        });
+        whole.expect("there is at least one piece")
+    }
+
     /// One attempt, under a run of its own, once all earlier ones are known to have had no effect.
     async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, AttemptError> {
         let (file, deadline_ms) = (self.file, attempts.attempt_ms());
-        let layout = file.layout();
+        let layout = file.layout_of(self.range()).await?;
+        self.layout = Some(Arc::clone(&layout));
         let found = layout.find_all(self.extents);
         if let Some(updated) = self.close(&layout, found, deadline_ms).await? {
             return Ok(updated);
@@ -363,6 +374,7 @@ impl Update<'_> {
                 after,
                 chunks: pieces.ranges.iter().map(|part| part.chunk).collect(),
             },
+            range: self.range(),
             staged_at: pieces.nodes(stripe),
             holders: stripe.nodes.clone(),
             fate: OnceLock::new(),
@@ -436,7 +448,11 @@ impl Update<'_> {
         error: ClientError,
         attempts: &Attempts,
     ) -> Result<Updated, ClientError> {
-        let layout = self.file.layout();
+        let known = self.file.known_layout(self.range());
+        let Some(layout) = known.or_else(|| self.layout.clone()) else {
+            // Nothing was sent.
+            return Err(error);
+        };
         let found = layout.find_all(self.extents);
         let deadline_ms = attempts.attempt_ms().max(LAST_CLOSE_MS);
         match self.close(&layout, found, deadline_ms).await {

@@ -6,7 +6,8 @@ use crate::kv::{ReadTxn, WriteTxn};
 use crate::pools::pool;
 use crate::records::{Displaced, Extent, FileRecord, PutId};
 use crate::schema::{Counter, EXTENTS};
-use gabion_layout::{StripeId, StripeRecord};
+use crate::table::Span;
+use gabion_layout::{ByteRange, StripeId, StripeRecord};
 use std::collections::BTreeMap;
 
 /// An extent and its offset in its file, in bytes.
@@ -23,12 +24,38 @@ pub(crate) fn extents_from(
     file: PutId,
     first: u64,
 ) -> Result<Vec<Placed>, MetaError> {
-    let span = EXTENTS.between(&(file, first), &(PutId(file.0.saturating_add(1)), 0));
-    let rows = EXTENTS.scan(txn, &span, usize::MAX)?;
-    Ok(rows
-        .into_iter()
-        .map(|((_, offset), extent)| (offset, extent))
-        .collect())
+    scan(txn, &from(file, first), usize::MAX)
+}
+
+/// Those that begin within a range.
+pub(crate) fn extents_within(
+    txn: &dyn ReadTxn,
+    file: PutId,
+    range: ByteRange,
+) -> Result<Vec<Placed>, MetaError> {
+    let span = EXTENTS.between(&(file, range.offset), &(file, range.end()));
+    scan(txn, &span, usize::MAX)
+}
+
+/// The offsets of the last extent that begins before a range, and of the first one behind it.
+pub(crate) fn neighbours(
+    txn: &dyn ReadTxn,
+    file: PutId,
+    range: ByteRange,
+) -> Result<(Option<u64>, Option<u64>), MetaError> {
+    let span = EXTENTS.between(&(file, 0), &(file, range.offset));
+    let before = EXTENTS.last(txn, &span)?.map(|((_, offset), _)| offset);
+    let behind = scan(txn, &from(file, range.end()), 1)?;
+    Ok((before, behind.first().map(|&(offset, _)| offset)))
+}
+
+fn from(file: PutId, first: u64) -> Span {
+    EXTENTS.between(&(file, first), &(PutId(file.0.saturating_add(1)), 0))
+}
+
+fn scan(txn: &dyn ReadTxn, span: &Span, limit: usize) -> Result<Vec<Placed>, MetaError> {
+    let rows = EXTENTS.scan(txn, span, limit)?.into_iter();
+    Ok(rows.map(|((_, offset), extent)| (offset, extent)).collect())
 }
 
 /// Checks that a stripe has this place in a file.

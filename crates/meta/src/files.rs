@@ -3,7 +3,7 @@
 
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
-use crate::extents::{discard_all, extents};
+use crate::extents::{Placed, discard_all, extents, extents_within, neighbours};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
@@ -11,10 +11,21 @@ use crate::records::{Existing, FileRecord, Listing, PutId};
 use crate::schema::{EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
-use gabion_layout::{StripeId, StripeRecord};
+use gabion_layout::{ByteRange, StripeId, StripeRecord};
 
 /// The stripes of a file with the offsets of their extents.
 pub type Stripes = Vec<(u64, StripeRecord)>;
+
+/// The stripes of a part of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FilePart {
+    /// The stripes whose extents begin within the part, with the offsets of these, in their order.
+    pub stripes: Stripes,
+    /// The offset of the last extent before the part.
+    pub before: Option<u64>,
+    /// The offset of the first extent behind it.
+    pub behind: Option<u64>,
+}
 
 /// Rows that a list reads at a time.
 const PAGE: usize = 1024;
@@ -113,6 +124,28 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`].
     pub fn layout_of(&self, put: PutId) -> Result<(FileRecord, Stripes), MetaError> {
         self.store.read(|txn| with_stripes(txn, file_of(txn, put)?))
+    }
+
+    /// The file that this put made, and its stripes in a range, from one consistent view.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn layout_within(
+        &self,
+        put: PutId,
+        range: ByteRange,
+    ) -> Result<(FileRecord, FilePart), MetaError> {
+        self.store.read(|txn| {
+            let file = file_of(txn, put)?;
+            let (before, behind) = neighbours(txn, put, range)?;
+            let stripes = stripes_of(txn, put, extents_within(txn, put, range)?)?;
+            let part = FilePart {
+                stripes,
+                before,
+                behind,
+            };
+            Ok((file, part))
+        })
     }
 
     /// Removes the file with this name that `put` made. Its stripes become garbage, and their
@@ -310,16 +343,21 @@ fn common<'a>(name: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'
 
 /// Adds a file's stripes. If one is missing, the store is damaged; the caller made no mistake.
 fn with_stripes(txn: &dyn ReadTxn, file: FileRecord) -> Result<(FileRecord, Stripes), MetaError> {
-    let mut stripes = Vec::new();
-    for (offset, extent) in extents(txn, file.put)? {
+    let stripes = stripes_of(txn, file.put, extents(txn, file.put)?)?;
+    Ok((file, stripes))
+}
+
+/// The stripes of some extents of a file.
+fn stripes_of(txn: &dyn ReadTxn, file: PutId, extents: Vec<Placed>) -> Result<Stripes, MetaError> {
+    let stripe = |(offset, extent): Placed| {
         let id = extent.stripe;
         let stripe = live_stripe(txn, id).map_err(|error| match error {
             MetaError::UnknownStripe(_) => {
-                FILES.contradiction(&file.put, format!("its {id} is missing"))
+                FILES.contradiction(&file, format!("its {id} is missing"))
             }
             other => other,
         })?;
-        stripes.push((offset, stripe));
-    }
-    Ok((file, stripes))
+        Ok((offset, stripe))
+    };
+    extents.into_iter().map(stripe).collect()
 }

@@ -19,6 +19,12 @@ pub trait ReadTxn {
     /// # Errors
     /// When the engine fails.
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError>;
+
+    /// The last row with `start <= key < end`, if there is one.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError>;
 }
 
 /// A view that also shows the transaction's own changes.

@@ -54,7 +54,7 @@ mod tokens;
 mod verdicts;
 
 pub use error::MetaError;
-pub use files::Stripes;
+pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};

@@ -166,6 +166,20 @@ impl ReadTxn for Transaction<'_> {
             .map(|(key, value)| (key.to_vec(), value.to_vec()))
             .collect())
     }
+
+    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
+        self.spend("find a row")?;
+        if start >= end {
+            return Ok(None);
+        }
+        let bounds = (Bound::Included(start), Bound::Excluded(end));
+        let unchanged = self.rows.range::<[u8], _>(bounds).rev();
+        let unchanged = unchanged.filter(|(key, _)| !self.changes.contains_key(*key));
+        let changed = self.changes.range::<[u8], _>(bounds).rev();
+        let changed = changed.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let last = unchanged.take(1).chain(changed.take(1)).max();
+        Ok(last.map(|(key, value)| (key.clone(), value.clone())))
+    }
 }
 
 impl WriteTxn for Transaction<'_> {

@@ -227,6 +227,16 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> ReadTxn for View<T> {
         }
         Ok(rows)
     }
+
+    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
+        if start >= end {
+            return Ok(None);
+        }
+        let range = self.table.range::<&[u8]>(start..end);
+        let last = range.map_err(storage("find a row"))?.next_back();
+        let last = last.transpose().map_err(storage("find a row"))?;
+        Ok(last.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())))
+    }
 }
 
 /// A write transaction, and whether it has anything to commit.
@@ -242,6 +252,10 @@ impl ReadTxn for Writer<'_> {
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError> {
         self.view.scan(start, end, limit)
+    }
+
+    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
+        self.view.last(start, end)
     }
 }
 

@@ -2,7 +2,7 @@
 //! that cannot be decoded is [`MetaError::Corrupt`], never a panic.
 
 use crate::error::MetaError;
-use crate::kv::{ReadTxn, WriteTxn};
+use crate::kv::{ReadTxn, Row, WriteTxn};
 use crate::records::PutId;
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
@@ -178,13 +178,20 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         span: &Span,
         limit: usize,
     ) -> Result<Vec<(K, V)>, MetaError> {
-        let decode = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let typed = K::decode(&key[1..])
-                .ok_or_else(|| self.corrupt(&key, "the key has another table's shape"))?;
-            Ok((typed, self.value(&key, &value)?))
-        };
         let rows = txn.scan(&span.start, &span.end, limit)?;
-        rows.into_iter().map(decode).collect()
+        rows.into_iter().map(|row| self.decode(&row)).collect()
+    }
+
+    /// The last row of `span`, if it has any.
+    pub(crate) fn last(&self, txn: &dyn ReadTxn, span: &Span) -> Result<Option<(K, V)>, MetaError> {
+        let last = txn.last(&span.start, &span.end)?;
+        last.map(|row| self.decode(&row)).transpose()
+    }
+
+    fn decode(&self, (key, value): &Row) -> Result<(K, V), MetaError> {
+        let typed = K::decode(&key[1..])
+            .ok_or_else(|| self.corrupt(key, "the key has another table's shape"))?;
+        Ok((typed, self.value(key, value)?))
     }
 
     /// All rows.

@@ -143,15 +143,20 @@ impl Image {
 
     /// Locks a range for a write, after all earlier requests that touch it. A write into a hole locks whole segments.
     async fn lock_for_write(&self, range: ByteRange) -> Locked<'_> {
-        if self.file.is_stored(range) {
+        if self.is_stored(range).await {
             return self.writes.lock(range).await;
         }
         let locked = self.writes.lock(self.widened(range)).await;
-        if self.file.is_stored(range) {
+        if self.is_stored(range).await {
             // An earlier write has filled the hole.
             locked.narrow(range);
         }
         locked
+    }
+
+    /// Whether a range is known to have no hole.
+    async fn is_stored(&self, range: ByteRange) -> bool {
+        self.file.is_stored(range).await.unwrap_or(false)
     }
 
     async fn write_bytes(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
@@ -197,10 +202,10 @@ impl Image {
     }
 
     async fn punch_locked(&self, range: ByteRange) -> Result<(), DeviceError> {
-        if self.narrowed(range).is_empty() && self.file.is_stored(range) {
+        if self.narrowed(range).is_empty() && self.is_stored(range).await {
             return self.store_zeros(range).await;
         }
-        for stored in self.stored_within(range).await? {
+        for stored in self.retry(|| self.file.stored_within(range)).await? {
             let mut at = stored.offset;
             while at < stored.end() {
                 let first = self.widened(ByteRange::new(at, 1)).offset;
@@ -211,13 +216,6 @@ impl Image {
             }
         }
         Ok(())
-    }
-
-    /// The parts of a range that stripes hold.
-    async fn stored_within(&self, range: ByteRange) -> Result<Vec<ByteRange>, DeviceError> {
-        let stored = self.retry(|| self.file.stored_ranges()).await?;
-        let parts = stored.into_iter().filter_map(|part| part.intersect(range));
-        Ok(parts.collect())
     }
 }
 
@@ -277,12 +275,12 @@ impl Device for Image {
         let status = async move {
             match context {
                 Context::Allocation => {
-                    let stored = self.stored_within(range).await?;
+                    let stored = self.retry(|| self.file.stored_within(range)).await?;
                     let stored = stored.into_iter().map(|part| (part, 0));
                     Ok(descriptors(range, stored, HOLE_AND_ZERO, count_max))
                 }
                 Context::FailuresLeft => {
-                    let stat = self.retry(|| self.file.stat()).await?;
+                    let stat = self.retry(|| self.file.stat_within(range)).await?;
                     let stripes = failures_left(&stat);
                     Ok(descriptors(range, stripes, NO_BYTES, count_max))
                 }

@@ -266,7 +266,7 @@ impl Cluster {
         }
         let party = self.begin(COORDINATOR);
         let opened = Meta::open(disk).and_then(|meta| {
-            let options = coordinator_options();
+            let options = coordinator_options(self.shape.window_stripe_count);
             Coordinator::new(meta, self.ports(party, None), options)
         });
         match opened {
@@ -528,7 +528,7 @@ pub(crate) fn store_options() -> gabion_store::Options {
 }
 
 /// Terms short enough that many end in a fault period, with a margin for the clocks' drift.
-fn coordinator_options() -> CoordinatorOptions {
+fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
     CoordinatorOptions {
         timing: Timing {
             lease_ms: 1_500,
@@ -542,6 +542,7 @@ fn coordinator_options() -> CoordinatorOptions {
         repair_deadline_ms: 10_000,
         repair_stall_ms: 1_000,
         retry_ms: 200,
+        window_stripe_count,
         put_timeout_ms: 20_000,
         lifecycle_scan_ms: 500,
         progress_ms: 1_000,

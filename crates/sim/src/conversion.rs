@@ -156,6 +156,7 @@ fn shape(writes: Writes) -> Shape {
         limits: Limits::default(),
         writes_twice: false,
         shrinks: false,
+        window_stripe_count: 3,
     }
 }
 

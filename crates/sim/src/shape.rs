@@ -35,6 +35,8 @@ pub(crate) struct Shape {
     pub(crate) is_thin: bool,
     /// Memory limits of nodes.
     pub(crate) limits: Limits,
+    /// Most stripes of a window of a file's layout.
+    pub(crate) window_stripe_count: u64,
     /// See [`crate::Options::writes_twice`].
     pub(crate) writes_twice: bool,
     /// Whether clients truncate files and punch holes into them, if files change their size.
@@ -119,6 +121,7 @@ impl Shape {
             // A long chain of helpers would never complete.
             is_thin: dice.one_in(2) && grouping.is_none(),
             limits: limits_of(seed, chunk_bytes),
+            window_stripe_count: [1, 2, 512][(seed / 7 % 3) as usize],
             writes_twice: false,
             shrinks,
         }

@@ -101,6 +101,9 @@ fn layout() -> FileLayout {
             lifecycle,
         },
         encoded: None,
+        window: ByteRange::new(0, u64::MAX),
+        before: None,
+        behind: None,
         stripes: Vec::new(),
         offsets: Vec::new(),
         appending: Vec::new(),
@@ -130,7 +133,7 @@ impl Ports for Script {
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
         let reply = match request {
             CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
-            CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile(_) => {
+            CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile { .. } => {
                 CoordinatorReply::File(layout())
             }
             CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
@@ -217,6 +220,7 @@ fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, Client
             after: Sequence(0),
             chunks: vec![ChunkIndex(0)],
         },
+        range: ByteRange::new(0, 1),
         staged_at: vec![NodeId(1)],
         holders: all,
         fate: OnceLock::new(),

@@ -135,9 +135,7 @@ async fn copy_sparse(
         source,
     };
     copy.set_len(range.length).await.map_err(failed)?;
-    let ranges = stored.stored_ranges().await?;
-    let parts = ranges.into_iter().filter_map(|part| part.intersect(range));
-    let parts: Vec<ByteRange> = parts.collect();
+    let parts = stored.stored_within(range).await?;
     let total_bytes = parts.iter().map(|part| part.length).sum();
     let mut done_bytes = 0;
     for part in parts {

@@ -201,6 +201,48 @@ fn a_volume_is_stored_where_its_trace_touches_it() {
     assert!(error.contains("are free; fold the trace"), "{error}");
 }
 
+#[tokio::test]
+async fn a_file_of_many_windows_is_read_written_and_cut_across_their_borders() {
+    let cluster = TestCluster::start(3, 1);
+    cluster.run(&["pool", "create", "small", "--code=rs(2,1)", "--chunk=4KiB"]);
+    let client = connect(&cluster).await;
+    // A look-up returns 512 stripes of 8 KiB.
+    let (border, size) = (4 << 20, (4 << 20) + 200 * KIB);
+    let mut model = pattern(size as usize, 1);
+    cluster.put("f", &model);
+    assert!(cluster.get("f") == model);
+    let file = client.open("f").await.unwrap();
+    for (at, length) in [(border - 3000, 6000), (border - 8 * KIB, 16 * KIB)] {
+        let bytes = pattern(length as usize, at);
+        file.write(at, bytes.clone().into()).await.unwrap();
+        model[at as usize..(at + length) as usize].copy_from_slice(&bytes);
+    }
+    let hole = ByteRange::new(border - 20 * KIB, 40 * KIB);
+    file.punch(hole).await.unwrap();
+    model[hole.offset as usize..hole.end() as usize].fill(0);
+    assert!(cluster.get("f") == model);
+    let all = ByteRange::new(0, size);
+    let stored = file.stored_within(all).await.unwrap();
+    assert_eq!(stored.len(), 2, "the hole spans the border: {stored:?}");
+    // Far behind the end, with windows between that have no stripe.
+    let far = 1 << 40;
+    file.write(far, pattern(5000, 2).into()).await.unwrap();
+    let stat = client.stat("f").await.unwrap();
+    assert_eq!(stat.layout.offsets.last(), Some(&far));
+    assert_eq!(stat.layout.stripes.len(), stat.failures_left.len());
+    assert!(file.read(all).await.unwrap() == model);
+    file.truncate(border + 8 * KIB + 1).await.unwrap();
+    file.truncate(border - 30 * KIB).await.unwrap();
+    file.truncate(size).await.unwrap();
+    model[(border - 30 * KIB) as usize..].fill(0);
+    assert!(cluster.get("f") == model);
+    let stored = file
+        .stored_within(ByteRange::new(0, u64::MAX))
+        .await
+        .unwrap();
+    assert!(stored.iter().all(|part| part.end() <= border), "{stored:?}");
+}
+
 #[test]
 fn appends_of_many_writers_stay_whole() {
     let cluster = cluster();
@@ -283,7 +325,7 @@ async fn random_changes_do_what_a_vector_of_bytes_does() {
         let all = ByteRange::new(0, model.len() as u64);
         let reader = if at % 2 == 0 { &file } else { &old };
         assert!(reader.read(all).await.unwrap() == model, "after step {at}");
-        let stored = file.stored_ranges().await.unwrap();
+        let stored = file.stored_within(all).await.unwrap();
         let mut zeros = model.clone();
         for part in stored {
             zeros[part.offset as usize..part.end() as usize].fill(0);

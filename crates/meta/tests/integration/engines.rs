@@ -21,6 +21,10 @@ fn keeps_transactions_whole(store: &impl KeyValue) {
             "its own changes"
         );
         assert_eq!(txn.get(b"a")?, None);
+        let last = |end: &[u8]| Ok(txn.last(b"a", end)?.map(|(key, _)| key));
+        assert_eq!(last(b"c")?.as_deref(), Some(&b"bb"[..]), "its own rows");
+        assert_eq!(last(b"bb")?.as_deref(), Some(&b"b"[..]));
+        assert_eq!(last(b"b")?, None, "the row before is deleted");
         Err(MetaError::NoCluster)
     });
     assert_eq!(aborted, Err(MetaError::NoCluster));
@@ -31,6 +35,9 @@ fn keeps_transactions_whole(store: &impl KeyValue) {
             assert_eq!(txn.scan(b"a", b"c", 9)?, all[..2], "the end is outside");
             assert_eq!(txn.scan(b"a\0", b"\xff", 1)?, all[1..2]);
             assert_eq!(txn.scan(b"c", b"a", 9)?, []);
+            assert_eq!(txn.last(b"a", b"c")?, Some(all[1].clone()));
+            assert_eq!(txn.last(b"d", b"\xff")?, None);
+            assert_eq!(txn.last(b"c", b"a")?, None);
             assert_eq!(txn.get(b"b")?.as_deref(), Some(&b"2"[..]));
             Ok(())
         })

@@ -1,7 +1,7 @@
 //! Files that grow and shrink: one change or none, and no byte from before where a hole was left.
 
 use crate::fixture::{cluster, membership, one_file, place, segments, spec};
-use gabion_layout::{NodeId, StripeId};
+use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_meta::{
     Displaced, Existing, FILE_BYTES_MAX, FencingToken, FileRecord, Holder, MemoryStore, Meta,
     MetaError, Placement, Put, Rewrite, SizeChange,
@@ -70,6 +70,33 @@ fn a_write_far_behind_the_end_leaves_a_hole() {
     assert_eq!((meta.stripe_count(), meta.check()), (Ok(2), Ok(vec![])));
     let again = change(&meta, &file, &[], &[9 * SEGMENT], size);
     assert!(matches!(again, Err(MetaError::FileChanged(_))), "{again:?}");
+}
+
+#[test]
+fn a_part_of_a_file_names_the_extents_around_it() {
+    let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "f");
+    // The neighbours of its rows are of other files.
+    one_file(&meta, &pool, "g");
+    let size = SizeChange::AtLeast(9 * SEGMENT);
+    change(&meta, &file, &[], &[4 * SEGMENT, 7 * SEGMENT], size).unwrap();
+    let part = |from: u64, to: u64| {
+        let range = ByteRange::new(from * SEGMENT, (to - from) * SEGMENT);
+        let (record, part) = meta.layout_within(file.put, range).unwrap();
+        assert_eq!(record, meta.file("f").unwrap());
+        let offsets = part.stripes.iter().map(|(offset, _)| offset / SEGMENT);
+        let segment = |offset: Option<u64>| offset.map(|offset| offset / SEGMENT);
+        let offsets: Vec<u64> = offsets.collect();
+        (segment(part.before), offsets, segment(part.behind))
+    };
+    assert_eq!(part(0, 20), (None, vec![0, 4, 7], None));
+    assert_eq!(part(0, 4), (None, vec![0], Some(4)));
+    assert_eq!(part(1, 4), (Some(0), vec![], Some(4)));
+    assert_eq!(part(4, 8), (Some(0), vec![4, 7], None));
+    assert_eq!(part(8, 20), (Some(7), vec![], None));
+    meta.remove_file("f", file.put).unwrap();
+    let gone = meta.layout_within(file.put, ByteRange::new(0, 1));
+    assert_eq!(gone, Err(MetaError::FileGone(file.put)));
 }
 
 #[test]

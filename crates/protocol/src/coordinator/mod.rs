@@ -163,7 +163,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::CommitReplace(asked) => files.commit_replace(asked).await,
             Ask::Ended(stripe) => files.ended(stripe).await,
             Ask::Lookup(ask::Lookup { name }) => files.lookup(name).await,
-            Ask::LookupFile(file) => files.lookup_file(file).await,
+            Ask::LookupFile(asked) => files.lookup_file(asked).await,
             Ask::List(page) => files.list(page).await,
             Ask::Rename(asked) => files.rename(asked).await,
             Ask::Grow(asked) => files.grow(asked).await,

@@ -22,6 +22,8 @@ pub struct CoordinatorOptions {
     pub repair_stall_ms: u64,
     /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
     pub retry_ms: u64,
+    /// Most stripes of the part of a file that one look-up returns, unless a single segment has more.
+    pub window_stripe_count: u64,
     /// Longest silence of a put's client.
     pub put_timeout_ms: u64,
     /// Period of the checks for blocks that are due to be encoded.
@@ -60,6 +62,7 @@ impl Default for CoordinatorOptions {
             repair_deadline_ms: 120_000,
             repair_stall_ms: 5_000,
             retry_ms: 500,
+            window_stripe_count: 512,
             put_timeout_ms: 60_000,
             lifecycle_scan_ms: 2_000,
             progress_ms: 10_000,

@@ -6,7 +6,7 @@ use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
 use super::usage::ClusterUsage;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
+    AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusive, FencingToken, FileRecord, Listing, PoolRecord, PutId};
@@ -300,7 +300,7 @@ pub struct SettledStripe {
     pub unsettled: Vec<ChunkIndex>,
 }
 
-/// A file with the facts that a client needs to read and write it.
+/// A file with the facts that a client needs to read and write a part of it, as of one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileLayout {
     /// The file.
@@ -309,7 +309,14 @@ pub struct FileLayout {
     pub pool: PoolRecord,
     /// The pool of those of its stripes that are encoded, if its blocks are replicated at first.
     pub encoded: Option<PoolRecord>,
-    /// Its stripes, in order.
+    /// The part of the file that this describes. It begins and ends at borders of segments, and may reach past the
+    /// end of the file.
+    pub window: ByteRange,
+    /// The offset of the last extent before the window.
+    pub before: Option<u64>,
+    /// The offset of the first extent behind the window.
+    pub behind: Option<u64>,
+    /// The stripes of the window, in order.
     pub stripes: Vec<StripeRecord>,
     /// The offset of each stripe's extent. What no extent covers is a hole.
     pub offsets: Vec<u64>,
@@ -337,7 +344,7 @@ pub enum NotOpened {
 }
 
 impl FileLayout {
-    /// Whether the file is completely encoded, or completely replicated.
+    /// Whether the window is completely encoded, or completely replicated.
     pub fn has_form(&self, is_encoded: bool) -> bool {
         let mut stripes = self.stripes.iter();
         stripes.all(|stripe| (stripe.pool != self.file.pool) == is_encoded)

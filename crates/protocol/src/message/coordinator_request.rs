@@ -198,13 +198,18 @@ calls! {
     CommitPut[PutId]
     /// Abort the put.
     AbortPut[PutId]
-    /// One file with its layout.
+    /// One file with the layout of its first window.
     Lookup {
         /// The file's name.
         name: String,
     } -> FileLayout { CoordinatorReply::File(layout) => layout }
-    /// The file that this put made with its layout, whatever its name is now.
-    LookupFile[PutId] -> Option<FileLayout> {
+    /// The file that a put made, whatever its name is now, with the layout of one window.
+    LookupFile {
+        /// The put.
+        file: PutId,
+        /// A byte of the window.
+        offset: u64,
+    } -> Option<FileLayout> {
         CoordinatorReply::File(layout) => Some(layout),
         CoordinatorReply::FileGone => None,
     }
@@ -361,7 +366,7 @@ impl CoordinatorRequest {
                 | Self::CommitReplace { .. }
                 | Self::Ended(_)
                 | Self::Lookup { .. }
-                | Self::LookupFile(_)
+                | Self::LookupFile { .. }
                 | Self::List { .. }
                 | Self::Rename { .. }
                 | Self::Grow { .. }

@@ -35,8 +35,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-across-stripes-is-one-update-a-stripe",
         file: "crates/client/src/write.rs",
-        text: "        self.replace(range, &bytes).await\n    }",
-        replacement: "        if !layout.stores(range) {\n            return self.replace(range, &bytes).await;\n        }\n        \
+        text: "        self.replace(range, &bytes).await.map(drop)\n    }",
+        replacement: "        if !layout.stores(range) {\n            return self.replace(range, &bytes).await.map(drop);\n        }\n        \
                       let (mut rest, last_run) = (bytes.clone(), LastRun::default());\n        \
                       for extent in extents {\n            \
                       let piece = rest.split_to(extent.range.length as usize);\n            \

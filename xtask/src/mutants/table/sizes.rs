@@ -4,6 +4,28 @@ use super::{Mutant, protocol, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "a-late-look-up-replaces-a-newer-one",
+        file: "crates/client/src/windows.rs",
+        text: "if age(&told.file) < age(&self.file) {",
+        replacement: "if age(&told.file) < (0, 0, 0) {",
+        check: test(
+            "gabion-client",
+            "lib",
+            "windows::tests::a_window_from_before_a_truncation_is_not_noted",
+        ),
+    },
+    Mutant {
+        name: "a-look-up-ends-at-its-window",
+        file: "crates/client/src/layout.rs",
+        text: "while let Some(offset) = layout.behind {",
+        replacement: "while let Some(offset) = layout.behind.filter(|&at| at < layout.window.end()) {",
+        check: test(
+            "gabion",
+            "integration",
+            "sizes::a_file_of_many_windows_is_read_written_and_cut_across_their_borders",
+        ),
+    },
+    Mutant {
         name: "a-hole-is-filled-while-its-old-stripe-is-served",
         file: "crates/meta/src/replacements.rs",
         text: "check_none_served(txn, file)?;",
@@ -61,8 +83,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-hole-of-an-old-layout-is-read-as-zeros",
         file: "crates/client/src/file.rs",
-        text: "        if layout.stores(range) {\n            return Ok(layout.pieces(range));",
-        replacement: "        if range.end() <= layout.file.file.size_bytes {\n            return Ok(layout.pieces(range));",
+        text: "let layout = self.present_layout(range).await?;\n        within_file",
+        replacement: "let layout = self.layout_of(range).await?;\n        within_file",
         check: test(
             "gabion",
             "integration",

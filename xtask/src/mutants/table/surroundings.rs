@@ -192,10 +192,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-answers-clients-when-leases-have-run-out",
         file: "crates/protocol/src/coordinator/members/roster.rs",
-        text: "!standing.given_up && standing.departure != Departure::Drained",
-        replacement: "!standing.given_up && self.records.get(node).is_some_and(|r| !r.failed)",
+        text: "nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))",
+        replacement: "nodes.filter(|node| self.records.get(node).is_some_and(|r| !r.failed))",
         check: protocol(
             "coordinator::identity::a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up",
+        ),
+    },
+    Mutant {
+        name: "old-metadata-says-which-nodes-are-given-up",
+        file: "crates/protocol/src/coordinator/members/roster.rs",
+        text: "nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))",
+        replacement: "nodes.filter(|node| !self.standing(*node).given_up && !self.is_drained(*node))",
+        check: protocol(
+            "coordinator::identity::nodes_that_an_earlier_run_gave_up_count_until_this_run_gives_them_up",
         ),
     },
     Mutant {

@@ -132,6 +132,7 @@ impl State {
             chunks: Vec::new(),
         };
         let run = Arc::new(OpenRun {
+            range: ByteRange::new(at, 1),
             question,
             staged_at: Vec::new(),
             holders: Vec::new(),

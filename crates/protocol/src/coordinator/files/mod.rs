@@ -1,12 +1,13 @@
 //! Files: pools, puts, replacements, and where new stripes are placed.
 //!
-//! `pools` creates and commits pools. `puts` stores, looks up and deletes files; `replace` is the
+//! `pools` creates and commits pools. `puts` stores and deletes files, `lookups` finds them; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
 //! places blocks that are replicated first. `exclusive` decides which client is the only writer of a file.
 
 mod blocks;
 mod exclusive;
 mod live_puts;
+mod lookups;
 mod places;
 mod pools;
 mod puts;

@@ -1,21 +1,16 @@
-//! Files: puts, lookups and deletion.
+//! Files: puts, growth, renaming and deletion.
 
 use super::Files;
 use super::live_puts::LivePut;
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, FileLayout, Growth, PutPlaces, ask};
-use gabion_layout::{PoolId, StripeId, StripeRecord};
+use crate::message::{CoordinatorReply, Growth, PutPlaces, ask};
+use gabion_layout::PoolId;
 use gabion_meta::{
-    Existing, FileRecord, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId,
-    STRIPES_MAX, Stripes,
+    Existing, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, STRIPES_MAX,
 };
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Most entries of a page of a list: one message holds them, whatever their names.
-const LISTED_MAX: u64 = 1_000;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
@@ -209,69 +204,6 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// A page of the files whose names have a prefix.
-    pub(in crate::coordinator) async fn list(&self, page: ask::List) -> Answer {
-        let ask::List {
-            prefix,
-            after,
-            delimiter,
-            limit,
-        } = page;
-        let limit = limit.clamp(1, LISTED_MAX) as usize;
-        let list =
-            move |meta: &Meta<K>| meta.list(&prefix, after.as_deref(), delimiter.as_deref(), limit);
-        Ok(CoordinatorReply::Listing(self.core.with_meta(list).await?))
-    }
-
-    /// A file with its layout.
-    pub(in crate::coordinator) async fn lookup(self: &Arc<Self>, name: String) -> Answer {
-        let layout = self.layout(move |meta| meta.layout(&name)).await?;
-        Ok(CoordinatorReply::File(layout))
-    }
-
-    /// The file that this put made with its layout.
-    pub(in crate::coordinator) async fn lookup_file(self: &Arc<Self>, file: PutId) -> Answer {
-        match self.layout(move |meta| meta.layout_of(file)).await {
-            Ok(layout) => Ok(CoordinatorReply::File(layout)),
-            Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::FileGone),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn layout(
-        self: &Arc<Self>,
-        find: impl Fn(&Meta<K>) -> Result<(FileRecord, Stripes), MetaError> + Send + Sync + 'static,
-    ) -> Result<FileLayout, MetaError> {
-        let this = Arc::clone(self);
-        let look = move |meta: &Meta<K>| {
-            let (file, stripes) = find(meta)?;
-            let (offsets, stripes): (Vec<u64>, Vec<StripeRecord>) = stripes.into_iter().unzip();
-            let facts = this.pools.facts(meta, file.pool)?;
-            let encoded = this.pools.encoded_of(meta, &facts)?;
-            let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
-            let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
-            let appending = if may_append(&pools.0) || pools.1.as_ref().is_some_and(may_append) {
-                appending(meta, &stripes)?
-            } else {
-                Vec::new()
-            };
-            let exclusive = meta.exclusive(file.put)?;
-            Ok(FileLayout {
-                file,
-                pool: pools.0,
-                encoded: pools.1,
-                stripes,
-                offsets,
-                appending,
-                nodes: Vec::new(),
-                exclusive,
-            })
-        };
-        let layout = self.core.with_meta(look).await?;
-        let nodes = self.nodes.statuses();
-        Ok(FileLayout { nodes, ..layout })
-    }
-
     /// Gives a file more bytes.
     pub(in crate::coordinator) async fn grow(&self, asked: ask::Grow) -> Answer {
         let ask::Grow {
@@ -336,17 +268,6 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
         Ok(CoordinatorReply::Done)
     }
-}
-
-/// Those of some stripes that are in an append phase.
-fn appending<K: KeyValue>(
-    meta: &Meta<K>,
-    stripes: &[StripeRecord],
-) -> Result<Vec<StripeId>, MetaError> {
-    let stripes: BTreeSet<StripeId> = stripes.iter().map(|stripe| stripe.id).collect();
-    let mut appending = meta.phases()?;
-    appending.retain(|stripe| stripes.contains(stripe));
-    Ok(appending)
 }
 
 /// The only pool, if there is exactly one. Pools that hold the stripes of another pool's blocks do not

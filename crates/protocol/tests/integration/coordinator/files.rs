@@ -3,7 +3,7 @@
 use crate::coordinator::bed::{Asked, Bed, TIMING, all_with, words};
 use futures::FutureExt;
 use futures::future::ready;
-use gabion_layout::{ChunkId, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, ChunkId, NodeId, StripeId, StripeRecord};
 use gabion_meta::{Existing, PutId};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
@@ -451,13 +451,49 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
         assert_eq!(bed.ask(rename(0, "g")), CoordinatorReply::Done);
     }
     refused(&look_up(&mut bed, "f"), "there is no file 'f'");
-    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::LookupFile(file)) else {
+    let CoordinatorReply::File(layout) = bed.ask(ask::LookupFile { file, offset: 0 }) else {
         panic!("it is still there")
     };
     assert_eq!((layout.file.name.as_str(), layout.stripes), ("g", before));
     bed.put("f", 1);
     refused(&bed.ask(rename(1, "f")), "file 'f' already exists");
     refused(&bed.ask(rename(0, "h")), "renamed to 'g' meanwhile");
+}
+
+#[test]
+fn a_look_up_returns_a_window_and_the_stripes_around_it() {
+    let mut bed = Bed::three_racks();
+    bed.options.window_stripe_count = 2;
+    bed.restart();
+    // A segment has 4 MiB.
+    let segment_bytes = 4 << 20;
+    let stripes = bed.put("f", 5);
+    let CoordinatorReply::File(first) = look_up(&mut bed, "f") else {
+        panic!("it was stored")
+    };
+    assert_eq!(first.window, ByteRange::new(0, 2 * segment_bytes));
+    assert_eq!(first.stripes, stripes[..2]);
+    assert_eq!(
+        (first.before, first.behind),
+        (None, Some(2 * segment_bytes))
+    );
+    let file = first.file.put;
+    let mut at = |offset| match bed.ask(ask::LookupFile { file, offset }) {
+        CoordinatorReply::File(layout) => layout,
+        other => panic!("{other:?}"),
+    };
+    let third = at(4 * segment_bytes - 1);
+    assert_eq!(third.window.offset, 2 * segment_bytes);
+    assert_eq!(third.offsets, [2 * segment_bytes, 3 * segment_bytes]);
+    assert_eq!(third.stripes, stripes[2..4]);
+    let around = (Some(segment_bytes), Some(4 * segment_bytes));
+    assert_eq!((third.before, third.behind), around);
+    for far in [100 * segment_bytes, u64::MAX] {
+        let far = at(far);
+        assert_eq!((far.stripes, far.behind), (vec![], None));
+        assert_eq!(far.before, Some(4 * segment_bytes));
+        assert_eq!(far.window.offset % (2 * segment_bytes), 0);
+    }
 }
 
 #[test]
@@ -488,7 +524,10 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
     assert_eq!(committed, CoordinatorReply::Done);
     bed.pass(10_000);
     assert_eq!(removed_of(&bed.take_log(), second.id), second.nodes.len());
-    let gone = bed.ask(CoordinatorRequest::LookupFile(layout.file.put));
+    let gone = bed.ask(ask::LookupFile {
+        file: layout.file.put,
+        offset: 0,
+    });
     assert_eq!(gone, CoordinatorReply::FileGone);
 }
 

@@ -1,0 +1,144 @@
+//! The layout of a part of a file, and the nodes for plans.
+
+use crate::client::{Client, topology};
+use crate::error::ClientError;
+use crate::extent::{Extent, Piece, geometry, pieces, spans};
+use gabion_layout::{ByteRange, Geometry, StripeRecord, Topology};
+use gabion_meta::{FileRecord, PoolSpec};
+use gabion_protocol::message::{FileLayout, NodeStatus};
+
+/// A layout and values derived from it. It describes its window of the file, and nothing outside of it.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) file: FileLayout,
+    pub(crate) topology: Topology,
+    /// The range of each stripe in the file.
+    spans: Vec<ByteRange>,
+}
+
+/// The nodes for a plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Fleet<'a> {
+    pub(crate) nodes: &'a [NodeStatus],
+    pub(crate) topology: &'a Topology,
+}
+
+impl Layout {
+    /// # Errors
+    /// [`ClientError::Broken`] when the layout contradicts itself.
+    pub(crate) fn new(file: FileLayout) -> Result<Self, ClientError> {
+        let spans = spans(&file)?;
+        let topology = topology(&file.nodes)?;
+        Ok(Self {
+            file,
+            topology,
+            spans,
+        })
+    }
+
+    /// The part of the file that it describes.
+    pub(crate) fn window(&self) -> ByteRange {
+        self.file.window
+    }
+
+    /// The stripe of an extent that may have been split by another layout of the file; none if the
+    /// stripes now have other borders, or the file now ends before the extent does. Bytes of a stripe behind
+    /// the end of the file must stay zero.
+    pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
+        let (span, stripe) = self.stripe_from(extent.start)?;
+        let is_in_file = extent.start + extent.range.end() <= self.file.file.size_bytes;
+        (is_in_file && extent.range.end() <= span.length).then_some(stripe)
+    }
+
+    /// The stripe of several extents of one; none if that is the result for any of them.
+    pub(crate) fn find_all(&self, extents: &[Extent]) -> Option<&StripeRecord> {
+        let found = extents.iter().map(|extent| self.find(extent));
+        found.reduce(Option::and).flatten()
+    }
+
+    /// The stripe that begins at this byte of the file, and its range.
+    pub(crate) fn stripe_from(&self, start: u64) -> Option<(ByteRange, &StripeRecord)> {
+        let at = self.spans.binary_search_by_key(&start, |span| span.offset);
+        let at = at.ok()?;
+        Some((self.spans[at], &self.file.stripes[at]))
+    }
+
+    /// The ranges of the stripes in the file.
+    pub(crate) fn spans(&self) -> &[ByteRange] {
+        &self.spans
+    }
+
+    /// Bytes of the largest stripe.
+    pub(crate) fn stripe_bytes_max(&self) -> u64 {
+        self.spans.iter().map(|span| span.length).max().unwrap_or(0)
+    }
+
+    /// The pieces of a range within the window.
+    pub(crate) fn pieces(&self, range: ByteRange) -> Vec<Piece> {
+        pieces(&self.spans, range)
+    }
+
+    /// Whether the range is within the file and has no hole.
+    pub(crate) fn stores(&self, range: ByteRange) -> bool {
+        let is_stored = |piece: &Piece| matches!(piece, Piece::Stored(_));
+        range.end() <= self.file.file.size_bytes && self.pieces(range).iter().all(is_stored)
+    }
+
+    /// The parameters of a stripe's pool.
+    pub(crate) fn spec(&self, stripe: &StripeRecord) -> &PoolSpec {
+        &self.file.pool_of(stripe).spec
+    }
+
+    /// The nodes of the layout.
+    pub(crate) fn fleet(&self) -> Fleet<'_> {
+        Fleet {
+            nodes: &self.file.nodes,
+            topology: &self.topology,
+        }
+    }
+
+    pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
+        geometry(self.spec(stripe), stripe.chunk_bytes)
+    }
+}
+
+impl Client {
+    /// The layout of a whole file, from that of its first window.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
+    pub(crate) async fn complete(&self, mut layout: FileLayout) -> Result<FileLayout, ClientError> {
+        while let Some(offset) = layout.behind {
+            let next = self.lookup_file(layout.file.put, offset).await?;
+            let next = next.ok_or_else(|| ClientError::FileGone(layout.file.name.clone()))?;
+            layout = joined(layout, next);
+        }
+        Ok(layout)
+    }
+}
+
+/// A value that grows with each change of a file's size or name: of two records, the one with the lower value
+/// is from before the other.
+pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64) {
+    (file.truncation_count, file.size_bytes, file.generation)
+}
+
+/// One layout of two windows, of which the second is behind the first one and between which no stripe begins. Its parts
+/// may be of different moments; of the file's own facts it has the newer ones.
+pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
+    let start = first.window.offset;
+    let window = ByteRange::new(start, second.window.end() - start);
+    let is_newer = age(&first.file) > age(&second.file);
+    first.stripes.extend(second.stripes);
+    first.offsets.extend(second.offsets);
+    first.appending.extend(second.appending);
+    FileLayout {
+        file: if is_newer { first.file } else { second.file },
+        window,
+        before: first.before,
+        stripes: first.stripes,
+        offsets: first.offsets,
+        appending: first.appending,
+        ..second
+    }
+}
