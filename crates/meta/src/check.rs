@@ -10,8 +10,8 @@ use crate::pools::pool;
 use crate::records::{Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
     Counter, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS, LEASES, MOVES,
-    NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES,
-    STRIPES_ON,
+    NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS,
+    STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -153,6 +153,14 @@ impl<'t> Check<'t> {
             for (_, Extent { stripe, .. }) in extents {
                 self.demand(unclaimed.remove(&stripe), || {
                     format!("file '{name}' refers to {stripe}, which is not its own")
+                });
+            }
+        }
+        for (put, ()) in REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)? {
+            unclaimed_extents.remove(&put);
+            for (_, Extent { stripe, .. }) in extents(self.txn, put)? {
+                self.demand(unclaimed.remove(&stripe), || {
+                    format!("{put}, which is removed, refers to {stripe}, which is not its own")
                 });
             }
         }

@@ -215,7 +215,7 @@ pub enum MetaError {
     #[error(
         "a file has at most {} bytes, and at most {} stripes of them are stored; use several files",
         crate::records::FILE_BYTES_MAX,
-        crate::records::STRIPES_MAX
+        crate::records::FILE_STRIPES_MAX
     )]
     FileTooLarge,
     /// A stripe may have been updated during its replacement.

@@ -1,11 +1,10 @@
 //! Extents: which stripes hold a file's bytes, by offset. No row grows with its file.
 
-use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::pools::pool;
-use crate::records::{Displaced, Extent, FileRecord, PutId};
-use crate::schema::{Counter, EXTENTS};
+use crate::records::{Displaced, Extent, PutId};
+use crate::schema::EXTENTS;
 use crate::table::Span;
 use gabion_layout::{ByteRange, StripeId, StripeRecord};
 use std::collections::BTreeMap;
@@ -15,16 +14,17 @@ pub(crate) type Placed = (u64, Extent);
 
 /// All extents of a file, in the order of their offsets.
 pub(crate) fn extents(txn: &dyn ReadTxn, file: PutId) -> Result<Vec<Placed>, MetaError> {
-    extents_from(txn, file, 0)
+    extents_from(txn, file, 0, usize::MAX)
 }
 
-/// Those that begin at `first` or behind it.
+/// At most `limit` of those that begin at `first` or behind it.
 pub(crate) fn extents_from(
     txn: &dyn ReadTxn,
     file: PutId,
     first: u64,
+    limit: usize,
 ) -> Result<Vec<Placed>, MetaError> {
-    scan(txn, &from(file, first), usize::MAX)
+    scan(txn, &from(file, first), limit)
 }
 
 /// Those that begin within a range.
@@ -118,16 +118,6 @@ pub(crate) fn displaced_extents(
         found.push(next.ok_or(MetaError::UnknownStripe(old.stripe))?);
     }
     Ok(found)
-}
-
-/// Makes all stripes of a file garbage, and deletes its extents.
-pub(crate) fn discard_all(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
-    for (offset, extent) in extents(txn, file.put)? {
-        discard(txn, extent.stripe)?;
-        EXTENTS.delete(txn, &(file.put, offset))?;
-    }
-    Counter::StripeCount.lower(txn, file.stripe_count)?;
-    Ok(())
 }
 
 /// Capacity of a stripe for data, in bytes.

@@ -3,12 +3,14 @@
 
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
-use crate::extents::{Placed, discard_all, extents, extents_within, neighbours};
+use crate::extents::{Placed, extents, extents_within, neighbours};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::records::{Existing, FileRecord, Listing, PutId};
-use crate::schema::{EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REQUESTED_FORMS, WITHDRAWN};
+use crate::schema::{
+    EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REMOVED, REQUESTED_FORMS, WITHDRAWN,
+};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
 use gabion_layout::{ByteRange, StripeId, StripeRecord};
@@ -148,8 +150,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes the file with this name that `put` made. Its stripes become garbage, and their
-    /// leases end: primaries learn of it with the order to remove their chunks.
+    /// Removes the file with this name that `put` made. [`Meta::discard_removed`] makes its stripes garbage, and ends
+    /// their leases: primaries learn of it with the order to remove their chunks.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when the name is another file's.
@@ -314,7 +316,7 @@ pub(crate) fn make_way(
 /// Removes a file. One that a session has stays, even if the client of the session is gone: it is displaced first.
 fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     check_no_session(txn, file)?;
-    discard_all(txn, file)?;
+    REMOVED.put(txn, &file.put, &())?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
     EXCLUSIVE.delete(txn, &file.put)?;

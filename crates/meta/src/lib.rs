@@ -42,6 +42,7 @@ mod progress;
 mod puts;
 mod records;
 mod redb_store;
+mod removals;
 mod replacements;
 mod requested_forms;
 mod schema;
@@ -64,9 +65,10 @@ pub use meta::Meta;
 pub use puts::Put;
 pub use records::{
     Departure, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX, FILE_NAME_BYTES,
-    FencingToken, FileRecord, Holder, Lease, Listing, NodeRecord, Placement, PoolRecord, PoolSpec,
-    Progress, PutId, PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm,
-    Rewrite, STRIPES_MAX, SessionId, SizeChange, Standing, StripeRun, StripeStatus,
+    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Lease, Listing, NodeRecord,
+    PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord, PutTarget,
+    RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId, SizeChange, Standing,
+    StripeRun, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -13,8 +13,10 @@ pub const FILE_NAME_BYTES: usize = 1024;
 
 /// Most bytes of a file.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// Most stripes of a file: a layout must fit into one message and into memory.
-pub const STRIPES_MAX: u64 = 1 << 17;
+/// Most stripes of a put: its commit is one transaction.
+pub const PUT_STRIPES_MAX: u64 = 1 << 17;
+/// Most stripes of a file. No message and no transaction grows with them after the put.
+pub const FILE_STRIPES_MAX: u64 = 1 << 24;
 
 /// Identifies a put. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -23,8 +23,8 @@ use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
 use crate::records::{
-    Extent, FILE_BYTES_MAX, FileRecord, Placement, PoolRecord, PutId, PutTarget, ReplacementRecord,
-    Rewrite, STRIPES_MAX, SizeChange,
+    Extent, FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, Placement, PoolRecord, PutId, PutTarget,
+    ReplacementRecord, Rewrite, SizeChange,
 };
 use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
@@ -220,7 +220,8 @@ fn change_size(
         let first = size - size % segment_bytes;
         let reaches =
             |&(offset, extent): &(u64, Extent)| offset.saturating_add(extent.length_bytes) > size;
-        if extents_from(txn, file.put, first)?.iter().any(reaches) {
+        // The second one begins behind the new end.
+        if extents_from(txn, file.put, first, 2)?.iter().any(reaches) {
             return Err(MetaError::FileChanged("it has bytes behind its new end"));
         }
         file.truncation_count += 1;
@@ -234,7 +235,7 @@ fn recount(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     let before = FILES
         .get(txn, &file.put)?
         .map_or(0, |file| file.stripe_count);
-    if file.stripe_count > STRIPES_MAX {
+    if file.stripe_count > FILE_STRIPES_MAX {
         return Err(MetaError::FileTooLarge);
     }
     Counter::StripeCount.lower(txn, before)?;

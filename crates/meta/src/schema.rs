@@ -14,7 +14,7 @@ use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -81,6 +81,8 @@ pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped str
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// Which clients may write files, where a session ever was the only one.
 pub(crate) const EXCLUSIVE: Table<PutId, Exclusive> = Table::new("exclusive opens", 37, 1);
+/// Removed files whose stripes are not all garbage yet.
+pub(crate) const REMOVED: Table<PutId, ()> = Table::new("removed files", 38, 1);
 /// Users' settings of the repair manager; a missing row means [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Decisions about nodes other than their failure.

@@ -543,6 +543,7 @@ fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
         repair_stall_ms: 1_000,
         retry_ms: 200,
         window_stripe_count,
+        discarded_count: 2,
         put_timeout_ms: 20_000,
         lifecycle_scan_ms: 500,
         progress_ms: 1_000,

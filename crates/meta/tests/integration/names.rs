@@ -1,6 +1,6 @@
 //! Names of files: lists, renames, and files that take the name of another.
 
-use crate::fixture::{cluster, one_file, place, segments};
+use crate::fixture::{cluster, discard_all, one_file, place, segments};
 use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, StripeStatus};
 
 /// What a page shows: files, common beginnings, and whether more follow.
@@ -95,6 +95,7 @@ fn a_rename_replaces_a_file_only_if_it_may() {
     );
     assert_eq!(meta.file("old").map(|file| file.put), Ok(old.put));
     assert_eq!(rename(Existing::IsReplacedIf(old.put)), Ok(new.put));
+    discard_all(&meta);
     assert_eq!(meta.stripe_status(gone), Ok(StripeStatus::Garbage));
     assert_eq!(meta.layout_of(old.put), Err(MetaError::FileGone(old.put)));
     assert_eq!(meta.files("", None, 9).map(|files| files.len()), Ok(1));
@@ -121,6 +122,7 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
         "until then"
     );
     assert_eq!(meta.commit_put(put.id, 5).map(|file| file.put), Ok(put.id));
+    discard_all(&meta);
     assert_eq!(meta.stripe_status(gone), Ok(StripeStatus::Garbage));
     assert_eq!(
         meta.commit_put(late.id, 6),
@@ -130,6 +132,7 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
     assert_eq!(meta.abort_put(late.id), Ok(true));
     let any = begin(Existing::IsReplaced).unwrap();
     assert_eq!(meta.commit_put(any.id, 7).map(|file| file.put), Ok(any.id));
+    discard_all(&meta);
     assert_eq!(meta.stripe_count(), Ok(1));
     assert_eq!(meta.check(), Ok(vec![]));
     commits_whole_or_not(&meta, &pool);

@@ -1,6 +1,6 @@
 //! Guarantees of each operation, one scenario a test.
 
-use crate::fixture::{cluster, membership, one_stripe, place, segments, spec};
+use crate::fixture::{cluster, discard_all, membership, one_stripe, place, segments, spec};
 use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, Start,
     StripeId, Survive, UpdateScheme,
@@ -76,6 +76,7 @@ fn garbage_stays_until_it_is_reclaimed() {
         let put = meta.file(name).unwrap().put;
         meta.remove_file(name, put).unwrap();
     }
+    discard_all(&meta);
     let page = |after, limit| {
         let page = meta.garbage(after, limit).unwrap();
         page.into_iter().map(|stripe| stripe.id).collect::<Vec<_>>()
@@ -251,6 +252,7 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
     let record = meta.stripe(id).unwrap();
     let put = meta.file("a").unwrap().put;
     meta.remove_file("a", put).unwrap();
+    discard_all(&meta);
     assert_eq!(meta.ended_stripe(id), Ok(Some(record)));
     assert_eq!(meta.check(), Ok(vec![]));
 }
@@ -611,6 +613,7 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
     assert_eq!(lease.epoch, Epoch(4), "a run that is over holds nothing");
     let put = meta.file("a").unwrap().put;
     meta.remove_file("a", put).unwrap();
+    discard_all(&meta);
     assert_eq!(
         meta.acquire(id, new, &membership, 1000),
         Err(MetaError::UnknownStripe(id))

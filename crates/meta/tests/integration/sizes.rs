@@ -73,6 +73,44 @@ fn a_write_far_behind_the_end_leaves_a_hole() {
 }
 
 #[test]
+fn a_removed_file_becomes_garbage_in_small_transactions() {
+    let (meta, pool) = cluster();
+    let (file, other) = (one_file(&meta, &pool, "f"), one_file(&meta, &pool, "g"));
+    let size = SizeChange::AtLeast(5 * SEGMENT);
+    let offsets: Vec<u64> = (1..5).map(|at| at * SEGMENT).collect();
+    change(&meta, &file, &[], &offsets, size).unwrap();
+    let stripes = segments(&meta, &file);
+    assert_eq!(meta.discard_removed(2), Ok(false), "nothing is removed");
+    let before = meta.change_count();
+    assert_eq!(meta.discard_removed(2), Ok(false));
+    assert_eq!(meta.change_count(), before, "nothing is written then");
+    meta.remove_file("f", file.put).unwrap();
+    meta.remove_file("g", other.put).unwrap();
+    // The name is free at once.
+    one_file(&meta, &pool, "f");
+    let garbage = |meta: &Meta<MemoryStore>| {
+        let garbage = meta.garbage(None, 99).unwrap();
+        garbage
+            .into_iter()
+            .map(|stripe| stripe.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((garbage(&meta), meta.check()), (vec![], Ok(vec![])));
+    assert_eq!(meta.discard_removed(2), Ok(true));
+    assert_eq!(
+        (garbage(&meta), meta.check()),
+        (stripes[..2].to_vec(), Ok(vec![]))
+    );
+    // The coordinator restarts in between.
+    let meta = Meta::open(meta.into_store()).unwrap();
+    assert_eq!(meta.discard_removed(3), Ok(true), "the other file is left");
+    assert_eq!((meta.stripe_count(), meta.check()), (Ok(2), Ok(vec![])));
+    assert_eq!(meta.discard_removed(3), Ok(false));
+    assert_eq!((meta.stripe_count(), meta.check()), (Ok(1), Ok(vec![])));
+    assert_eq!(garbage(&meta).len(), 6);
+}
+
+#[test]
 fn a_part_of_a_file_names_the_extents_around_it() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");

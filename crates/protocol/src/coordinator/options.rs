@@ -24,6 +24,8 @@ pub struct CoordinatorOptions {
     pub retry_ms: u64,
     /// Most stripes of the part of a file that one look-up returns, unless a single segment has more.
     pub window_stripe_count: u64,
+    /// Most stripes of a removed file that one transaction makes garbage; at least 1.
+    pub discarded_count: usize,
     /// Longest silence of a put's client.
     pub put_timeout_ms: u64,
     /// Period of the checks for blocks that are due to be encoded.
@@ -63,6 +65,7 @@ impl Default for CoordinatorOptions {
             repair_stall_ms: 5_000,
             retry_ms: 500,
             window_stripe_count: 512,
+            discarded_count: 512,
             put_timeout_ms: 60_000,
             lifecycle_scan_ms: 2_000,
             progress_ms: 10_000,

@@ -4,6 +4,28 @@ use super::{Mutant, protocol, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "a-removed-file-leaves-its-stripes-behind",
+        file: "crates/meta/src/files.rs",
+        text: "REMOVED.put(txn, &file.put, &())?;",
+        replacement: "",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_removed_file_becomes_garbage_in_small_transactions",
+        ),
+    },
+    Mutant {
+        name: "a-removal-stops-after-one-transaction",
+        file: "crates/meta/src/removals.rs",
+        text: "if !discard_some(txn, file, limit)? {",
+        replacement: "discard_some(txn, file, limit)?;\n            {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_removed_file_becomes_garbage_in_small_transactions",
+        ),
+    },
+    Mutant {
         name: "a-late-look-up-replaces-a-newer-one",
         file: "crates/client/src/windows.rs",
         text: "if age(&told.file) < age(&self.file) {",

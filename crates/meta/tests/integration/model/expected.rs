@@ -24,6 +24,8 @@ pub(crate) struct Expected {
     pub(crate) files: BTreeMap<String, FileRecord>,
     /// The stripes of each file, by their offsets.
     pub(crate) segments: BTreeMap<PutId, BTreeMap<u64, StripeId>>,
+    /// The same of removed files.
+    removed: BTreeMap<PutId, BTreeMap<u64, StripeId>>,
     /// Stripes that have left a hole.
     dropped: BTreeMap<PutId, BTreeSet<StripeId>>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
@@ -49,6 +51,7 @@ impl Expected {
             nodes,
             files: BTreeMap::new(),
             segments: BTreeMap::new(),
+            removed: BTreeMap::new(),
             dropped: BTreeMap::new(),
             puts: BTreeMap::new(),
             replacements: BTreeMap::new(),
@@ -92,6 +95,7 @@ impl Expected {
                 Ok(Answer::Done)
             }
             Action::Remove(name) => self.remove(name),
+            Action::Discard(limit) => Ok(self.discard(*limit)),
             Action::Rename {
                 file,
                 generation,
@@ -439,12 +443,25 @@ impl Expected {
             .segments
             .remove(&file.put)
             .expect("each file has a list");
-        for id in segments.values() {
-            let stripe = self.live.remove(id).expect("files have stripes");
-            self.leases.remove(id);
-            self.garbage.insert(*id, stripe);
-        }
+        self.removed.insert(file.put, segments);
         Ok(Answer::File(file))
+    }
+
+    fn discard(&mut self, limit: usize) -> Answer {
+        if let Some(mut first) = self.removed.first_entry() {
+            let segments = first.get_mut();
+            let rest = segments.keys().nth(limit).copied().unwrap_or(u64::MAX);
+            let left = segments.split_off(&rest);
+            for id in std::mem::replace(segments, left).into_values() {
+                let stripe = self.live.remove(&id).expect("files have stripes");
+                self.leases.remove(&id);
+                self.garbage.insert(id, stripe);
+            }
+            if segments.is_empty() {
+                first.remove();
+            }
+        }
+        Answer::Whether(!self.removed.is_empty())
     }
 
     fn mark_stale(&mut self, id: StripeId, chunk: ChunkIndex) -> Outcome {

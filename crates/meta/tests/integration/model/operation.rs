@@ -66,6 +66,9 @@ pub(crate) enum Operation {
     Remove {
         name: u8,
     },
+    Discard {
+        limit: usize,
+    },
     Rename {
         name: u8,
         to: u8,
@@ -130,6 +133,7 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         1 => (0usize..3).prop_map(|pick| Operation::Abort { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Touch { pick }),
         1 => name.prop_map(|name| Operation::Remove { name }),
+        3 => (1usize..3).prop_map(|limit| Operation::Discard { limit }),
         1 => pick.clone().prop_map(|pick| Operation::Reclaim { pick }),
         4 => (pick.clone(), chunk.clone(), node.clone(), prop::bool::weighted(0.2))
             .prop_map(|(pick, chunk, node, behind)| Operation::Relocate { pick, chunk, node, behind }),
@@ -165,6 +169,7 @@ pub(crate) enum Action {
     Abort(PutId),
     Touch(PutId),
     Remove(String),
+    Discard(usize),
     Rename {
         file: PutId,
         generation: u64,
@@ -293,6 +298,7 @@ impl Action {
                 let removed = meta.file(name).map(|file| meta.remove_file(name, file.put));
                 removed.and_then(|removed| removed).map(Answer::File)
             }
+            Self::Discard(limit) => meta.discard_removed(*limit).map(Answer::Whether),
             Self::Rename {
                 file,
                 generation,
@@ -432,6 +438,7 @@ impl World {
             Operation::Abort { pick } => Action::Abort(put(pick)),
             Operation::Touch { pick } => Action::Touch(put(pick)),
             Operation::Remove { name: n } => Action::Remove(name(n)),
+            Operation::Discard { limit } => Action::Discard(limit),
             Operation::Rename { name: n, to, .. } => {
                 rename(expected, &name(n), name(to), operation)?
             }

@@ -8,7 +8,7 @@ use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Growth, PutPlaces, ask};
 use gabion_layout::PoolId;
 use gabion_meta::{
-    Existing, KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, STRIPES_MAX,
+    Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, PutId,
 };
 use std::sync::Arc;
 
@@ -290,11 +290,11 @@ fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
     let stripe_bytes = spec.segment_bytes();
     let full_count = size_bytes / stripe_bytes;
     let rest_bytes = size_bytes % stripe_bytes;
-    if full_count >= STRIPES_MAX {
+    if full_count >= PUT_STRIPES_MAX {
         return Err(Denied(format!(
-            "a file in this pool may have {} bytes ({STRIPES_MAX} stripes), and this one has \
+            "a file in this pool may have {} bytes ({PUT_STRIPES_MAX} stripes), and this one has \
              {size_bytes}; use a pool with larger chunks or several files",
-            stripe_bytes.saturating_mul(STRIPES_MAX)
+            stripe_bytes.saturating_mul(PUT_STRIPES_MAX)
         )));
     }
     let mut sizes = vec![spec.chunk_bytes; full_count as usize];

@@ -69,6 +69,9 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
 
     /// Goes over all garbage once. Returns whether none is left.
     async fn remove_garbage(self: &Arc<Self>) -> Result<bool, MetaError> {
+        let limit = self.core.options.discarded_count;
+        let discard = move |meta: &Meta<K>| meta.discard_removed(limit);
+        while self.core.with_meta(discard).await? {}
         let mut after = None;
         let mut all_gone = true;
         loop {
