@@ -3,11 +3,13 @@
 
 use crate::displaced::discard;
 use crate::error::MetaError;
-use crate::extents::extents_from;
+use crate::extents::{extents, extents_from};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::records::PutId;
 use crate::schema::{Counter, EXTENTS, REMOVED};
+use gabion_layout::StripeId;
+use std::collections::BTreeSet;
 
 impl<K: KeyValue> Meta<K> {
     /// Makes at most `limit` stripes of a removed file garbage. Returns whether there are more, of any removed file.
@@ -27,6 +29,21 @@ impl<K: KeyValue> Meta<K> {
                 REMOVED.delete(txn, &file)?;
             }
             any(first_removed(txn)?)
+        })
+    }
+
+    /// The stripes of removed files that are not garbage yet.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn removed_stripes(&self) -> Result<BTreeSet<StripeId>, MetaError> {
+        self.store.read(|txn| {
+            let mut stripes = BTreeSet::new();
+            for (file, ()) in REMOVED.scan(txn, &REMOVED.all(), usize::MAX)? {
+                let extents = extents(txn, file)?.into_iter();
+                stripes.extend(extents.map(|(_, extent)| extent.stripe));
+            }
+            Ok(stripes)
         })
     }
 }

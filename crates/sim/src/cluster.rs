@@ -226,6 +226,12 @@ impl Cluster {
         places
     }
 
+    /// The stripes that count, and are of files that are removed.
+    pub(crate) fn removed_stripes(&self) -> BTreeSet<StripeId> {
+        let removed = self.observer.removed_stripes();
+        removed.expect("onlookers can read")
+    }
+
     /// The code and the shape of a stripe.
     pub(crate) fn shape_of(&self, stripe: &StripeRecord) -> (Code, Geometry) {
         let pool = self.observer.pool(stripe.pool).expect("onlookers can read");

@@ -162,7 +162,12 @@ impl Aftermath<'_> {
             }
         }
         let Some(place) = self.cluster.places().get(&stripe.id).copied() else {
-            return Err(format!("{} counts, and no file has it", stripe.id));
+            let removed = self.cluster.removed_stripes();
+            return if removed.contains(&stripe.id) {
+                Ok(())
+            } else {
+                Err(format!("{} counts, and no file has it", stripe.id))
+            };
         };
         let there = chunks.into_iter();
         let data = there.filter(|&(index, _)| geometry.is_data(index));
