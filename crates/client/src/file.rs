@@ -163,12 +163,11 @@ impl File {
         self.opened.pool.clone()
     }
 
-    /// Whether a stripe holds each byte of the range, by the layout as last looked up.
-    ///
-    /// # Errors
-    /// [`ClientError::FileGone`] and [`ClientError::NoCoordinator`] if it was not looked up yet.
-    pub async fn is_stored(&self, range: ByteRange) -> Result<bool, ClientError> {
-        Ok(self.layout_of(range).await?.stores(range))
+    /// Whether a stripe holds each byte of the range, as far as is known: by the layout as last looked up, and not if
+    /// that of a part of the range was not looked up.
+    pub fn is_stored(&self, range: ByteRange) -> bool {
+        let known = self.known_layout(range);
+        known.is_some_and(|layout| layout.stores(range))
     }
 
     /// Bytes of a full stripe.
@@ -209,9 +208,9 @@ impl File {
         lock(&self.opened.windows).exclusive
     }
 
-    /// The file has grown to this size at least, without a truncation since this one.
-    pub(crate) fn note_growth(&self, truncation_count: u64, size_bytes: u64) {
-        lock(&self.opened.windows).note_growth(truncation_count, size_bytes);
+    /// Notes the size that the file had after so many truncations.
+    pub(crate) fn note_size(&self, truncation_count: u64, size_bytes: u64) {
+        lock(&self.opened.windows).note_size(truncation_count, size_bytes);
     }
 
     /// The layout of the windows of a range as last looked up; none if one of them was not looked up yet.
@@ -250,10 +249,20 @@ impl File {
     /// # Errors
     /// Those of [`File::refresh`].
     pub(crate) async fn look_up(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
+        let layout = self.look_past(offset).await?;
+        lock(&self.opened.windows).note(Arc::clone(&layout));
+        Ok(layout)
+    }
+
+    /// The same for one that is not read or written now, and need not be remembered.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`].
+    pub(crate) async fn look_past(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
         let found = self.client.lookup_file(self.put_id(), offset).await?;
         let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
         let layout = Arc::new(Layout::new(found)?);
-        lock(&self.opened.windows).note(Arc::clone(&layout));
+        lock(&self.opened.windows).note_facts(&layout);
         Ok(layout)
     }
 
@@ -263,7 +272,7 @@ impl File {
     /// Those of [`File::refresh`].
     pub(crate) async fn refresh_record(&self) -> Result<(), ClientError> {
         // Nothing is stored there.
-        self.look_up(FILE_BYTES_MAX).await.map(drop)
+        self.look_past(FILE_BYTES_MAX).await.map(drop)
     }
 
     /// Looks the layout of a range up again if the coordinator answers soon. Otherwise a read goes on with the
@@ -303,6 +312,10 @@ impl File {
     /// # Errors
     /// [`ClientError::Usage`] for a range outside of the file; those of [`File::refresh`].
     pub(crate) async fn present_pieces(&self, range: ByteRange) -> Result<Vec<Piece>, ClientError> {
+        if self.size_bytes() < range.end() {
+            self.refresh_record().await?;
+            within_file(self.name(), self.size_bytes(), range)?;
+        }
         let layout = self.present_layout(range).await?;
         within_file(self.name(), layout.file.file.size_bytes, range)?;
         Ok(layout.pieces(range))

@@ -82,13 +82,15 @@ impl File {
         Ok(self.stat_of(layout))
     }
 
-    /// The same of the stripes in a range, and perhaps some around it.
+    /// The same of the layout window with the byte at an offset, by one look-up; and the offset of the first stripe
+    /// behind the window, without one the largest number.
     ///
     /// # Errors
     /// Those of [`File::stat`].
-    pub async fn stat_within(&self, range: ByteRange) -> Result<FileStat, ClientError> {
-        let layout = self.refresh(range).await?;
-        Ok(self.stat_of(layout.file.clone()))
+    pub async fn stat_window(&self, offset: u64) -> Result<(FileStat, u64), ClientError> {
+        let layout = self.look_past(offset).await?;
+        let end = layout.file.behind.unwrap_or(u64::MAX);
+        Ok((self.stat_of(layout.file.clone()), end))
     }
 
     fn stat_of(&self, layout: FileLayout) -> FileStat {

@@ -71,3 +71,4 @@ pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use progress::Progress;
 pub use put::PutSummary;
 pub use read::ReadPart;
+pub use resize::StoredWindow;

@@ -13,7 +13,7 @@ use crate::client::{Client, check};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, within_file};
 use crate::file::File;
-use crate::layout::Fleet;
+use crate::layout::{Fleet, Layout};
 use crate::memory::ReadBuffer;
 use crate::moment::Moment;
 use crate::progress::Progress;
@@ -137,8 +137,11 @@ impl File {
         }
         let layout = self.layout_of(ByteRange::new(at, 1)).await?;
         let next = layout.window().end().min(end);
-        let pieces = self.present_pieces(ByteRange::new(at, next - at)).await?;
-        let pieces = pieces.into_iter().flat_map(short_pieces).map(Ok);
+        let range = ByteRange::new(at, next - at);
+        let layout = self.present_layout(range).await?;
+        self.check_not_shrunk(&layout, range)?;
+        let pieces = layout.pieces(range).into_iter();
+        let pieces = pieces.flat_map(short_pieces).map(Ok);
         Ok(Some((stream::iter(pieces), next)))
     }
 
@@ -198,14 +201,10 @@ impl File {
         if let Some(moment) = Box::pin(self.read_within(extent)).await? {
             return Ok(moment);
         }
-        // The layout was looked up since the range was split.
+        // Another layout was looked up since the range was split. Holes and the end must be as of this read.
         let range = extent.in_file();
-        let layout = self.layout_of(range).await?;
-        let size_bytes = layout.file.file.size_bytes;
-        if size_bytes < range.end() {
-            let name = self.name().to_owned();
-            return Err(ClientError::Shrunk { name, size_bytes });
-        }
+        let layout = self.present_layout(range).await?;
+        self.check_not_shrunk(&layout, range)?;
         let mut whole: Option<Moment> = None;
         for piece in layout.pieces(range) {
             let read = match piece {
@@ -218,6 +217,16 @@ impl File {
             }
         }
         whole.ok_or_else(|| ClientError::unexpected("the coordinator"))
+    }
+
+    /// Refuses a range that was within the file before.
+    fn check_not_shrunk(&self, layout: &Layout, range: ByteRange) -> Result<(), ClientError> {
+        let size_bytes = layout.file.file.size_bytes;
+        if range.end() <= size_bytes {
+            return Ok(());
+        }
+        let name = self.name().to_owned();
+        Err(ClientError::Shrunk { name, size_bytes })
     }
 
     /// Reads a piece of one stripe; none if the file's stripes now have other borders.

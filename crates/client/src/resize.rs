@@ -143,9 +143,7 @@ impl File {
             token,
         };
         let growth = self.client.ask(request).await?;
-        if growth.is_done {
-            self.note_growth(truncation_count, growth.size_bytes);
-        }
+        self.note_size(growth.truncation_count, growth.size_bytes);
         Ok(growth)
     }
 
@@ -244,20 +242,40 @@ impl File {
         let mut ranges: Vec<ByteRange> = Vec::new();
         let mut at = range.offset;
         while at < range.end() {
-            let layout = self.look_up(at).await?;
-            let in_file = ByteRange::new(0, layout.file.file.size_bytes);
-            let Some(within) = range.intersect(in_file) else {
-                break;
-            };
-            let spans = layout.spans().iter();
-            for span in spans.filter_map(|span| span.intersect(within)) {
+            let stored = self.stored_window(at).await?;
+            at = stored.end;
+            let within = stored.ranges.into_iter();
+            for part in within.filter_map(|part| part.intersect(range)) {
                 match ranges.last_mut() {
-                    Some(last) if last.end() == span.offset => last.length += span.length,
-                    _ => ranges.push(span),
+                    Some(last) if last.end() == part.offset => last.length += part.length,
+                    _ => ranges.push(part),
                 }
             }
-            at = layout.file.behind.unwrap_or(u64::MAX);
         }
         Ok(ranges)
     }
+
+    /// What is stored in the layout window with the byte at an offset, by one look-up.
+    ///
+    /// # Errors
+    /// Those of [`File::stored_within`].
+    pub async fn stored_window(&self, offset: u64) -> Result<StoredWindow, ClientError> {
+        let layout = self.look_past(offset).await?;
+        let in_file = ByteRange::new(0, layout.file.file.size_bytes);
+        let spans = layout.spans().iter();
+        Ok(StoredWindow {
+            ranges: spans.filter_map(|span| span.intersect(in_file)).collect(),
+            end: layout.file.behind.unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// What is stored in a layout window.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredWindow {
+    /// The ranges of its stripes in the file, in order.
+    pub ranges: Vec<ByteRange>,
+    /// The offset of the first stripe behind the window; without one, the largest number. Between the last range and
+    /// this is a hole.
+    pub end: u64,
 }

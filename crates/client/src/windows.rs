@@ -43,17 +43,16 @@ impl Windows {
 
     /// Notes the result of a look-up. Of one from before a known change of the file's size or name, nothing stays.
     pub(crate) fn note(&mut self, layout: Arc<Layout>) {
-        let told = &layout.file;
-        if told.exclusive.token >= self.exclusive.token {
-            self.exclusive = told.exclusive;
-        }
-        if age(&told.file) < age(&self.file) {
+        let (window, told) = (layout.window(), age(&layout.file.file));
+        self.note_facts(&layout);
+        // None that may be older stays in its place.
+        self.known.retain(|_, known| {
+            let is_apart = known.layout.window().intersect(window).is_none();
+            is_apart || told < age(&known.layout.file.file)
+        });
+        if told < age(&self.file) {
             return;
         }
-        self.file.clone_from(&told.file);
-        let window = layout.window();
-        self.known
-            .retain(|_, known| known.layout.window().intersect(window).is_none());
         let number = self.noted_count;
         self.noted_count += 1;
         self.known.insert(window.offset, Known { layout, number });
@@ -65,10 +64,22 @@ impl Windows {
         }
     }
 
-    /// The file has grown to this size at least, without a truncation since this one.
-    pub(crate) fn note_growth(&mut self, truncation_count: u64, size_bytes: u64) {
-        if self.file.truncation_count == truncation_count {
-            self.file.size_bytes = self.file.size_bytes.max(size_bytes);
+    /// Notes what a look-up tells of the file itself.
+    pub(crate) fn note_facts(&mut self, layout: &Layout) {
+        let told = &layout.file;
+        if told.exclusive.token >= self.exclusive.token {
+            self.exclusive = told.exclusive;
+        }
+        if age(&told.file) >= age(&self.file) {
+            self.file.clone_from(&told.file);
+        }
+    }
+
+    /// Notes the size that the file had after so many truncations.
+    pub(crate) fn note_size(&mut self, truncation_count: u64, size_bytes: u64) {
+        let file = &mut self.file;
+        if (file.truncation_count, file.size_bytes) < (truncation_count, size_bytes) {
+            (file.truncation_count, file.size_bytes) = (truncation_count, size_bytes);
         }
     }
 
@@ -191,11 +202,25 @@ mod tests {
         );
         let size = windows.at(0).map(|layout| layout.file.file.size_bytes);
         assert_eq!(size, Some(50));
-        windows.note_growth(0, 700);
+        windows.note_size(0, 700);
         assert_eq!(windows.file.size_bytes, 50, "that growth was before, too");
-        windows.note_growth(1, 700);
+        windows.note_size(1, 700);
         windows.note(window(1, 600, 1));
         assert_eq!(windows.file.size_bytes, 700);
+        windows.note_size(2, 20);
+        assert_eq!(windows.file.size_bytes, 20, "a truncation is noted");
+    }
+
+    #[test]
+    fn a_late_look_up_removes_windows_that_may_be_older() {
+        let mut windows = Windows::new(window(0, 900, 0));
+        windows.note(window(1, 950, 0));
+        windows.note_size(0, 1000);
+        // These are from before the growth, and one may be from after what is known of the same place.
+        windows.note(window(0, 900, 0));
+        assert_eq!(over(&windows, 0, 1), None);
+        windows.note(window(1, 920, 0));
+        assert!(over(&windows, 100, 101).is_some(), "that one is older");
     }
 
     #[test]

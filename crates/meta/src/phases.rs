@@ -7,7 +7,7 @@ use crate::kv::KeyValue;
 use crate::leases::check_term;
 use crate::meta::Meta;
 use crate::schema::PHASES;
-use gabion_layout::{Epoch, StripeId};
+use gabion_layout::{Epoch, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
     /// Notes that a stripe of a file begins an append phase in a term, or has ended it.
@@ -37,6 +37,22 @@ impl<K: KeyValue> Meta<K> {
     pub fn appends(&self, stripe: StripeId) -> Result<bool, MetaError> {
         self.store
             .read(|txn| Ok(PHASES.get(txn, &stripe)?.is_some()))
+    }
+
+    /// Those of some stripes that are in an append phase, in their order.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn appending(&self, stripes: &[StripeRecord]) -> Result<Vec<StripeId>, MetaError> {
+        self.store.read(|txn| {
+            let mut appending = Vec::new();
+            for stripe in stripes {
+                if PHASES.get(txn, &stripe.id)?.is_some() {
+                    appending.push(stripe.id);
+                }
+            }
+            Ok(appending)
+        })
     }
 
     /// All stripes that are in an append phase, by id.

@@ -24,6 +24,9 @@ const ZEROS_BYTES: u64 = 4 << 20;
 /// Most segments of one step of a punch; the client drops as many in one change.
 const PUNCHED_COUNT: u64 = 256;
 
+/// Most windows of an image's layout that are looked up for one status. The answer may describe a part of the range.
+const WINDOWS_PER_STATUS: usize = 16;
+
 /// Pause before an operation is tried again. The client has paused and tried for its own time limit before.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -143,20 +146,15 @@ impl Image {
 
     /// Locks a range for a write, after all earlier requests that touch it. A write into a hole locks whole segments.
     async fn lock_for_write(&self, range: ByteRange) -> Locked<'_> {
-        if self.is_stored(range).await {
+        if self.file.is_stored(range) {
             return self.writes.lock(range).await;
         }
         let locked = self.writes.lock(self.widened(range)).await;
-        if self.is_stored(range).await {
+        if self.file.is_stored(range) {
             // An earlier write has filled the hole.
             locked.narrow(range);
         }
         locked
-    }
-
-    /// Whether a range is known to have no hole.
-    async fn is_stored(&self, range: ByteRange) -> bool {
-        self.file.is_stored(range).await.unwrap_or(false)
     }
 
     async fn write_bytes(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
@@ -202,7 +200,7 @@ impl Image {
     }
 
     async fn punch_locked(&self, range: ByteRange) -> Result<(), DeviceError> {
-        if self.narrowed(range).is_empty() && self.is_stored(range).await {
+        if self.narrowed(range).is_empty() && self.file.is_stored(range) {
             return self.store_zeros(range).await;
         }
         for stored in self.retry(|| self.file.stored_within(range)).await? {
@@ -273,18 +271,36 @@ impl Device for Image {
         count_max: usize,
     ) -> BoxFuture<'_, Result<Vec<Descriptor>, DeviceError>> {
         let status = async move {
-            match context {
-                Context::Allocation => {
-                    let stored = self.retry(|| self.file.stored_within(range)).await?;
-                    let stored = stored.into_iter().map(|part| (part, 0));
-                    Ok(descriptors(range, stored, HOLE_AND_ZERO, count_max))
+            let (mut parts, mut at) = (Vec::new(), range.offset);
+            for _ in 0..WINDOWS_PER_STATUS {
+                if at >= range.end() {
+                    break;
                 }
-                Context::FailuresLeft => {
-                    let stat = self.retry(|| self.file.stat_within(range)).await?;
-                    let stripes = failures_left(&stat);
-                    Ok(descriptors(range, stripes, NO_BYTES, count_max))
-                }
+                let end = match context {
+                    Context::Allocation => {
+                        let stored = self.retry(|| self.file.stored_window(at)).await?;
+                        parts.extend(stored.ranges.into_iter().map(|part| (part, 0)));
+                        stored.end
+                    }
+                    Context::FailuresLeft => {
+                        let (stat, end) = self.retry(|| self.file.stat_window(at)).await?;
+                        parts.extend(failures_left(&stat));
+                        end
+                    }
+                };
+                at = end;
             }
+            let described = ByteRange::new(range.offset, at.min(range.end()) - range.offset);
+            let of_holes = match context {
+                Context::Allocation => HOLE_AND_ZERO,
+                Context::FailuresLeft => NO_BYTES,
+            };
+            Ok(descriptors(
+                described,
+                parts.into_iter(),
+                of_holes,
+                count_max,
+            ))
         };
         status.boxed()
     }

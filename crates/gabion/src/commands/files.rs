@@ -396,17 +396,20 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
 }
 
 /// Bytes of a file that no stripe holds.
-pub(super) fn hole_bytes(stat: &FileStat) -> u64 {
-    let (layout, size_bytes) = (&stat.layout, stat.layout.file.size_bytes);
-    let stored = layout
-        .stripes
-        .iter()
-        .zip(&layout.offsets)
-        .map(|(stripe, &offset)| {
-            let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
-            data_bytes.min(size_bytes.saturating_sub(offset))
-        });
-    size_bytes.saturating_sub(stored.sum())
+fn hole_bytes(stat: &FileStat) -> u64 {
+    let size_bytes = stat.layout.file.size_bytes;
+    size_bytes.saturating_sub(stored_bytes(stat))
+}
+
+/// Bytes of a file that these stripes hold.
+pub(super) fn stored_bytes(stat: &FileStat) -> u64 {
+    let layout = &stat.layout;
+    let stripes = layout.stripes.iter().zip(&layout.offsets);
+    let stored = stripes.map(|(stripe, &offset)| {
+        let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
+        data_bytes.min(layout.file.size_bytes.saturating_sub(offset))
+    });
+    stored.sum()
 }
 
 fn stat_json(stat: &FileStat) -> Value {

@@ -1,7 +1,7 @@
 //! `gabion image`: files of a pool that are served as block devices.
 
 use super::connect;
-use super::files::hole_bytes;
+use super::files::stored_bytes;
 use super::resize::create_file;
 use crate::arguments::{ImageCommand, Place};
 use crate::failure::Failure;
@@ -105,10 +105,21 @@ async fn ls(client: &Client, pool: Option<String>, format: Format) -> Result<(),
 }
 
 async fn info(client: &Client, name: &ImageName, format: Format) -> Result<(), Failure> {
-    let stat = open(client, name).await?.stat().await?;
+    let image = open(client, name).await?;
+    let (mut stored, mut left, mut at) = (0, None, 0);
+    let stat = loop {
+        let (stat, end) = image.stat_window(at).await?;
+        stored += stored_bytes(&stat);
+        left = left
+            .into_iter()
+            .chain(stat.failures_left.iter().copied())
+            .min();
+        at = end;
+        if at == u64::MAX {
+            break stat;
+        }
+    };
     let (file, spec) = (&stat.layout.file, &stat.layout.pool.spec);
-    let stored = file.size_bytes - hole_bytes(&stat);
-    let left = stat.failures_left.iter().min();
     if format == Format::Json {
         return print_json(&json!({
             "name": name.as_str(),

@@ -269,6 +269,8 @@ pub struct NewExtent {
 pub struct Growth {
     /// The file's size.
     pub size_bytes: u64,
+    /// How often the file became shorter before it had this size.
+    pub truncation_count: u64,
     /// Whether it has the size that was asked for. False if it was truncated meanwhile, or had another size than the
     /// request demands.
     pub is_done: bool,

@@ -6,9 +6,8 @@
 use super::Files;
 use crate::coordinator::core::Answer;
 use crate::message::{CoordinatorReply, FileLayout, ask};
-use gabion_layout::{ByteRange, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, StripeRecord};
 use gabion_meta::{FILE_BYTES_MAX, FilePart, FileRecord, KeyValue, Meta, MetaError, PoolRecord};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most entries of a page of a list: one message holds them, whatever their names.
@@ -87,7 +86,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let (offsets, stripes): (Vec<u64>, Vec<StripeRecord>) = stripes.into_iter().unzip();
         let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
         let appending = if may_append(&pool) || encoded.as_ref().is_some_and(may_append) {
-            appending(meta, &stripes)?
+            meta.appending(&stripes)?
         } else {
             Vec::new()
         };
@@ -126,15 +125,4 @@ fn window_at(
     let offset = offset.min(FILE_BYTES_MAX);
     let start = offset - offset % length;
     ByteRange::new(start, length.min(u64::MAX - start))
-}
-
-/// Those of some stripes that are in an append phase.
-fn appending<K: KeyValue>(
-    meta: &Meta<K>,
-    stripes: &[StripeRecord],
-) -> Result<Vec<StripeId>, MetaError> {
-    let stripes: BTreeSet<StripeId> = stripes.iter().map(|stripe| stripe.id).collect();
-    let mut appending = meta.phases()?;
-    appending.retain(|stripe| stripes.contains(stripe));
-    Ok(appending)
 }

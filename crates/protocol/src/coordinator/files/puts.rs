@@ -228,6 +228,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let (file, is_done) = self.core.with_meta(look).await?;
         Ok(CoordinatorReply::Grown(Growth {
             size_bytes: file.size_bytes,
+            truncation_count: file.truncation_count,
             is_done,
         }))
     }
