@@ -206,7 +206,7 @@ impl Client {
             let ranges = layout.geometry(stripe)?.split(extent.range);
             let ranges = ranges.map_err(|error| ClientError::Broken(error.to_string()))?;
             let plan = file.plan_update_of(&layout, stripe, &ranges);
-            let plan = plan.map_err(ClientError::Usage)?;
+            let plan = plan.map_err(|no_plan| ClientError::Usage(no_plan.sentence()))?;
             check(&plan, file.code(stripe))?;
             let (code, topology) = (file.code(stripe).clone(), layout.topology.clone());
             planned.push(Planned {

@@ -19,10 +19,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::{FILE_BYTES_MAX, FencingToken};
 use gabion_plan::Plan;
+use gabion_planner::PlanError;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{Refusal, RunFate, RunId, RunQuestion, ask};
-use gabion_protocol::ports::ask_living;
+use gabion_protocol::ports::{Ask as _, ask_living};
 use std::sync::{Arc, OnceLock};
 
 /// Most bytes staged by one request.
@@ -196,6 +197,17 @@ impl File {
         }
     }
 
+    /// Asks for the repair of a stripe that takes no updates before it is repaired. Returns whether that is possible.
+    async fn hasten_repair(
+        &self,
+        stripe: &StripeRecord,
+        deadline_ms: u64,
+    ) -> Result<bool, AttemptError> {
+        let request = ask::Hasten { stripe: stripe.id };
+        let asked = self.client.ports().ask_coordinator(request, deadline_ms);
+        Ok(asked.await?)
+    }
+
     /// The plan that the stripe's primary makes of the same layout, or a sentence why there is
     /// none.
     pub(crate) fn plan_update_of(
@@ -203,8 +215,9 @@ impl File {
         layout: &Layout,
         record: &StripeRecord,
         ranges: &[ChunkRange],
-    ) -> Result<Plan, String> {
-        let geometry = layout.geometry(record).map_err(|error| error.to_string())?;
+    ) -> Result<Plan, NoPlan> {
+        let invalid = |error: ClientError| NoPlan::Invalid(error.to_string());
+        let geometry = layout.geometry(record).map_err(invalid)?;
         let lost = lost_for_good(record, &layout.file.nodes);
         let stripe = self.stripe(record, geometry, &lost);
         let pool = layout.spec(record);
@@ -212,7 +225,10 @@ impl File {
         let plan = scheme.plan(&stripe, &layout.topology, ranges, UPDATE_SLICE_BYTES);
         let keepings = keepings(pool, record.chunk_bytes);
         plan.map(|plan| plan.kept(keepings))
-            .map_err(|error| error.to_string())
+            .map_err(|error| match error {
+                PlanError::TooFewLeft { .. } => NoPlan::TooFewLeft(error.to_string()),
+                other => NoPlan::Invalid(other.to_string()),
+            })
     }
 
     /// Stages new bytes at their data nodes, or at the substitutes of these. Returns the last
@@ -247,6 +263,23 @@ impl File {
             .buffer_unordered(STAGE_PARALLEL_COUNT)
             .try_fold(Sequence(0), async |known, newest| Ok(known.max(newest)))
             .await
+    }
+}
+
+/// Why an update has no plan.
+#[derive(Debug)]
+pub(crate) enum NoPlan {
+    /// Too few chunks are left, until the stripe is repaired.
+    TooFewLeft(String),
+    /// The request, or what is known of the stripe, is invalid.
+    Invalid(String),
+}
+
+impl NoPlan {
+    /// The reason, as one sentence.
+    pub(crate) fn sentence(self) -> String {
+        let (Self::TooFewLeft(sentence) | Self::Invalid(sentence)) = self;
+        sentence
     }
 }
 
@@ -319,8 +352,12 @@ impl Update<'_> {
         // This also finds too many lost chunks before bytes are staged.
         let plan = match file.plan_update_of(&layout, stripe, &ranges) {
             Ok(plan) => plan,
-            Err(refusal) if !self.is_fresh => return Err(AttemptError::Retry(refusal)),
-            Err(refusal) => {
+            Err(no_plan) if !self.is_fresh => return Err(AttemptError::Retry(no_plan.sentence())),
+            Err(NoPlan::Invalid(sentence)) => return Err(last(sentence)),
+            Err(NoPlan::TooFewLeft(refusal)) => {
+                if file.hasten_repair(stripe, deadline_ms).await? {
+                    return Err(AttemptError::Retry(refusal));
+                }
                 let what = attempts.what().to_owned();
                 return Err(ClientError::TooFewLeft { what, refusal }.into());
             }

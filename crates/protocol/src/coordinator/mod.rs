@@ -176,6 +176,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Usage => self.usage().await,
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
+            Ask::Hasten(ask::Hasten { stripe }) => self.repair.hasten(stripe).await,
             Ask::RepairNow(ask::RepairNow { scheme }) => self.repair_now(scheme).await,
             Ask::OrderRepair(order) => self.repair.throttle().order(order).await,
             Ask::OrderForm(order) => self.lifecycles.order(order).await,

@@ -123,6 +123,8 @@ pub struct PoolRequest {
 pub enum CoordinatorReply {
     /// Done, without a result.
     Done,
+    /// Whether the stripe can be repaired.
+    Hastened(bool),
     /// The replacement was not committed, and never will be: the reason.
     NotCommitted(String),
     /// The node may report its chunks.

@@ -289,6 +289,12 @@ calls! {
     }
     /// Redundancy and repair state of the cluster.
     Status -> ClusterStatus { CoordinatorReply::Status(status) => status }
+    /// Repair a stripe that takes no updates because too few of its chunks are left, without waiting for the grace
+    /// period of its nodes to end. The reply says whether a repair is possible. May be repeated.
+    Hasten {
+        /// The stripe.
+        stripe: StripeId,
+    } -> bool { CoordinatorReply::Hastened(is_possible) => is_possible }
     /// Repair all lost chunks now, without waiting for the grace period to end.
     RepairNow {
         /// The new scheme, if it is to change.
@@ -379,6 +385,7 @@ impl CoordinatorRequest {
                 | Self::Drain(_)
                 | Self::Keep(_)
                 // It lowers the number of nodes that must have spoken.
+                | Self::Hasten { .. }
                 | Self::RepairNow { .. }
         )
     }

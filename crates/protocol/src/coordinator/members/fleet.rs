@@ -1,9 +1,10 @@
 //! A snapshot of all nodes, for the rooms that decide by it.
 
 use crate::message::{Liveness, NodeStatus};
-use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
+use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeId, StripeRecord, Topology};
 use gabion_meta::Departure;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// All nodes at one instant.
 #[derive(Clone, Debug)]
@@ -12,12 +13,23 @@ pub(in crate::coordinator) struct Fleet {
     nodes: Vec<NodeStatus>,
     /// Failed nodes whose return the coordinator awaits no longer.
     given_up: BTreeSet<NodeId>,
+    /// Stripes that do not await their failed nodes.
+    hastened: Arc<BTreeSet<StripeId>>,
 }
 
 impl Fleet {
     /// Nodes by id, and the failed ones whose return the coordinator awaits no longer.
     pub(super) fn new(nodes: Vec<NodeStatus>, given_up: BTreeSet<NodeId>) -> Self {
-        Self { nodes, given_up }
+        Self {
+            nodes,
+            given_up,
+            hastened: Arc::default(),
+        }
+    }
+
+    /// The same, with these stripes that do not await their failed nodes.
+    pub(super) fn hastening(self, hastened: Arc<BTreeSet<StripeId>>) -> Self {
+        Self { hastened, ..self }
     }
 
     fn status(&self, node: NodeId) -> Option<&NodeStatus> {
@@ -100,13 +112,15 @@ impl Fleet {
     }
 
     /// The lost chunks of a stripe that are to be repaired. A chunk on a failed node that may return is
-    /// not, unless it would be useless even then.
+    /// not, unless it would be useless even then, or the stripe takes no updates without it.
     pub(in crate::coordinator) fn due(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
+        let is_hastened = self.hastened.contains(&stripe.id);
         let due = |&(node, chunk): &(NodeId, ChunkIndex)| {
-            let is_due = |stale: StaleChunk| {
-                stale.missed_after.is_none() || self.liveness(node) != Liveness::Failed
-            };
-            stripe.staleness(chunk).is_some_and(is_due) || self.given_up.contains(&node)
+            let has_failed = self.liveness(node) == Liveness::Failed;
+            let is_due = |stale: StaleChunk| stale.missed_after.is_none() || !has_failed;
+            stripe.staleness(chunk).is_some_and(is_due)
+                || self.given_up.contains(&node)
+                || (has_failed && is_hastened)
         };
         placed(stripe).filter(due).map(|(_, chunk)| chunk).collect()
     }

@@ -21,6 +21,9 @@ use gabion_planner::placement::{Room, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+/// Most stripes that do not await their failed nodes. More of them wait for the repairs of these.
+const HASTENED_COUNT_MAX: usize = 4096;
+
 /// How often each node has joined since the start.
 pub(in crate::coordinator) type Joins = BTreeMap<NodeId, u64>;
 
@@ -36,6 +39,8 @@ pub(in crate::coordinator) struct Nodes<K> {
     pub(super) roster: Mutex<Roster>,
     /// Suspicions against nodes whose leases run.
     pub(super) suspicions: Mutex<Suspicions>,
+    /// Stripes that do not await their failed nodes.
+    hastened: Mutex<Arc<BTreeSet<StripeId>>>,
     /// The last heartbeats of nodes.
     reports: Mutex<Reports>,
     /// Link rates, as nodes have reported them since the start.
@@ -56,6 +61,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             sessions: Mutex::default(),
             roster: Mutex::new(Roster::new(core.options.timing, records, standings, now_ms)),
             suspicions: Mutex::new(Suspicions::new(core.options.link_patience_ms())),
+            hastened: Mutex::default(),
             reports: Mutex::default(),
             links: Mutex::default(),
         };
@@ -65,8 +71,31 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
 
     /// All nodes at this instant.
     pub(in crate::coordinator) fn fleet(&self) -> Fleet {
+        let hastened = Arc::clone(&lock(&self.hastened));
         let roster = lock(&self.roster);
-        roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions))
+        let fleet = roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions));
+        fleet.hastening(hastened)
+    }
+
+    /// Awaits no failed node of a stripe any more, until its repair is over. Returns false when there are too many
+    /// such stripes.
+    pub(in crate::coordinator) fn hasten(&self, stripe: StripeId) -> bool {
+        let mut hastened = lock(&self.hastened);
+        if !hastened.contains(&stripe) {
+            if hastened.len() >= HASTENED_COUNT_MAX {
+                return false;
+            }
+            Arc::make_mut(&mut hastened).insert(stripe);
+        }
+        true
+    }
+
+    /// The repair of a stripe is over.
+    pub(in crate::coordinator) fn note_repaired(&self, stripe: StripeId) {
+        let mut hastened = lock(&self.hastened);
+        if hastened.contains(&stripe) {
+            Arc::make_mut(&mut hastened).remove(&stripe);
+        }
     }
 
     /// The same, as other nodes are told.

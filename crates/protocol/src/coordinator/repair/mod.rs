@@ -12,13 +12,14 @@
 //! 10. `count`: the chunk counts on its new node.
 //!
 //! `attempt` has the state of one stripe's repair between these steps. `damage` marks chunks that nodes
-//! have found corrupt.
+//! have found corrupt. `hasten` repairs a stripe at once that an update waits for.
 
 pub(in crate::coordinator) mod attempt;
 pub(in crate::coordinator) mod backlog;
 mod catch_up;
 mod count;
 mod damage;
+mod hasten;
 mod moves;
 pub(in crate::coordinator) mod pins;
 mod rebuild;

@@ -139,7 +139,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
         }
         match ended {
-            Ok(Ended::Done) => {}
+            Ok(Ended::Done) => self.nodes.note_repaired(stripe),
             Ok(Ended::Unfinished) => {
                 if let Err(error) = self.backlog.add_again(stripe).await {
                     self.core.note_error(format!("{stripe}: {error}"));

@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
-    Refusal, RunPart, ScrubReport, Scrubbed, ask,
+    Refusal, RepairOrder, RunPart, ScrubReport, Scrubbed, ask,
 };
 use std::collections::BTreeSet;
 
@@ -138,6 +138,48 @@ fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
     assert_eq!(bed.failures_left(), [(2, 1)]);
     assert_eq!(bed.status().repair.scheme, "conventional");
     assert_ne!(bed.stripe("f").nodes[0], before.nodes[0]);
+}
+
+#[test]
+fn a_stripe_that_an_update_waits_for_is_repaired_before_its_nodes_are_given_up() {
+    let mut bed = Bed::three_racks();
+    let (before, other) = (bed.put("f", 1).remove(0), bed.put("g", 1).remove(0));
+    let hasten = |bed: &mut Bed, stripe| bed.ask(ask::Hasten { stripe });
+    let (yes, no) = (
+        CoordinatorReply::Hastened(true),
+        CoordinatorReply::Hastened(false),
+    );
+    let first = before.nodes[0];
+    bed.fail(&[first]);
+    assert_eq!(hasten(&mut bed, before.id), yes);
+    bed.pass(5_000);
+    assert_eq!(bed.stripe("f").nodes, before.nodes, "it takes updates yet");
+    let is_apart = |node: &&NodeId| node.0 / 3 != first.0 / 3;
+    let second = *before.nodes.iter().find(is_apart).unwrap();
+    bed.fail(&[second]);
+    bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+    assert_eq!(hasten(&mut bed, before.id), no, "repairs are paused");
+    bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Resume));
+    assert_eq!(
+        hasten(&mut bed, StripeId(99)),
+        no,
+        "there is no such stripe"
+    );
+    bed.pass(2_000);
+    assert_eq!(bed.stripe("f").nodes, before.nodes, "nothing was begun");
+    assert_eq!(hasten(&mut bed, before.id), yes);
+    bed.pass(5_000);
+    let after = bed.stripe("f").nodes;
+    assert!(
+        !after.contains(&first) && !after.contains(&second),
+        "{after:?}"
+    );
+    assert_eq!(bed.stripe("g"), other, "that one awaits its nodes");
+    // It awaits its nodes again, too.
+    let third = after[0];
+    bed.fail(&[third]);
+    bed.pass(5_000);
+    assert_eq!(bed.stripe("f").nodes, after);
 }
 
 #[test]
