@@ -199,6 +199,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "an-update-waits-for-the-grace-of-failed-nodes",
+        file: "crates/protocol/src/coordinator/members/fleet.rs",
+        text: "|| (has_failed && is_hastened)",
+        replacement: "|| (has_failed && is_hastened && false)",
+        check: protocol(
+            "coordinator::repair::a_stripe_that_an_update_waits_for_is_repaired_before_its_nodes_are_given_up",
+        ),
+    },
+    Mutant {
+        name: "a-hastened-stripe-never-awaits-its-nodes-again",
+        file: "crates/protocol/src/coordinator/repair/schedule.rs",
+        text: "Ok(Ended::Done) => self.nodes.note_repaired(stripe),",
+        replacement: "Ok(Ended::Done) => {}",
+        check: protocol(
+            "coordinator::repair::a_stripe_that_an_update_waits_for_is_repaired_before_its_nodes_are_given_up",
+        ),
+    },
+    Mutant {
         name: "old-metadata-says-which-nodes-are-given-up",
         file: "crates/protocol/src/coordinator/members/roster.rs",
         text: "nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))",
