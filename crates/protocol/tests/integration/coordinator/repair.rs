@@ -175,11 +175,14 @@ fn a_stripe_that_an_update_waits_for_is_repaired_before_its_nodes_are_given_up()
         "{after:?}"
     );
     assert_eq!(bed.stripe("g"), other, "that one awaits its nodes");
-    // It awaits its nodes again, too.
+    // It awaits its nodes again, also when another chunk of it is repaired.
     let third = after[0];
     bed.fail(&[third]);
+    let damaged = chunk_on(&bed.stripe("f"), after[1]);
+    bed.report_damage(damaged);
     bed.pass(5_000);
-    assert_eq!(bed.stripe("f").nodes, after);
+    let at_last = bed.stripe("f");
+    assert_eq!((at_last.nodes, at_last.stale), (after, vec![]));
 }
 
 #[test]
