@@ -9,9 +9,9 @@ use crate::pending::pending_stripes;
 use crate::pools::pool;
 use crate::records::{Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
-    Counter, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS, LEASES, MOVES,
-    NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS,
-    STRIPES, STRIPES_ON,
+    ABSENT_HOLDERS, Counter, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS,
+    LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED,
+    REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -35,6 +35,7 @@ impl<K: KeyValue> Meta<K> {
             check.pools()?;
             check.standings()?;
             check.former_holders()?;
+            check.absent_holders()?;
             check.moves()?;
             check.rests()?;
             Ok(check.faults)
@@ -304,6 +305,21 @@ impl<'t> Check<'t> {
                 self.demand(serves && !is_holder, || {
                     format!("{node} cannot be a former holder of {chunk} of {id}")
                 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Absent holders have failed, and their stripes are live or garbage.
+    fn absent_holders(&mut self) -> Result<(), MetaError> {
+        for (id, nodes) in ABSENT_HOLDERS.scan(self.txn, &ABSENT_HOLDERS.all(), usize::MAX)? {
+            let is_known = self.live.contains_key(&id) || self.garbage.contains_key(&id);
+            self.demand(is_known && !nodes.is_empty(), || {
+                format!("{id} has absent holders, but is neither live nor garbage")
+            });
+            for node in nodes {
+                let has_failed = NODES.get(self.txn, &node)?.is_some_and(|node| node.failed);
+                self.demand(has_failed, || format!("{node} is no absent holder of {id}"));
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::records::{Existing, FileRecord, Listing, PutId};
 use crate::schema::{
-    EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REMOVED, REQUESTED_FORMS, WITHDRAWN,
+    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REMOVED, REQUESTED_FORMS, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -264,6 +264,7 @@ impl<K: KeyValue> Meta<K> {
             if present {
                 GARBAGE.delete(txn, &stripe)?;
                 WITHDRAWN.delete(txn, &stripe)?;
+                ABSENT_HOLDERS.delete(txn, &stripe)?;
             }
             Ok(present)
         })

@@ -5,12 +5,16 @@
 //! A row is removed when the node confirms that the chunk is removed, when the node gets the chunk
 //! again, and when the node is declared failed or joins: a joining node removes foreign chunks
 //! before it serves.
+//!
+//! *Absent holders* are failed nodes that have such a chunk. No term fences them, since they serve nothing before
+//! they join. But while one may return, the stripe's record stays after the stripe has ended: otherwise it would be unknown
+//! then what the chunk is.
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::node_rows::node;
-use crate::schema::FORMER_HOLDERS;
+use crate::schema::{ABSENT_HOLDERS, FORMER_HOLDERS};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
 
 /// The former holders of one stripe, each with the chunk that it may still have.
@@ -27,6 +31,15 @@ impl<K: KeyValue> Meta<K> {
         nodes.sort_unstable();
         nodes.dedup();
         Ok(nodes)
+    }
+
+    /// The failed nodes that have a chunk of a stripe which has moved elsewhere, unless they have joined since.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn absent_holders(&self, stripe: StripeId) -> Result<Vec<NodeId>, MetaError> {
+        let absent = self.store.read(|txn| ABSENT_HOLDERS.get(txn, &stripe))?;
+        Ok(absent.unwrap_or_default())
     }
 
     /// All former holders, each with the chunk that it may still have.
@@ -62,14 +75,17 @@ fn holders_of(txn: &dyn ReadTxn, stripe: StripeId) -> Result<Holders, MetaError>
 }
 
 /// Notes that a chunk has moved away from `holder`. A node that is declared failed removes it
-/// before it serves again, and is not noted.
+/// before it serves again, and is noted as absent.
 pub(crate) fn leave_behind(
     txn: &mut dyn WriteTxn,
     holder: NodeId,
     chunk: ChunkId,
 ) -> Result<(), MetaError> {
+    if node(txn, holder)?.failed {
+        return note_absent(txn, holder, chunk.stripe);
+    }
     let mut holders = holders_of(txn, chunk.stripe)?;
-    if node(txn, holder)?.failed || holders.contains(&(holder, chunk.index)) {
+    if holders.contains(&(holder, chunk.index)) {
         return Ok(());
     }
     holders.push((holder, chunk.index));
@@ -88,13 +104,48 @@ pub(crate) fn forget(
     })
 }
 
-/// Removes a node from all lists.
-pub(crate) fn forget_node(txn: &mut dyn WriteTxn, gone: NodeId) -> Result<(), MetaError> {
+/// Removes a node from all lists: it has failed, and is absent now where it was noted, or it has joined.
+pub(crate) fn forget_node(
+    txn: &mut dyn WriteTxn,
+    gone: NodeId,
+    has_failed: bool,
+) -> Result<(), MetaError> {
     let rows = FORMER_HOLDERS.scan(txn, &FORMER_HOLDERS.all(), usize::MAX)?;
     for (stripe, holders) in rows {
+        if has_failed && holders.iter().any(|(node, _)| *node == gone) {
+            note_absent(txn, gone, stripe)?;
+        }
         keep(txn, stripe, &holders, |(node, _)| node != gone)?;
     }
+    if !has_failed {
+        for (stripe, mut absent) in ABSENT_HOLDERS.scan(txn, &ABSENT_HOLDERS.all(), usize::MAX)? {
+            if absent.contains(&gone) {
+                absent.retain(|node| *node != gone);
+                put_absent(txn, stripe, &absent)?;
+            }
+        }
+    }
     Ok(())
+}
+
+fn note_absent(txn: &mut dyn WriteTxn, holder: NodeId, stripe: StripeId) -> Result<(), MetaError> {
+    let mut absent = ABSENT_HOLDERS.get(txn, &stripe)?.unwrap_or_default();
+    if !absent.contains(&holder) {
+        absent.push(holder);
+        put_absent(txn, stripe, &absent)?;
+    }
+    Ok(())
+}
+
+fn put_absent(
+    txn: &mut dyn WriteTxn,
+    stripe: StripeId,
+    absent: &Vec<NodeId>,
+) -> Result<(), MetaError> {
+    if absent.is_empty() {
+        return ABSENT_HOLDERS.delete(txn, &stripe);
+    }
+    ABSENT_HOLDERS.put(txn, &stripe, absent)
 }
 
 /// Writes a stripe's list if it has changed.

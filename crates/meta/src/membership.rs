@@ -157,6 +157,11 @@ impl Membership {
         Heartbeat::Granted(transitions)
     }
 
+    /// The latest run of a node that has sent a heartbeat since the coordinator's own start.
+    pub fn incarnation(&self, node: NodeId) -> Option<u64> {
+        self.members.get(&node)?.incarnation
+    }
+
     /// Whether a node sent a heartbeat since the coordinator's own start.
     pub fn was_heard(&self, node: NodeId) -> bool {
         let member = self.members.get(&node);

@@ -155,7 +155,7 @@ fn declare(
         NODES.put(txn, &id, &record)?;
     }
     // It removes foreign chunks before it serves again.
-    former_holders::forget_node(txn, id)?;
+    former_holders::forget_node(txn, id, record.failed)?;
     if !record.failed {
         change_standing(txn, id, |standing| standing.given_up = false)?;
     }

@@ -61,6 +61,8 @@ pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("pred
 /// Nodes that may still have moved chunks of live stripes, each with the chunk.
 pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
     Table::new("former holders", 24, 1);
+/// Failed nodes that have chunks of live stripes or garbage which have moved elsewhere.
+pub(crate) const ABSENT_HOLDERS: Table<StripeId, Vec<NodeId>> = Table::new("absent holders", 39, 1);
 /// Chunks that were rebuilt since their stripe was made, each with the generation of that. Reports
 /// about their nodes' earlier chunks do not concern them.
 pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =

@@ -14,6 +14,8 @@ pub enum Event {
     WentBack(NodeId),
     /// A joining node has this many unknown chunks, and waits for the operator's permission.
     JoinHeld(NodeId, u64),
+    /// The coordinator refuses to let a node join again: its sentence. In the node's own log.
+    JoinRefused(NodeId, String),
     /// A node is silent for longer than its lease.
     Suspect(NodeId),
     /// Most nodes cannot reach a node: it is not a member until they can.
@@ -51,6 +53,7 @@ impl Event {
             Self::Suspect(_)
                 | Self::WentBack(_)
                 | Self::JoinHeld(..)
+                | Self::JoinRefused(..)
                 | Self::Evicted(_)
                 | Self::EvictedForLink(..)
                 | Self::Damaged(..)
@@ -69,6 +72,7 @@ impl Event {
             Self::Joined(node)
             | Self::WentBack(node)
             | Self::JoinHeld(node, _)
+            | Self::JoinRefused(node, _)
             | Self::Suspect(node)
             | Self::Evicted(node)
             | Self::EvictedForLink(node, _)
@@ -109,6 +113,7 @@ impl fmt::Display for Event {
                  node accept {}' says that it may set them aside",
                 node.0
             ),
+            Self::JoinRefused(node, why) => write!(f, "{node} may not join again: {why}"),
             Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
             Self::Evicted(node) => {
                 write!(f, "{node} is evicted: other nodes cannot reach it")

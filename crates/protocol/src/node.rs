@@ -46,6 +46,8 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     pub(crate) participant: Participant,
     primaries: Primaries,
+    /// Why the coordinator has refused to let it join again, if it has.
+    join_refused: Mutex<Option<String>>,
     /// Other nodes' journal positions, as they have reported them.
     heard: Arc<Heard>,
     staging: Mutex<Staging>,
@@ -114,6 +116,7 @@ impl Node {
             options,
             participant,
             primaries,
+            join_refused: Mutex::default(),
             heard,
             staging: Mutex::new(Staging::new(limits)),
             pins: Mutex::default(),
@@ -515,10 +518,22 @@ impl Node {
     /// member although its answer, with decisions made during the join, was lost. So the node sends no
     /// heartbeat until there is an answer.
     async fn join_anew(&self) {
-        if let Ok(membership) = ask_to_join(&self.participant, &self.options).await {
-            *lock(&self.session) = membership.session;
-            self.renew(membership.lease_until_ms, membership.nodes);
-            self.must_join.store(false, Ordering::Release);
+        match ask_to_join(&self.participant, &self.options).await {
+            Ok(membership) => {
+                *lock(&self.session) = membership.session;
+                self.renew(membership.lease_until_ms, membership.nodes);
+                self.must_join.store(false, Ordering::Release);
+                lock(&self.join_refused).take();
+            }
+            Err(JoinError::Refused(why)) => {
+                let last = lock(&self.join_refused).replace(why.clone());
+                if last.as_ref() != Some(&why) {
+                    let refused = Event::JoinRefused(self.id, why);
+                    self.participant.ports.note_event(&refused);
+                }
+            }
+            // It tries again.
+            Err(_) => {}
         }
     }
 

@@ -114,8 +114,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "garbage-forgotten-while-its-node-joins",
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
-        text: "Liveness::Failed if joining.contains(&node) => Liveness::Suspect,",
-        replacement: "Liveness::Failed if joining.contains(&node) => Liveness::Failed,",
+        text: "nodes().any(|node| joining.contains(node) || fleet.may_return(*node));",
+        replacement: "nodes().any(|node| fleet.may_return(*node));",
         check: protocol("coordinator::joins::garbage_waits_for_a_node_that_joins"),
     },
     Mutant {

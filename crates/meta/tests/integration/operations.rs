@@ -646,3 +646,46 @@ fn chunks_change_places_at_a_new_generation_or_not_at_all() {
     let on_first = meta.stripes_on(nodes[1], None, 9).unwrap();
     assert_eq!(on_first.len(), 1, "no node has left");
 }
+
+#[test]
+fn it_is_known_which_failed_nodes_have_chunks_that_have_moved() {
+    let (meta, pool) = cluster();
+    let id = one_stripe(&meta, &pool, "a");
+    let stripe = meta.stripe(id).unwrap();
+    let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
+    let free: Vec<NodeId> = (0..12)
+        .map(NodeId)
+        .filter(|node| !stripe.nodes.contains(node))
+        .collect();
+    let move_to = |chunk, node| {
+        let generation = meta.stripe(id).unwrap().generation;
+        meta.relocate(id, generation, ChunkIndex(chunk), (node, None))
+    };
+    meta.declare_failed(first).unwrap();
+    move_to(0, free[0]).unwrap();
+    move_to(1, free[1]).unwrap();
+    assert_eq!(meta.absent_holders(id), Ok(vec![first]));
+    // A former holder that fails is absent from then on.
+    assert_eq!(meta.former_holders(id), Ok(vec![second]));
+    meta.declare_failed(second).unwrap();
+    assert_eq!(meta.absent_holders(id), Ok(vec![first, second]));
+    assert_eq!(
+        (meta.former_holders(id), meta.check()),
+        (Ok(vec![]), Ok(vec![]))
+    );
+    meta.declare_returned(first, gabion_layout::Start::default(), 0)
+        .unwrap();
+    assert_eq!(meta.absent_holders(id), Ok(vec![second]));
+    let put = meta.file("a").unwrap().put;
+    meta.remove_file("a", put).unwrap();
+    discard_all(&meta);
+    assert_eq!(
+        (meta.absent_holders(id), meta.check()),
+        (Ok(vec![second]), Ok(vec![]))
+    );
+    meta.reclaimed(id).unwrap();
+    assert_eq!(
+        (meta.absent_holders(id), meta.check()),
+        (Ok(vec![]), Ok(vec![]))
+    );
+}

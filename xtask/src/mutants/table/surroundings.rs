@@ -199,6 +199,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-joining-node-keeps-what-is-garbage-by-now",
+        file: "crates/protocol/src/coordinator/garbage/mod.rs",
+        text: "self.nodes.note_garbage(&stripe.nodes, stripe.id);",
+        replacement: "let _ = stripe;",
+        check: protocol(
+            "coordinator::replace::a_write_is_acknowledged_while_a_node_joins_that_was_told_to_keep_an_old_chunk",
+        ),
+    },
+    Mutant {
+        name: "a-failed-node-is-forgotten-when-its-chunk-moves",
+        file: "crates/meta/src/former_holders.rs",
+        text: "return note_absent(txn, holder, chunk.stripe);",
+        replacement: "return Ok(());",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "operations::it_is_known_which_failed_nodes_have_chunks_that_have_moved",
+        ),
+    },
+    Mutant {
         name: "an-update-waits-for-the-grace-of-failed-nodes",
         file: "crates/protocol/src/coordinator/members/fleet.rs",
         text: "|| (has_failed && is_hastened)",

@@ -95,14 +95,14 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         stripes: &[StripeRecord],
         deadline_ms: u64,
     ) -> Result<Removal, MetaError> {
-        let answers = self.remove_page(stripes, deadline_ms).await;
+        let (answers, joining) = self.remove_page(stripes, deadline_ms).await;
         let fleet = self.nodes.fleet();
         let mut asked = Vec::with_capacity(stripes.len());
         for stripe in stripes {
             let nodes = || stripe.nodes.iter();
             if nodes().all(|node| answers.get(node) != Some(&false)) {
                 let obeyed_count = nodes().filter(|node| answers.contains_key(node)).count();
-                let is_owed = nodes().any(|&node| fleet.may_return(node));
+                let is_owed = nodes().any(|node| joining.contains(node) || fleet.may_return(*node));
                 asked.push((stripe.id, stripe.pool, obeyed_count, is_owed));
             }
         }
@@ -110,6 +110,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         let forget = move |meta: &Meta<K>| {
             let (mut none_served, mut withdrawn) = (all_asked, Vec::new());
             for (id, pool, obeyed_count, is_owed) in asked {
+                let absent = meta.absent_holders(id)?;
+                let is_owed = is_owed || absent.iter().any(|&node| fleet.may_return(node));
                 // A failed node may be alive and answer quorum reads. Without k others it finds no quorum.
                 if obeyed_count < meta.pool(pool)?.spec.k && !meta.is_withdrawn(id)? {
                     none_served = false;
@@ -129,13 +131,22 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
     }
 
     /// Tells each node which chunks of the page's stripes to remove. Returns whether each has removed them, for
-    /// the nodes that have not failed: a failed node is told when it joins.
-    async fn remove_page(&self, page: &[StripeRecord], deadline_ms: u64) -> BTreeMap<NodeId, bool> {
+    /// the nodes that have not failed: a failed node is told when it joins. Returns the joining nodes, too.
+    async fn remove_page(
+        &self,
+        page: &[StripeRecord],
+        deadline_ms: u64,
+    ) -> (BTreeMap<NodeId, bool>, BTreeSet<NodeId>) {
         let (fleet, joining) = {
-            // A joining node was told to keep the chunks that were no garbage then; it is asked when it is
-            // a member.
             let _joins = self.nodes.hold_joins().await;
             let joining: BTreeSet<NodeId> = self.nodes.joining().into_keys().collect();
+            if !joining.is_empty() {
+                // It serves nothing, and does not become a member with a chunk that it was told to keep before
+                // the stripe was garbage.
+                for stripe in page {
+                    self.nodes.note_garbage(&stripe.nodes, stripe.id);
+                }
+            }
             (self.nodes.fleet(), joining)
         };
         let mut chunks: BTreeMap<NodeId, Vec<ChunkId>> = BTreeMap::new();
@@ -149,10 +160,7 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
             }
         }
         let removals = chunks.into_iter().map(|(node, chunks)| {
-            let liveness = match fleet.liveness(node) {
-                Liveness::Failed if joining.contains(&node) => Liveness::Suspect,
-                liveness => liveness,
-            };
+            let liveness = fleet.liveness(node);
             async move {
                 let obeys = match liveness {
                     Liveness::Failed => return None,
@@ -165,7 +173,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 Some((node, obeys))
             }
         });
-        join_all(removals).await.into_iter().flatten().collect()
+        let answers = join_all(removals).await.into_iter().flatten();
+        (answers.collect(), joining)
     }
 
     /// Orders a node to remove a chunk that is no longer its own, of a stripe that the caller occupies. The

@@ -33,6 +33,12 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(not_yet);
         }
         self.refuse_copy(&applicant).await?;
+        let is_displaced = |node| lock(&self.nodes.roster).has_later_run(node, applicant.start);
+        if let Some(node) = applicant.node.filter(|&node| is_displaced(node)) {
+            return Err(Denied(format!(
+                "a later run of {node} has joined already; stop this one"
+            )));
+        }
         let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
         let mut joins = self.nodes.hold_joins().await;
@@ -119,8 +125,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             has_repairs,
         } = inventory;
         page.chunks.truncate(answered_count);
-        let unknown_count = answer.unknown.len();
-        lock(&self.nodes.sessions).note_page(&page, answer.upto, unknown_count, has_repairs);
+        lock(&self.nodes.sessions).note_page(&page, &answer, has_repairs);
         Ok(Some(answer))
     }
 

@@ -159,6 +159,11 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         lock(&self.sessions).note_change(nodes, stripe);
     }
 
+    /// Notes that a stripe with chunks on these nodes is garbage. The caller holds joins back.
+    pub(in crate::coordinator) fn note_garbage(&self, nodes: &[NodeId], stripe: StripeId) {
+        lock(&self.sessions).note_garbage(nodes, stripe);
+    }
+
     /// Whether a node is joining now.
     pub(in crate::coordinator) fn is_joining(&self, node: NodeId) -> bool {
         lock(&self.sessions).is_joining(node)

@@ -3,10 +3,12 @@
 //! A session does not block other work: [`Coordinator::admission`](super::Coordinator) is held for one page
 //! at a time. So the answer to a page may be out of date when the session ends. A task that changes a
 //! stripe on which an answer depends holds that lock and notes the stripe ([`Sessions::note_change`]). The
-//! node reports these stripes again, and the session ends when none is left. Work that others leave to a
-//! join (garbage, and former chunks of the node) waits until the session ends.
+//! node reports these stripes again, and the session ends when none is left. Former chunks of the node wait until
+//! the session ends; garbage does not, since a joining node serves nothing.
 
-use crate::message::{InventoryDigest, InventoryPage, JoinProgress, JoinSession, Scope};
+use crate::message::{
+    InventoryDigest, InventoryPage, JoinProgress, JoinSession, PageAnswer, Scope,
+};
 use gabion_layout::{ChunkId, NodeId, Start, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +67,8 @@ struct Session {
     /// The state before the last page, which may be sent again if its answer was lost.
     before: Told,
     changed: BTreeSet<StripeId>,
+    /// The stripes of which it was told that its chunk is not its own.
+    obsolete: BTreeSet<StripeId>,
     /// The number of chunks that the operator has permitted to set aside.
     accepted_count: u64,
     /// Whether the node waits for the operator.
@@ -130,6 +134,7 @@ impl Sessions {
             told: Told::default(),
             before: Told::default(),
             changed: BTreeSet::new(),
+            obsolete: BTreeSet::new(),
             accepted_count: 0,
             is_held: false,
             has_repairs: self
@@ -179,23 +184,24 @@ impl Sessions {
     pub(super) fn note_page(
         &mut self,
         page: &InventoryPage,
-        upto: Option<StripeId>,
-        unknown_count: usize,
+        answer: &PageAnswer,
         has_repairs: bool,
     ) {
         let Some(known) = self.open.get_mut(&page.session.node) else {
             return;
         };
         known.has_repairs |= has_repairs;
+        let obsolete = answer.obsolete.iter().map(|chunk| chunk.stripe);
+        known.obsolete.extend(obsolete);
         match &page.scope {
             Scope::Stripes(stripes) => stripes.iter().for_each(|stripe| {
                 known.changed.remove(stripe);
             }),
             Scope::Range { .. } => {
-                known.told.upto = upto;
-                known.told.is_all = upto.is_none();
+                known.told.upto = answer.upto;
+                known.told.is_all = answer.upto.is_none();
                 known.told.digest.add(&page.chunks);
-                known.told.unknown_count += unknown_count as u64;
+                known.told.unknown_count += answer.unknown.len() as u64;
             }
         }
     }
@@ -215,6 +221,21 @@ impl Sessions {
                 self.note_turn(*node);
             }
         }
+    }
+
+    /// Notes that a stripe is garbage: nodes that were told to keep a chunk of it report it again. The caller
+    /// holds the lock of joins.
+    pub(super) fn note_garbage(&mut self, nodes: &[NodeId], stripe: StripeId) {
+        let is_told = |node: &NodeId| {
+            let known = self.open.get(node);
+            known.is_none_or(|known| known.obsolete.contains(&stripe))
+        };
+        let others: Vec<NodeId> = nodes
+            .iter()
+            .copied()
+            .filter(|node| !is_told(node))
+            .collect();
+        self.note_change(&others, stripe);
     }
 
     /// At most `limit` stripes that have changed since they were reported. None when the session is void:

@@ -166,6 +166,7 @@ fn a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts() {
 fn garbage_waits_for_a_node_that_joins() {
     let mut bed = Bed::three_racks();
     let stripes = bed.put("f", 1);
+    let stripe = stripes[0].id;
     let (node, chunks) = chunks_of_one(&stripes);
     bed.fail(&[node]);
     // It is given up, and no repair puts others into its place meanwhile.
@@ -189,14 +190,22 @@ fn garbage_waits_for_a_node_that_joins() {
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(2_000);
     bed.take_log();
-    let joined = bed.end_join(session, &chunks);
-    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    let changed = bed.end_join(session, &chunks);
+    assert!(
+        matches!(&changed, CoordinatorReply::Changed { stripes, .. } if stripes[..] == [stripe]),
+        "what it was told to keep is garbage by now: {changed:?}"
+    );
+    let joined = bed.end_join_again(session, &chunks, chunks.clone());
+    let CoordinatorReply::Joined(joined) = joined else {
+        panic!("{joined:?}");
+    };
+    assert_eq!(joined.answer.obsolete, [chunks[0].chunk]);
     bed.revive(node, 1 << 20);
     bed.pass(10_000);
     let asked = bed.take_log();
     assert!(
         words(&asked).contains(&(node.0, "remove")),
-        "what it was told to keep is removed from it: {asked:?}"
+        "the stripe is known until the node has removed its chunk: {asked:?}"
     );
 }
 

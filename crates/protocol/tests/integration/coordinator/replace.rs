@@ -4,11 +4,13 @@
 use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId, StripeRecord,
+};
 use gabion_meta::{FencingToken, PutId, SizeChange};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NewExtent, NodeReply, NodeRequest,
-    PendingRecord, SettledStripe, ask,
+    CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, Holding, NewExtent, NodeReply,
+    NodeRequest, PendingRecord, SettledStripe, ask,
 };
 use gabion_store::AppendedState;
 
@@ -178,6 +180,38 @@ fn a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads() {
     assert_eq!(bed.rejoin_obsolete(node, vec![held]), [held]);
     bed.pass(1_000);
     assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+}
+
+#[test]
+fn a_write_is_acknowledged_while_a_node_joins_that_was_told_to_keep_an_old_chunk() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 1);
+    let node = old[0].nodes[0];
+    bed.fail(&[node]);
+    let held = HeldChunk {
+        chunk: chunk_on(&old[0], node),
+        generation: Generation(1),
+        mark: Sequence(0),
+        epoch: Epoch(0),
+        undecided: vec![],
+    };
+    let chunks = vec![held];
+    let applicant = bed.applicant(Some(node), node.0, node.0 / 3, 1 << 20);
+    let (session, answer) = bed.tell(applicant, &chunks).expect("it may join");
+    assert_eq!((answer.obsolete, answer.unknown), (vec![], vec![]));
+    let (put, _, _) = begin(&mut bed, &old);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    // It does not become a member with that answer.
+    let changed = bed.end_join(session, &chunks);
+    assert!(
+        matches!(changed, CoordinatorReply::Changed { .. }),
+        "{changed:?}"
+    );
+    let joined = bed.end_join_again(session, &chunks, chunks.clone());
+    let CoordinatorReply::Joined(joined) = joined else {
+        panic!("{joined:?}");
+    };
+    assert_eq!(joined.answer.obsolete, [chunks[0].chunk]);
 }
 
 #[test]
