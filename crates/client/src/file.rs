@@ -208,7 +208,7 @@ impl File {
         lock(&self.opened.windows).exclusive
     }
 
-    /// Notes the size that the file had after so many truncations.
+    /// Notes a size of the file, and the number of truncations before it had that size.
     pub(crate) fn note_size(&self, truncation_count: u64, size_bytes: u64) {
         lock(&self.opened.windows).note_size(truncation_count, size_bytes);
     }
@@ -249,7 +249,7 @@ impl File {
     /// # Errors
     /// Those of [`File::refresh`].
     pub(crate) async fn look_up(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
-        let layout = self.look_past(offset).await?;
+        let layout = self.fetch(offset).await?;
         lock(&self.opened.windows).note(Arc::clone(&layout));
         Ok(layout)
     }
@@ -259,11 +259,15 @@ impl File {
     /// # Errors
     /// Those of [`File::refresh`].
     pub(crate) async fn look_past(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
-        let found = self.client.lookup_file(self.put_id(), offset).await?;
-        let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
-        let layout = Arc::new(Layout::new(found)?);
+        let layout = self.fetch(offset).await?;
         lock(&self.opened.windows).note_facts(&layout);
         Ok(layout)
+    }
+
+    async fn fetch(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
+        let found = self.client.lookup_file(self.put_id(), offset).await?;
+        let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
+        Ok(Arc::new(Layout::new(found)?))
     }
 
     /// Looks the facts about the file up again, and no stripes.
@@ -306,16 +310,25 @@ impl File {
         }
     }
 
+    /// Checks that a range is within the file, which may have grown since its size was looked up.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`]; those of [`File::refresh`].
+    pub(crate) async fn check_range(&self, range: ByteRange) -> Result<(), ClientError> {
+        if self.size_bytes() < range.end() {
+            self.refresh_record().await?;
+            within_file(self.name(), self.size_bytes(), range)?;
+        }
+        Ok(())
+    }
+
     /// The pieces of a range that is within the file. Holes are as of a moment since this was called, like the
     /// size if the range reaches past the known one.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for a range outside of the file; those of [`File::refresh`].
     pub(crate) async fn present_pieces(&self, range: ByteRange) -> Result<Vec<Piece>, ClientError> {
-        if self.size_bytes() < range.end() {
-            self.refresh_record().await?;
-            within_file(self.name(), self.size_bytes(), range)?;
-        }
+        self.check_range(range).await?;
         let layout = self.present_layout(range).await?;
         within_file(self.name(), layout.file.file.size_bytes, range)?;
         Ok(layout.pieces(range))

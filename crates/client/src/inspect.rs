@@ -125,9 +125,15 @@ impl Client {
     /// # Errors
     /// Those of [`Client::open`].
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
+        let (file, layout) = self.open_whole(name).await?;
+        Ok(file.stat_of(layout))
+    }
+
+    /// Opens a file, and looks all of its layout up.
+    async fn open_whole(&self, name: &str) -> Result<(File, FileLayout), ClientError> {
         let first = self.lookup(name).await?;
         let file = File::with_layout(self, name, first.clone(), None)?;
-        Ok(file.stat_of(self.complete(first).await?))
+        Ok((file, self.complete(first).await?))
     }
 
     /// Verifies every stored byte of the cluster.
@@ -234,9 +240,8 @@ impl Client {
         chunk: ChunkIndex,
         scheme: Scheme,
     ) -> Result<Planned, ClientError> {
-        let first = self.lookup(name).await?;
-        let file = File::with_layout(self, name, first.clone(), None)?;
-        let layout = Layout::new(self.complete(first).await?)?;
+        let (file, layout) = self.open_whole(name).await?;
+        let layout = Layout::new(layout)?;
         let stripe_count = layout.file.stripes.len();
         let no_stripe = || {
             ClientError::Usage(format!(

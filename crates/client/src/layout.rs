@@ -142,3 +142,55 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
         ..second
     }
 }
+
+/// A layout for tests.
+#[cfg(test)]
+pub(crate) mod sample {
+    use super::*;
+    use gabion_layout::{PoolId, Survive, UpdateScheme};
+    use gabion_meta::{Exclusive, PoolRecord, PutId};
+
+    /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
+    pub(crate) fn layout() -> FileLayout {
+        let spec = PoolSpec {
+            name: "p".to_owned(),
+            code: "rs(2,1)".to_owned(),
+            k: 2,
+            m: 1,
+            sub_chunks: 1,
+            chunk_bytes: 4096,
+            survive: Survive::Nodes(1),
+            chunks_per_rack: 1,
+            update: UpdateScheme::default(),
+            reserve: None,
+            append: None,
+        };
+        let (id, lifecycle) = (PoolId(0), None);
+        FileLayout {
+            file: FileRecord {
+                name: "f".to_owned(),
+                pool: id,
+                size_bytes: 0,
+                stripe_count: 0,
+                put: PutId(1),
+                created_ms: 0,
+                generation: 0,
+                truncation_count: 0,
+            },
+            pool: PoolRecord {
+                id,
+                spec,
+                lifecycle,
+            },
+            encoded: None,
+            window: ByteRange::new(0, u64::MAX),
+            before: None,
+            behind: None,
+            stripes: Vec::new(),
+            offsets: Vec::new(),
+            appending: Vec::new(),
+            nodes: Vec::new(),
+            exclusive: Exclusive::default(),
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::attempts::Attempts;
 use crate::chosen_cut::ChosenCut;
 use crate::client::{Client, check};
 use crate::error::ClientError;
-use crate::extent::{Extent, Piece, within_file};
+use crate::extent::{Extent, Piece};
 use crate::file::File;
 use crate::layout::{Fleet, Layout};
 use crate::memory::ReadBuffer;
@@ -91,10 +91,7 @@ impl File {
         mut sink: impl AsyncWrite + Unpin,
         progress: &dyn Progress,
     ) -> Result<u64, ClientError> {
-        if self.size_bytes() < range.end() {
-            self.refresh_record().await?;
-            within_file(self.name(), self.size_bytes(), range)?;
-        }
+        self.check_range(range).await?;
         let size_bytes = range.length;
         let longest = self.segment_bytes().min(size_bytes);
         let ahead_count = self.client.in_flight_count(longest);

@@ -75,7 +75,8 @@ impl Windows {
         }
     }
 
-    /// Notes the size that the file had after so many truncations.
+    /// Notes a size of the file, and the number of truncations before it had that size. An older size than the known
+    /// one has no effect.
     pub(crate) fn note_size(&mut self, truncation_count: u64, size_bytes: u64) {
         let file = &mut self.file;
         if (file.truncation_count, file.size_bytes) < (truncation_count, size_bytes) {
@@ -84,7 +85,7 @@ impl Windows {
     }
 
     /// The known window with the byte at an offset.
-    pub(crate) fn at(&self, offset: u64) -> Option<&Arc<Layout>> {
+    fn at(&self, offset: u64) -> Option<&Arc<Layout>> {
         let (_, known) = self.known.range(..=offset).next_back()?;
         (offset < known.layout.window().end()).then_some(&known.layout)
     }
@@ -121,53 +122,17 @@ pub(crate) fn join(mut layouts: Vec<Arc<Layout>>) -> Result<Arc<Layout>, ClientE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::{PoolId, Survive, UpdateScheme};
-    use gabion_meta::{FencingToken, PoolRecord, PoolSpec, PutId};
+    use crate::layout::sample;
+    use gabion_meta::FencingToken;
 
     /// Bytes of a window.
     const WINDOW: u64 = 100;
 
     fn window(number: u64, size_bytes: u64, truncation_count: u64) -> Arc<Layout> {
-        let spec = PoolSpec {
-            name: "p".to_owned(),
-            code: "rs(2,1)".to_owned(),
-            k: 2,
-            m: 1,
-            sub_chunks: 1,
-            chunk_bytes: 50,
-            survive: Survive::Nodes(1),
-            chunks_per_rack: 1,
-            update: UpdateScheme::default(),
-            reserve: None,
-            append: None,
-        };
-        let (id, lifecycle) = (PoolId(0), None);
-        let layout = FileLayout {
-            file: FileRecord {
-                name: "f".to_owned(),
-                pool: id,
-                size_bytes,
-                stripe_count: 0,
-                put: PutId(1),
-                created_ms: 0,
-                generation: 0,
-                truncation_count,
-            },
-            pool: PoolRecord {
-                id,
-                spec,
-                lifecycle,
-            },
-            encoded: None,
-            window: ByteRange::new(number * WINDOW, WINDOW),
-            before: None,
-            behind: None,
-            stripes: Vec::new(),
-            offsets: Vec::new(),
-            appending: Vec::new(),
-            nodes: Vec::new(),
-            exclusive: Exclusive::default(),
-        };
+        let mut layout = sample::layout();
+        layout.file.size_bytes = size_bytes;
+        layout.file.truncation_count = truncation_count;
+        layout.window = ByteRange::new(number * WINDOW, WINDOW);
         Arc::new(Layout::new(layout).expect("it is valid"))
     }
 

@@ -17,8 +17,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn discard_removed(&self, limit: usize) -> Result<bool, MetaError> {
-        let any = |file: Option<PutId>| Ok(file.is_some());
-        if !self.store.read(|txn| any(first_removed(txn)?))? {
+        if self.store.read(first_removed)?.is_none() {
             return Ok(false);
         }
         self.change(|txn| {
@@ -28,7 +27,7 @@ impl<K: KeyValue> Meta<K> {
             if !discard_some(txn, file, limit)? {
                 REMOVED.delete(txn, &file)?;
             }
-            any(first_removed(txn)?)
+            Ok(first_removed(txn)?.is_some())
         })
     }
 

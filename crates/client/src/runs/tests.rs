@@ -2,15 +2,16 @@
 
 use crate::client::{Client, ClientOptions};
 use crate::error::ClientError;
+use crate::layout::sample;
 use crate::open_runs::OpenRun;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Generation, NodeId, PoolId, RackId, Sequence, StripeId,
-    StripeRecord, Survive, UpdateScheme,
+    StripeRecord,
 };
-use gabion_meta::{Departure, FileRecord, PoolRecord, PoolSpec, PutId};
+use gabion_meta::Departure;
 use gabion_protocol::client_ports::{ClientPorts, RunFlows};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, Meter, NodeReply,
@@ -69,45 +70,9 @@ fn nodes() -> Vec<NodeStatus> {
 }
 
 fn layout() -> FileLayout {
-    let spec = PoolSpec {
-        name: "p".to_owned(),
-        code: "rs(2,1)".to_owned(),
-        k: 2,
-        m: 1,
-        sub_chunks: 1,
-        chunk_bytes: 4096,
-        survive: Survive::Nodes(1),
-        chunks_per_rack: 1,
-        update: UpdateScheme::default(),
-        reserve: None,
-        append: None,
-    };
-    let (id, lifecycle) = (PoolId(0), None);
     FileLayout {
-        exclusive: gabion_meta::Exclusive::default(),
-        file: FileRecord {
-            name: "f".to_owned(),
-            pool: id,
-            size_bytes: 0,
-            stripe_count: 0,
-            put: PutId(1),
-            created_ms: 0,
-            generation: 0,
-            truncation_count: 0,
-        },
-        pool: PoolRecord {
-            id,
-            spec,
-            lifecycle,
-        },
-        encoded: None,
-        window: ByteRange::new(0, u64::MAX),
-        before: None,
-        behind: None,
-        stripes: Vec::new(),
-        offsets: Vec::new(),
-        appending: Vec::new(),
         nodes: nodes(),
+        ..sample::layout()
     }
 }
 

@@ -35,9 +35,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.refuse_copy(&applicant).await?;
         let is_displaced = |node| lock(&self.nodes.roster).has_later_run(node, applicant.start);
         if let Some(node) = applicant.node.filter(|&node| is_displaced(node)) {
-            return Err(Denied(format!(
-                "a later run of {node} has joined already; stop this one"
-            )));
+            return Err(displaced(node));
         }
         let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
@@ -189,9 +187,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         // Repairs to this node that began after its session are void, too.
         *joins.entry(node).or_default() += 1;
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
-            return Err(Denied(format!(
-                "a later run of {node} has joined already; stop this one"
-            )));
+            return Err(displaced(node));
         }
         lock(&self.nodes.suspicions).hear(node, start.number);
         let record = self
@@ -222,6 +218,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             nodes,
         }))
     }
+}
+
+/// The refusal of a node's process after a later one has become a member.
+fn displaced(node: NodeId) -> Denied {
+    Denied(format!(
+        "a later run of {node} has joined already; stop this one"
+    ))
 }
 
 /// Refuses a page with more chunks than the limit.

@@ -6,7 +6,7 @@ use super::Repair;
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{Answer, Denied};
 use crate::message::CoordinatorReply;
-use gabion_layout::{ChunkIndex, StripeId};
+use gabion_layout::StripeId;
 use gabion_meta::KeyValue;
 use std::sync::Arc;
 
@@ -41,11 +41,5 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 fn has_places(survey: &Survey) -> bool {
     let lost = survey.fleet.lost(&survey.stripe);
     let has_place = |&chunk| !survey.requestors(chunk, |_| true).is_empty();
-    let unreadable = survey.unreadable(&[]);
-    let there = survey.stripe.chunks();
-    let there: Vec<usize> = there
-        .filter(|chunk| !unreadable.contains(chunk))
-        .map(ChunkIndex::at)
-        .collect();
-    survey.facts.code.is_sufficient(&there) && lost.iter().any(has_place)
+    survey.facts.code.is_sufficient(&survey.readable()) && lost.iter().any(has_place)
 }

@@ -65,9 +65,7 @@ impl Survey {
                 "{node} is silent but not declared failed, and may still have a chunk that was moved"
             )));
         }
-        let unreadable = self.fleet.unreadable(&self.stripe);
-        let helpers = self.stripe.chunks().filter(|c| !unreadable.contains(c));
-        let helpers: Vec<usize> = helpers.map(ChunkIndex::at).collect();
+        let helpers = self.readable();
         let rebuilt = |chunk: &ChunkIndex| self.facts.code.repair_equations(chunk.at(), &helpers);
         let mut tries = self
             .fleet
@@ -78,6 +76,13 @@ impl Survey {
             Some(Err(error)) if tries.all(|tried| tried.is_err()) => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// The positions of the chunks that count and whose nodes answer.
+    pub(super) fn readable(&self) -> Vec<usize> {
+        let unreadable = self.fleet.unreadable(&self.stripe);
+        let readable = self.stripe.chunks().filter(|c| !unreadable.contains(c));
+        readable.map(ChunkIndex::at).collect()
     }
 
     /// The candidates among `can_take` for a chunk that is lost or to be moved: its own node if it is up
