@@ -63,6 +63,10 @@ pub enum JoinError {
     /// The coordinator did not answer; a retry may succeed.
     #[error("the coordinator does not answer: {0}")]
     Unreachable(String),
+    /// A run of the node with this number, or a later one, has been a member. A process that starts on an
+    /// earlier copy of the directory joins with a higher number.
+    #[error("run {0} of this node has joined already; stop this process")]
+    Superseded(u64),
     /// The coordinator has refused, in one plain sentence.
     #[error("{0}")]
     Refused(String),
@@ -126,7 +130,7 @@ pub(crate) async fn ask_to_join(
     let asked = participant
         .ports
         .ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
-    let begun = asked.await?;
+    let begun = asked.await?.map_err(JoinError::Superseded)?;
     let followed = participant.follow(begun.coordinator).await;
     followed.map_err(|why| JoinError::Unreachable(why.to_string()))?;
     let mut joining = Joining {

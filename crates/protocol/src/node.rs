@@ -92,7 +92,8 @@ impl Node {
     /// before this returns, so that none of them is ever served.
     ///
     /// # Errors
-    /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`].
+    /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`], and with a higher number
+    /// of its start after [`JoinError::Superseded`].
     pub async fn join(
         store: Arc<Store>,
         ports: Arc<dyn Ports>,
@@ -525,7 +526,8 @@ impl Node {
                 self.must_join.store(false, Ordering::Release);
                 lock(&self.join_refused).take();
             }
-            Err(JoinError::Refused(why)) => {
+            Err(refused @ (JoinError::Refused(_) | JoinError::Superseded(_))) => {
+                let why = refused.to_string();
                 let last = lock(&self.join_refused).replace(why.clone());
                 if last.as_ref() != Some(&why) {
                     let refused = Event::JoinRefused(self.id, why);

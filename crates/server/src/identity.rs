@@ -65,7 +65,12 @@ impl Identity {
 
     /// Counts this start, durably.
     pub(crate) fn begin(&mut self) -> Result<(), ServerError> {
-        self.incarnation += 1;
+        self.begin_above(self.incarnation)
+    }
+
+    /// The same with a number above this one, which a run of the node has had.
+    pub(crate) fn begin_above(&mut self, number: u64) -> Result<(), ServerError> {
+        self.incarnation = self.incarnation.max(number).saturating_add(1);
         self.save()
     }
 

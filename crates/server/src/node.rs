@@ -26,6 +26,8 @@ use tokio::time::Instant;
 /// How long a process waits for a port in use.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Pause before a node asks again to join.
+const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
 /// Parameters of a node's start.
 #[derive(Clone, Debug)]
@@ -118,13 +120,10 @@ impl NodeProcess {
             capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
             page_chunk_count: PAGE_CHUNK_COUNT,
-            start: Start {
-                number: identity.incarnation,
-                nonce: ports.random(),
-            },
+            start: this_start(&identity, &ports),
             limits: Limits::default(),
         };
-        let node = join(store, &ports, &options).await?;
+        let node = join(store, &ports, options, &mut identity).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
         let endpoint = endpoint(member, rack, links, &handler, Arc::clone(&meter));
@@ -303,11 +302,20 @@ impl Complaint {
     }
 }
 
+/// This start of the node.
+fn this_start(identity: &Identity, ports: &ProcessPorts) -> Start {
+    Start {
+        number: identity.incarnation,
+        nonce: ports.random(),
+    }
+}
+
 /// Joins as soon as the coordinator can be reached.
 async fn join(
     store: Arc<Store>,
     ports: &Arc<ProcessPorts>,
-    options: &NodeOptions,
+    mut options: NodeOptions,
+    identity: &mut Identity,
 ) -> Result<Arc<Node>, ServerError> {
     let mut complaint = Complaint::default();
     loop {
@@ -320,10 +328,18 @@ async fn join(
                 if complaint.is_due(&why, Instant::now()) {
                     tracing::warn!(why, "waiting for the coordinator");
                 }
-                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            Err(JoinError::Superseded(number)) => {
+                tracing::warn!(
+                    number,
+                    "the directory is an earlier copy: a later run of this node has joined"
+                );
+                identity.begin_above(number)?;
+                options.start = this_start(identity, ports);
             }
             Err(error) => return Err(error.into()),
         }
+        tokio::time::sleep(JOIN_AGAIN_AFTER).await;
     }
 }
 

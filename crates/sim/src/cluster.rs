@@ -50,7 +50,10 @@ pub(crate) struct NodeMachine {
     pub(crate) disk: SimDisk,
     /// The node's identity, outside its store.
     pub(crate) id: Option<NodeId>,
-    incarnation: u64,
+    /// The number of its last start, in its directory.
+    pub(crate) incarnation: u64,
+    /// Its starts on any directory: their nonces are never drawn twice.
+    start_count: u64,
     /// Earlier states of the disk, as a loss of power would have left them, oldest first.
     pub(crate) images: VecDeque<SimDisk>,
     pub(crate) running: Option<Running>,
@@ -64,6 +67,18 @@ pub(crate) struct Running {
     party: Party,
     /// Set once it has joined.
     store: Option<Arc<Store>>,
+}
+
+impl NodeMachine {
+    /// Counts a start, as one above `number`.
+    fn begin_above(&mut self, slot: Slot, number: u64) -> Start {
+        self.incarnation = self.incarnation.max(number) + 1;
+        self.start_count += 1;
+        Start {
+            number: self.incarnation,
+            nonce: (slot.0 as u64) << 32 | self.start_count,
+        }
+    }
 }
 
 /// All machines.
@@ -98,6 +113,7 @@ impl Cluster {
             disk: SimDisk::new(world.roll(crate::dice::Dice::any)),
             id: None,
             incarnation: 0,
+            start_count: 0,
             images: VecDeque::new(),
             running: None,
         });
@@ -336,7 +352,7 @@ impl Cluster {
             if machine.running.is_some() {
                 return;
             }
-            machine.incarnation += 1;
+            let start = machine.begin_above(slot, 0);
             let options = NodeOptions {
                 node: machine.id,
                 rack: machine.rack,
@@ -344,11 +360,8 @@ impl Cluster {
                 capacity_bytes: 1 << 30,
                 reserve_bytes_per_s: 16 << 20,
                 // So small that faults and other work occur between the pages of a join.
-                page_chunk_count: 1 + machine.incarnation as usize % 4,
-                start: Start {
-                    number: machine.incarnation,
-                    nonce: slot.0 as u64,
-                },
+                page_chunk_count: 1 + start.number as usize % 4,
+                start,
                 limits: self.shape.limits,
             };
             (options, machine.disk.clone())
@@ -362,7 +375,7 @@ impl Cluster {
         self.world.spawn(party.process, run.boxed());
     }
 
-    async fn run_node(self: Arc<Self>, party: Party, options: NodeOptions, disk: SimDisk) {
+    async fn run_node(self: Arc<Self>, party: Party, mut options: NodeOptions, disk: SimDisk) {
         let at = party.slot.0;
         let store = match Store::open(Arc::new(disk), store_options()) {
             Ok((store, report)) => {
@@ -384,6 +397,10 @@ impl Cluster {
             match Node::join(Arc::clone(&store), world, options.clone()).await {
                 Ok(node) => break node,
                 Err(JoinError::Unreachable(_)) => ports.sleep_ms(300).await,
+                Err(JoinError::Superseded(number)) => {
+                    let machine = &mut lock(&self.nodes)[at - 1];
+                    options.start = machine.begin_above(party.slot, number);
+                }
                 Err(error) => {
                     // The operator starts it again: a new disk is refused until the node that had the
                     // address is declared failed.

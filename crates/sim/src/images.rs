@@ -22,8 +22,9 @@ impl Cluster {
     }
 
     /// An image that the cluster promises to distinguish from the disk: it is older than the last admitted
-    /// start, or its journal ends before a position that the coordinator knows durably.
-    pub(crate) fn old_image(&self, slot: Slot) -> Option<SimDisk> {
+    /// start, or its journal ends before a position that the coordinator knows durably. With the number of the
+    /// start that made it.
+    pub(crate) fn old_image(&self, slot: Slot) -> Option<(SimDisk, u64)> {
         let seed = self.world.roll(crate::dice::Dice::any);
         let (id, images) = {
             let machine = &lock(&self.nodes)[slot.0 - 1];
@@ -32,24 +33,23 @@ impl Cluster {
         let admitted = self.observer.node(id).ok()?.admitted?;
         let known = self.observer.progress().ok()?;
         let (_, reached) = known.into_iter().find(|&(node, _)| node == id)?;
-        let is_old = |image: &&SimDisk| {
+        let old = |image: &SimDisk| {
             let opened = Store::open(Arc::new(image.after_crash(seed)), store_options());
-            let Ok(identity) = opened.map(|(store, _)| store.identity()) else {
-                return false;
-            };
+            let identity = opened.ok()?.0.identity();
             let is_other = !identity.starts.contains(&admitted);
             let ends_before = identity
                 .found_position
                 .is_some_and(|found| found < reached.position);
-            identity.node == Some(id) && (is_other || ends_before)
+            let is_old = identity.node == Some(id) && (is_other || ends_before);
+            let number = identity.starts.last().map_or(0, |start| start.number);
+            is_old.then(|| (image.after_crash(seed), number))
         };
-        let old: Vec<&SimDisk> = images.iter().filter(is_old).collect();
-        let image = old.get(seed as usize % old.len().max(1))?;
-        Some(image.after_crash(seed))
+        let old: Vec<_> = images.iter().filter_map(old).collect();
+        old.get(seed as usize % old.len().max(1)).cloned()
     }
 
     /// Restores an image of a machine's disk; the machine is stopped.
-    pub(crate) fn roll_back(&self, slot: Slot, image: SimDisk) {
+    pub(crate) fn roll_back(&self, slot: Slot, (image, number): (SimDisk, u64)) {
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
         assert!(
             machine.running.is_none(),
@@ -58,6 +58,7 @@ impl Cluster {
         self.world
             .note(&format!("machine {} goes back to an image", slot.0));
         machine.disk = image;
+        machine.incarnation = number;
         if let Some(node) = machine.id {
             self.watch.doubts(node);
         }

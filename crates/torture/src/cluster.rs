@@ -18,6 +18,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// Limit until a killed process is gone.
 const DEATH_LIMIT: Duration = Duration::from_secs(20);
 
+/// A grace period longer than any fault.
+pub(crate) const GRACE_MAX_S: u64 = 3600;
 /// Racks, and nodes in each.
 pub(crate) const RACKS: u32 = 3;
 /// Nodes in each rack.
@@ -68,6 +70,8 @@ pub(crate) struct Cluster {
     /// Whether each process has a network namespace of its own.
     pub(crate) is_testbed: bool,
     interrupted: Arc<AtomicBool>,
+    /// Whether a node was started with an earlier copy of its directory.
+    went_back: AtomicBool,
 }
 
 impl Cluster {
@@ -85,6 +89,7 @@ impl Cluster {
             behaviour,
             is_testbed,
             interrupted,
+            went_back: AtomicBool::new(false),
         }
     }
 
@@ -234,8 +239,14 @@ impl Cluster {
         }
     }
 
-    /// Accepts the requests of joining nodes to the operator, as the status shows them: nodes that
-    /// were away longer than the grace period find chunks of files that were removed since. Returns
+    /// Notes that a node starts with an earlier copy of its directory.
+    pub(crate) fn note_rollback(&self) {
+        self.went_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Accepts the requests of joining nodes to the operator, as the status shows them. Nodes that
+    /// were away longer than the grace period, or have an earlier copy of their directory, find
+    /// chunks of files that were removed since; a request of any other node is wrong. Returns
     /// whether there was one.
     pub(crate) fn accept(&self, troubles: &[String]) -> Result<bool, Stop> {
         let asks = |trouble: &String| {
@@ -243,6 +254,14 @@ impl Cluster {
             Some(node.trim_end_matches('\'').to_owned())
         };
         let asking: Vec<String> = troubles.iter().filter_map(asks).collect();
+        let may_ask =
+            self.behaviour.grace_s < GRACE_MAX_S || self.went_back.load(Ordering::Relaxed);
+        if let Some(node) = asking.first().filter(|_| !may_ask) {
+            return Err(Stop::Broken(format!(
+                "node {node} asks the operator for its admission, though it was not away for longer than the grace \
+                 period and has its own directory"
+            )));
+        }
         for node in &asking {
             // The node may have failed since.
             self.output(&["node", "accept", node])?;

@@ -2,7 +2,7 @@
 
 use crate::cells::{CELL_BYTES, OperationId, fill};
 use crate::clients::{Kept, Load, SharedFile, Signals, Working, read_all};
-use crate::cluster::{Behaviour, Cluster, NODES, Process};
+use crate::cluster::{Behaviour, Cluster, GRACE_MAX_S, NODES, Process};
 use crate::dice::Dice;
 use crate::disk;
 use crate::faults::{Fault, FaultKind, Tools};
@@ -89,7 +89,7 @@ pub(crate) fn run(orders: &Orders) -> Outcome {
         .collect();
     let behaviour = Behaviour {
         lease_ms: dice.pick(&[1000, 2000, 3000]),
-        grace_s: dice.pick(&[5, 3600]),
+        grace_s: dice.pick(&[5, GRACE_MAX_S]),
         engine: draw_engine(&mut dice),
     };
     let schemes: Vec<&str> = pools.iter().map(|pool| pool.scheme).collect();

@@ -1,6 +1,7 @@
 //! Clusters of real processes: store, update, lose, read on, repair, find damage.
 
 use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
+use rustix::process::Signal;
 
 const KIB: usize = 1024;
 
@@ -18,6 +19,20 @@ fn a_node_that_is_killed_and_started_at_once_is_a_new_process() {
         cluster.run(&["chaos", "start-node", "1"]);
         assert_ne!(pid(), before);
     }
+}
+
+#[test]
+fn a_start_right_after_a_kill_finds_no_running_process() {
+    let cluster = TestCluster::start(2, 1);
+    for process in ["coordinator", "node-1"].repeat(3) {
+        cluster.signal(process, Signal::KILL);
+        cluster.up();
+        // Without a coordinator this fails.
+        cluster.run(&["cluster", "status"]);
+    }
+    wait_for("the node is up", || {
+        cluster.json(&["cluster", "status"])["light"] == "green"
+    });
 }
 
 #[test]

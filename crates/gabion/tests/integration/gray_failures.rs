@@ -4,9 +4,7 @@
 use crate::support::{TestCluster, pattern, wait_for};
 use gabion_client::{Client, ClientOptions, File};
 use gabion_layout::ByteRange;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use std::fs;
+use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,17 +29,6 @@ fn start(behaviour: &[&str]) -> (TestCluster, Vec<u8>) {
     let bytes = pattern(FILE_BYTES as usize, 1);
     cluster.put("disk", &bytes);
     (cluster, bytes)
-}
-
-/// Sends a signal to a process of the cluster.
-fn signal(cluster: &TestCluster, process: &str, signal: Signal) {
-    let file = cluster.path("cluster").join("run").join(process);
-    let known = fs::read(file).expect("the process runs");
-    let known: Value = serde_json::from_slice(&known).expect("its file is JSON");
-    let pid = known["pid"]
-        .as_i64()
-        .and_then(|pid| Pid::from_raw(pid as i32));
-    kill_process(pid.expect("the file names a process"), signal).expect("the process is there");
 }
 
 /// Reads pieces of a file, one after another, and checks them.
@@ -92,14 +79,14 @@ async fn longest_read(trouble: impl FnOnce(&TestCluster)) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_hardly_notice_a_killed_node() {
-    let longest = longest_read(|cluster| signal(cluster, "node-3", Signal::KILL)).await;
+    let longest = longest_read(|cluster| cluster.signal("node-3", Signal::KILL)).await;
     println!("longest read after SIGKILL of a node: {longest:?}");
     assert!(longest < READ_LIMIT, "{longest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_hardly_notice_a_node_that_hangs() {
-    let longest = longest_read(|cluster| signal(cluster, "node-3", Signal::STOP)).await;
+    let longest = longest_read(|cluster| cluster.signal("node-3", Signal::STOP)).await;
     println!("longest read after SIGSTOP of a node: {longest:?}");
     assert!(longest < READ_LIMIT, "{longest:?}");
 }
@@ -107,7 +94,7 @@ async fn reads_hardly_notice_a_node_that_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_node_is_suspect_long_before_its_lease_is_over() {
     let (cluster, _) = start(&["--lease-ms=60000", "--grace-s=3600"]);
-    signal(&cluster, "node-3", Signal::KILL);
+    cluster.signal("node-3", Signal::KILL);
     wait_for("node 3 is suspect", || {
         let status = cluster.json(&["cluster", "status"]);
         status["nodes"][3]["state"] == "suspect"
@@ -123,7 +110,7 @@ async fn an_open_file_is_read_without_the_coordinator_and_written_when_it_is_bac
     file.write(0, bytes[..PIECE_BYTES as usize].to_vec().into())
         .await
         .unwrap();
-    signal(&cluster, "coordinator", Signal::KILL);
+    cluster.signal("coordinator", Signal::KILL);
     let reader = Reader::start(file.clone(), bytes.clone());
     tokio::time::sleep(Duration::from_secs(3)).await;
     // All leases have run out by now.
@@ -149,11 +136,11 @@ async fn an_open_file_is_read_without_the_coordinator_and_written_when_it_is_bac
 async fn a_coordinator_that_hangs_holds_up_no_reads() {
     let (cluster, bytes) = start(&["--lease-ms=1000", "--grace-s=3600"]);
     let file = connect(&cluster).await.open("disk").await.unwrap();
-    signal(&cluster, "coordinator", Signal::STOP);
+    cluster.signal("coordinator", Signal::STOP);
     let reader = Reader::start(file, bytes);
     tokio::time::sleep(Duration::from_secs(5)).await;
     let longest = reader.longest().await;
     println!("longest read while the coordinator hangs: {longest:?}");
     assert!(longest < READ_LIMIT, "{longest:?}");
-    signal(&cluster, "coordinator", Signal::CONT);
+    cluster.signal("coordinator", Signal::CONT);
 }

@@ -129,6 +129,9 @@ pub enum CoordinatorReply {
     NotCommitted(String),
     /// The node may report its chunks.
     JoinBegun(JoinBegun),
+    /// A later or other run of the node with this number has been a member: a run on an earlier copy of its
+    /// directory numbers itself higher.
+    StartAbove(u64),
     /// The orders for the page.
     PageTold(PageAnswer),
     /// It needs the operator's permission to set that many chunks aside: one plain sentence.

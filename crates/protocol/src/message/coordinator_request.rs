@@ -24,13 +24,17 @@ calls! {
     /// A request to the coordinator.
     CoordinatorRequest: CoordinatorCall, CoordinatorReply;
 
-    /// A node starts and begins to report its chunks.
+    /// A node starts and begins to report its chunks. Refused with the number of a run that was a member, if
+    /// the node's own is not higher.
     BeginJoin {
         /// The node.
         node: Box<Applicant>,
         /// The number of its chunks.
         chunk_count: u64,
-    } -> JoinBegun { CoordinatorReply::JoinBegun(begun) => begun }
+    } -> Result<JoinBegun, u64> {
+        CoordinatorReply::JoinBegun(begun) => Ok(begun),
+        CoordinatorReply::StartAbove(number) => Err(number),
+    }
     /// A joining node reports some of its chunks.
     TellChunks(InventoryPage) -> PageAnswer { CoordinatorReply::PageTold(answer) => answer }
     /// A joining node asks whether it may set aside the chunks that the coordinator does not know. Also

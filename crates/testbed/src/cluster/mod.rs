@@ -141,7 +141,7 @@ impl LocalCluster {
     /// If a process does not start; [`TestbedError::Several`] for several nodes.
     pub async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), TestbedError> {
         let was_made_before = self.shape.coordinator.is_some();
-        if self.running("coordinator").is_none() {
+        if self.staying("coordinator").await?.is_none() {
             let address = self.start_coordinator().await?;
             self.shape.coordinator = Some(address);
             self.save()?;
@@ -273,7 +273,7 @@ impl LocalCluster {
     pub async fn start_node(&self, node: u32) -> Result<Started, TestbedError> {
         self.check_node(node)?;
         let name = format!("node-{node}");
-        if self.running(&name).is_some() {
+        if self.staying(&name).await?.is_some() {
             let known = state_of(self.coordinator()?, NodeId(node)).await;
             return Ok(known.unwrap_or(Started::Serves));
         }
@@ -462,6 +462,18 @@ impl LocalCluster {
         let text = serde_json::to_string(&running).context("note the process")?;
         let path = self.run_file(name);
         fs::write(&path, text).context(format!("write {}", path.display()))
+    }
+
+    /// The running process of this name. Waits for the end of one that was killed just now: its port and its files
+    /// are its own until then.
+    async fn staying(&self, name: &str) -> Result<Option<Running>, TestbedError> {
+        let Some(running) = self.running(name) else {
+            return Ok(None);
+        };
+        if running.is_ending() {
+            running.ended(name).await?;
+        }
+        Ok(self.running(name))
     }
 
     fn running(&self, name: &str) -> Option<Running> {

@@ -44,6 +44,20 @@ impl Running {
             None | Some(Err(Errno::SRCH)) => return Ok(()),
             Some(killed) => killed.context(format!("kill {what}"))?,
         }
+        self.ended(what).await
+    }
+
+    /// Whether it has been killed, and still exists: the kernel frees its memory before it is gone.
+    pub(super) fn is_ending(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        self.is_alive() && status.is_ok_and(|status| shows_end(&status))
+    }
+
+    /// Waits until it is gone.
+    ///
+    /// # Errors
+    /// If it has not ended in 30 s.
+    pub(super) async fn ended(&self, what: &str) -> Result<(), TestbedError> {
         let give_up_at = Instant::now() + END_DEADLINE;
         while self.is_alive() {
             if Instant::now() >= give_up_at {
@@ -58,6 +72,19 @@ impl Running {
     }
 }
 
+/// Whether a process's status file has SIGKILL pending, or its first thread as a zombie.
+fn shows_end(status: &str) -> bool {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()
+    };
+    let has_kill = |name| {
+        let pending = field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        pending.is_some_and(|mask| mask >> (Signal::KILL.as_raw() - 1) & 1 == 1)
+    };
+    has_kill("ShdPnd:") || has_kill("SigPnd:") || field("State:") == Some("Z")
+}
+
 /// When the kernel started a process; none if it is gone. If only the first thread of a process has
 /// ended, it looks like a zombie, but the others may still hold its port and its files.
 fn started_ticks(pid: i32) -> Option<u64> {
@@ -67,4 +94,24 @@ fn started_ticks(pid: i32) -> Option<u64> {
         return None;
     }
     fields.get(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ending_once_it_is_killed() {
+        let of = |state: &str, own: &str, shared: &str| {
+            shows_end(&format!(
+                "Name:\tgabion\nState:\t{state}\nThreads:\t4\nSigPnd:\t{own}\nShdPnd:\t{shared}\n"
+            ))
+        };
+        let [none, kill, hangup] = ["0000000000000000", "0000000000000100", "0000000000000001"];
+        assert!(!of("S (sleeping)", none, none));
+        assert!(!of("S (sleeping)", hangup, hangup), "it may ignore that");
+        assert!(of("D (disk sleep)", none, kill));
+        assert!(of("D (disk sleep)", kill, none));
+        assert!(of("Z (zombie)", none, none));
+    }
 }

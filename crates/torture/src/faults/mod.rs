@@ -189,6 +189,7 @@ impl Fault {
             (_, Undo::Copy(copy)) => {
                 cluster.kill(process)?;
                 copies::put_back(cluster, process, &copy)?;
+                cluster.note_rollback();
                 let Process::Node(node) = process else {
                     unreachable!("the coordinator's copy is an old database");
                 };

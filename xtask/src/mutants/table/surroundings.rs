@@ -199,6 +199,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "two-runs-of-a-node-have-one-number",
+        file: "crates/protocol/src/coordinator/members/joins.rs",
+        text: "start.number <= admitted.number && start != *admitted",
+        replacement: "start.number < admitted.number",
+        check: protocol(
+            "coordinator::joins::a_run_on_an_earlier_copy_numbers_itself_above_the_runs_that_were_members",
+        ),
+    },
+    Mutant {
         name: "a-joining-node-keeps-what-is-garbage-by-now",
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
         text: "self.nodes.note_garbage(&stripe.nodes, stripe.id);",

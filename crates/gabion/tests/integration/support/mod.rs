@@ -3,6 +3,7 @@
 pub(crate) mod nbd;
 pub(crate) mod writers;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
@@ -89,6 +90,15 @@ impl TestCluster {
         arguments.extend(behaviour);
         cluster.run(&arguments);
         cluster
+    }
+
+    /// Sends a signal to a process of the cluster, named as in its directory of running processes.
+    pub(crate) fn signal(&self, process: &str, signal: Signal) {
+        let known = fs::read(self.path("cluster/run").join(process)).expect("the process runs");
+        let known: Value = serde_json::from_slice(&known).expect("its file is JSON");
+        let pid = known["pid"].as_i64().expect("the file names a process");
+        let pid = Pid::from_raw(pid as i32).expect("it is no group");
+        kill_process(pid, signal).expect("the process is there");
     }
 
     /// Starts again what does not run, as the cluster was started first.

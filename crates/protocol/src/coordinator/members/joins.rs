@@ -6,10 +6,10 @@ use super::sessions::Beginning;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
-    CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, PAGE_CHUNK_COUNT_MAX,
-    PageAnswer, Scope, ask,
+    Applicant, CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
+    PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope, ask,
 };
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
 
@@ -33,9 +33,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(not_yet);
         }
         self.refuse_copy(&applicant).await?;
-        let is_displaced = |node| lock(&self.nodes.roster).has_later_run(node, applicant.start);
-        if let Some(node) = applicant.node.filter(|&node| is_displaced(node)) {
-            return Err(displaced(node));
+        if let Some(number) = self.superseding(&applicant).await? {
+            return Ok(CoordinatorReply::StartAbove(number));
         }
         let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
@@ -78,6 +77,21 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             cluster: self.core.meta.cluster(),
             coordinator: self.origin(),
         }))
+    }
+
+    /// The number of a run of the node that has been a member, if the applicant is an earlier run or another one of
+    /// that number. Then its directory is an earlier copy, or another process runs on a copy of it. Holders of leases
+    /// are known by the number, so none may be used twice.
+    async fn superseding(&self, applicant: &Applicant) -> Result<Option<u64>, Denied> {
+        let Some(node) = applicant.node else {
+            return Ok(None);
+        };
+        let find = move |meta: &Meta<K>| Ok(meta.node(node)?.admitted);
+        let (start, admitted) = (applicant.start, self.core.with_meta(find).await?);
+        let is_other = |admitted: &Start| start.number <= admitted.number && start != *admitted;
+        let admitted = admitted.filter(is_other).map(|admitted| admitted.number);
+        let latest = lock(&self.nodes.roster).latest_run(node);
+        Ok(latest.filter(|&latest| start.number < latest).max(admitted))
     }
 
     /// Answers a page of a node's inventory. The answer's statements about updates and chunks are durable.
@@ -187,7 +201,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         // Repairs to this node that began after its session are void, too.
         *joins.entry(node).or_default() += 1;
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
-            return Err(displaced(node));
+            return Err(Denied(format!(
+                "a later run of {node} has joined already; stop this one"
+            )));
         }
         lock(&self.nodes.suspicions).hear(node, start.number);
         let record = self
@@ -218,13 +234,6 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             nodes,
         }))
     }
-}
-
-/// The refusal of a node's process after a later one has become a member.
-fn displaced(node: NodeId) -> Denied {
-    Denied(format!(
-        "a later run of {node} has joined already; stop this one"
-    ))
 }
 
 /// Refuses a page with more chunks than the limit.

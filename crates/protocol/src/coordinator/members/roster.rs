@@ -3,7 +3,7 @@
 use super::fleet::Fleet;
 use super::suspicions::Suspicions;
 use crate::message::{ArrayStatus, Liveness, NodeStatus};
-use gabion_layout::{NodeId, Start};
+use gabion_layout::NodeId;
 use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,10 +93,9 @@ impl Roster {
         nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))
     }
 
-    /// Whether a later run of a node has been a member of this run of the coordinator.
-    pub(super) fn has_later_run(&self, node: NodeId, start: Start) -> bool {
-        let latest = self.membership.incarnation(node);
-        latest.is_some_and(|latest| latest > start.number)
+    /// The latest run of a node that has been a member of this run of the coordinator.
+    pub(super) fn latest_run(&self, node: NodeId) -> Option<u64> {
+        self.membership.incarnation(node)
     }
 
     /// Starts the lease of a node that joins. False when a later run of it has joined already.

@@ -4,7 +4,8 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StaleChunk, StripeId, StripeRecord,
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StaleChunk, Start, StripeId,
+    StripeRecord,
 };
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
@@ -230,6 +231,39 @@ fn a_silent_session_is_dropped_and_a_later_run_takes_over() {
 
     bed.restart();
     assert!(is_void(&bed.tell_range(session, (None, None), &chunks)));
+}
+
+#[test]
+fn a_run_on_an_earlier_copy_numbers_itself_above_the_runs_that_were_members() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 1);
+    let (node, chunks) = chunks_of_one(&stripes);
+    bed.fail(&[node]);
+    let held: Vec<ChunkId> = chunks.iter().map(|held| held.chunk).collect();
+    let joined = bed.rejoin(node, held);
+    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    let member = bed.admitted[&node];
+    let of_number = |number, nonce| Applicant {
+        start: Start { number, nonce },
+        ..returning(&bed, node, number)
+    };
+    let [earlier, other, later] = [
+        of_number(member.number - 1, 77),
+        of_number(member.number, 77),
+        of_number(member.number + 1, 77),
+    ];
+    for restarts in [false, true] {
+        if restarts {
+            // What is in memory only is forgotten.
+            bed.restart();
+        }
+        for applicant in [&earlier, &other] {
+            let refused = bed.begin_join(applicant.clone(), 1);
+            let above = CoordinatorReply::StartAbove(member.number);
+            assert_eq!(refused, Err(above), "restarts: {restarts}");
+        }
+    }
+    bed.begin_join(later, 1).expect("its number is the highest");
 }
 
 #[test]
