@@ -2,6 +2,7 @@
 
 use crate::error::ClientError;
 use gabion_protocol::client_ports::ClientPorts;
+use gabion_protocol::message::Denial;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,13 +68,13 @@ impl Attempts {
     ///
     /// # Errors
     /// [`ClientError::Late`] with `missing`, when the next attempt would begin too late.
-    pub(crate) async fn pause(&mut self, missing: &str) -> Result<(), ClientError> {
+    pub(crate) async fn pause(&mut self, missing: impl Into<Denial>) -> Result<(), ClientError> {
         let back_off_ms = back_off_ms(self.count);
         if back_off_ms >= self.until_deadline_ms() {
             return Err(ClientError::Late {
                 what: self.what.clone(),
                 limit_s: self.limit_ms.div_ceil(1000),
-                missing: missing.to_owned(),
+                missing: missing.into(),
             });
         }
         self.count += 1;

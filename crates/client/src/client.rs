@@ -175,11 +175,11 @@ impl Client {
                     (attempts, least_count) = (start(), left_count);
                     continue;
                 }
-                Ok(left_count) => format!("{left_count} stripes are not committed yet"),
+                Ok(left_count) => format!("{left_count} stripes are not committed yet").into(),
                 Err(CoordinatorError::Busy(why)) => why,
                 Err(error) => return Err(error.into()),
             };
-            attempts.pause(&why).await?;
+            attempts.pause(why).await?;
         }
     }
 
@@ -441,7 +441,7 @@ impl Client {
                 Ok(()) => match ports.ask_coordinator(call.clone(), patience_ms).await {
                     Ok(reply) => return Ok(reply),
                     Err(CoordinatorError::Busy(why)) => {
-                        attempts.pause(&why).await?;
+                        attempts.pause(why).await?;
                         continue;
                     }
                     Err(CoordinatorError::Silent(error)) => {
@@ -451,7 +451,7 @@ impl Client {
                 },
             };
             let error = error.to_string();
-            if !may_repeat || attempts.pause(&error).await.is_err() {
+            if !may_repeat || attempts.pause(error.as_str()).await.is_err() {
                 return Err(ClientError::NoCoordinator(error));
             }
         }

@@ -72,13 +72,13 @@ impl File {
             };
             if !may_ask_again(&refusal) {
                 let what = attempts.what().to_owned();
-                let refusal = refusal.to_string();
+                let refusal = refusal.into();
                 return Err(ClientError::Node { what, refusal });
             }
             if self.agree(&layout, stripe, reading).await {
                 return Ok(true);
             }
-            attempts.pause(&refusal.to_string()).await?;
+            attempts.pause(refusal).await?;
             self.refresh_if_possible(extent.in_file()).await?;
             layout = self.layout_of(extent.in_file()).await?;
         }

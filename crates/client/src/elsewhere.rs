@@ -13,7 +13,7 @@ use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
-use gabion_protocol::message::{Refusal, ask};
+use gabion_protocol::message::{Cause, Denial, Refusal, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,7 +71,7 @@ impl Storing {
         let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
         loop {
             let missing = if self.has_avoided_node() {
-                format!("a node of {} refused another chunk", self.record.id)
+                format!("a node of {} refused another chunk", self.record.id).into()
             } else {
                 let (record, segment) = (&self.record, segment.clone());
                 let failed = match self.encoder.store(record, shape, segment).await? {
@@ -82,15 +82,13 @@ impl Storing {
                 if blamed.is_empty() || matches!(failed.refusal, Refusal::Invalid(_)) {
                     return Err(ClientError::Node {
                         what: format!("storing {} at {}", record.id, place(failed.node)),
-                        refusal: failed.refusal.to_string(),
+                        refusal: failed.refusal.into(),
                     });
                 }
                 self.avoided.note(&blamed, client.ports().now_ms());
-                format!(
-                    "{} did not take its chunk: {}",
-                    place(failed.node),
-                    failed.refusal
-                )
+                let refusal = &failed.refusal;
+                let sentence = format!("{} did not take its chunk: {refusal}", place(failed.node));
+                Denial::new(Cause::from(refusal), sentence)
             };
             self.place_anew(&client, first, &missing, &mut attempts)
                 .await?;
@@ -108,12 +106,12 @@ impl Storing {
         &mut self,
         client: &Client,
         first: StripeId,
-        missing: &str,
+        missing: &Denial,
         attempts: &mut Attempts,
     ) -> Result<(), ClientError> {
         let failed = self.record.id;
         loop {
-            attempts.pause(missing).await?;
+            attempts.pause(missing.clone()).await?;
             let request = ask::PlaceAnew {
                 put: self.put,
                 first,
@@ -128,7 +126,10 @@ impl Storing {
                 Err(CoordinatorError::Refused(why)) => {
                     return Err(ClientError::Node {
                         what: format!("storing {failed}"),
-                        refusal: format!("{missing}, and there is no other place: {why}"),
+                        refusal: Denial::new(
+                            why.cause,
+                            format!("{missing}, and there is no other place: {why}"),
+                        ),
                     });
                 }
                 Err(misfit) => return Err(misfit.into()),

@@ -1,6 +1,6 @@
 //! Errors of the client: one plain sentence each.
 
-use gabion_protocol::message::DISK_IS_FULL;
+use gabion_protocol::message::{Cause, Denial};
 use gabion_protocol::ports::CoordinatorError;
 use thiserror::Error;
 
@@ -21,14 +21,14 @@ pub enum ClientError {
     Usage(String),
     /// The coordinator's refusal.
     #[error("{0}")]
-    Refused(String),
+    Refused(Denial),
     /// A node's final refusal.
     #[error("{what}: {refusal}")]
     Node {
         /// The operation.
         what: String,
-        /// The node's sentence.
-        refusal: String,
+        /// The node's refusal.
+        refusal: Denial,
     },
     /// A stripe takes no writes until it is repaired: the loss of another chunk could lose data.
     #[error("{what}: {refusal}")]
@@ -46,7 +46,7 @@ pub enum ClientError {
         /// The time limit, in seconds.
         limit_s: u64,
         /// The problem when time ran out.
-        missing: String,
+        missing: Denial,
     },
     /// The coordinator does not answer.
     #[error("{0}; check its address and that it runs")]
@@ -134,9 +134,10 @@ fn free_in(left_ms: Option<u64>) -> String {
 ///
 /// # Errors
 /// The others.
-pub(crate) fn passing(error: CoordinatorError) -> Result<String, ClientError> {
+pub(crate) fn passing(error: CoordinatorError) -> Result<Denial, ClientError> {
     match error {
-        CoordinatorError::Busy(_) | CoordinatorError::Silent(_) => Ok(error.to_string()),
+        CoordinatorError::Busy(denial) => Ok(denial),
+        CoordinatorError::Silent(silent) => Ok(silent.to_string().into()),
         other => Err(other.into()),
     }
 }
@@ -157,7 +158,11 @@ impl ClientError {
     /// The side that the error concerns; a command's exit status follows from it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Usage(_) => ErrorKind::Usage,
+            Self::Usage(_)
+            | Self::Refused(Denial {
+                cause: Cause::Invalid,
+                ..
+            }) => ErrorKind::Usage,
             _ => ErrorKind::Cluster,
         }
     }
@@ -167,14 +172,27 @@ impl ClientError {
         matches!(self.kind(), ErrorKind::Usage)
     }
 
-    /// Whether disks are too full for the request.
-    pub fn is_no_space(&self) -> bool {
+    /// What stands against the request, for programs: a gateway's error number follows from it. Of an operation
+    /// that ran out of time it is the last problem's.
+    pub fn cause(&self) -> Cause {
         match self {
-            Self::Refused(why) => why.contains(DISK_IS_FULL),
-            Self::Node { refusal, .. } => refusal.contains(DISK_IS_FULL),
-            Self::Late { missing, .. } => missing.contains(DISK_IS_FULL),
-            Self::NotWrittenBack { source } | Self::Undecided { source } => source.is_no_space(),
-            _ => false,
+            Self::Refused(denial)
+            | Self::Node {
+                refusal: denial, ..
+            }
+            | Self::Late {
+                missing: denial, ..
+            } => denial.cause,
+            Self::NotWrittenBack { source } | Self::Undecided { source } => source.cause(),
+            Self::Usage(_) => Cause::Invalid,
+            Self::InUse { .. } => Cause::InUse,
+            Self::FileGone(_) | Self::Superseded(_) | Self::Shrunk { .. } => Cause::Stale,
+            Self::TooFewLeft { .. }
+            | Self::NoCoordinator(_)
+            | Self::Io { .. }
+            | Self::SourceTooShort { .. }
+            | Self::Forgotten(_)
+            | Self::Broken(_) => Cause::Failure,
         }
     }
 
@@ -190,22 +208,23 @@ mod tests {
     use gabion_protocol::message::Refusal;
 
     #[test]
-    fn full_disks_are_told_from_other_refusals() {
+    fn an_error_has_the_cause_of_its_last_problem() {
         let node = |refusal: Refusal| ClientError::Node {
             what: "writing f at byte 0".to_owned(),
-            refusal: refusal.to_string(),
+            refusal: refusal.into(),
         };
-        assert!(node(Refusal::NoSpace).is_no_space());
-        assert!(!node(Refusal::Busy("wait".to_owned())).is_no_space());
+        assert_eq!(node(Refusal::NoSpace).cause(), Cause::NoSpace);
+        let busy = node(Refusal::Busy("wait".to_owned()));
+        assert_eq!(busy.cause(), Cause::Failure);
         let late = ClientError::Late {
             what: "writing f at byte 0".to_owned(),
             limit_s: 30,
-            missing: Refusal::NoSpace.to_string(),
+            missing: Refusal::NoSpace.into(),
         };
         let undecided = ClientError::Undecided {
             source: Box::new(late),
         };
-        assert!(undecided.is_no_space());
-        assert!(!ClientError::FileGone("f".to_owned()).is_no_space());
+        assert_eq!(undecided.cause(), Cause::NoSpace);
+        assert_eq!(ClientError::FileGone("f".to_owned()).cause(), Cause::Stale);
     }
 }

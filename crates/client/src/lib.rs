@@ -66,7 +66,7 @@ pub use client::{Client, ClientOptions};
 pub use error::{ClientError, ErrorKind};
 pub use exclusive::TakeOver;
 pub use file::File;
-pub use gabion_protocol::message::ScrubReport;
+pub use gabion_protocol::message::{Cause, Denial, ScrubReport};
 pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use progress::Progress;
 pub use put::PutSummary;

@@ -204,7 +204,7 @@ impl Client {
                 Ok(()) => return Ok(()),
                 Err(error) => passing(error)?,
             };
-            attempts.pause(&missing).await?;
+            attempts.pause(missing).await?;
         }
     }
 }

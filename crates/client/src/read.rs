@@ -254,14 +254,14 @@ impl File {
                     // A first cut is a part of the read and no failure, so there is no pause before
                     // it.
                     if reading.cut.is_some() {
-                        attempts.pause(&missing).await?;
+                        attempts.pause(missing).await?;
                     }
                     self.take_cut(extent, settle, reading, &mut attempts)
                         .await?;
                 }
                 Err(Trouble::NeedsQuorum { missing }) => {
                     if !self.agree(&layout, stripe, reading).await {
-                        attempts.pause(&missing).await?;
+                        attempts.pause(missing).await?;
                         self.refresh_if_possible(extent.in_file()).await?;
                     }
                 }
@@ -269,7 +269,7 @@ impl File {
                     is_refresh,
                     missing,
                 }) => {
-                    attempts.pause(&missing).await?;
+                    attempts.pause(missing).await?;
                     if is_refresh {
                         self.refresh_if_possible(extent.in_file()).await?;
                     }
@@ -356,7 +356,7 @@ impl File {
         let trouble = reading.apply(retry, stripe, failed.to_string());
         trouble.ok_or_else(|| ClientError::Node {
             what: format!("{} from {}", attempts.what(), failed.node),
-            refusal: failed.refusal.to_string(),
+            refusal: failed.refusal.clone().into(),
         })
     }
 

@@ -18,7 +18,7 @@ use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeRecord, Topology};
-use gabion_protocol::message::{Refusal, Replacement, SettledStripe, ask};
+use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStripe, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl File {
             match self.try_replace(planned, &plan, bytes, &mut attempts).await {
                 Ok(()) => break,
                 Err(AttemptError::Retry(missing)) => {
-                    attempts.pause(&missing).await?;
+                    attempts.pause(missing).await?;
                     layout = self.refresh(range).await?;
                 }
                 Err(AttemptError::Final(error)) => return Err(error),
@@ -94,7 +94,7 @@ impl File {
                 // The displaced stripes take no writes from here on, so an end that another client has moved is final.
                 let present = self.refresh(layout.window()).await?;
                 if plan(&present).as_ref() != Some(rewrite) {
-                    return Err(AttemptError::Retry("the file has changed".to_owned()));
+                    return Err(AttemptError::Retry("the file has changed".into()));
                 }
             }
             self.write_anew(&begun, rewrite, bytes, attempts).await
@@ -212,7 +212,7 @@ impl File {
         };
         let stored = encoder.store(new, shape, segment.freeze()).await?;
         stored.map_err(|failed| {
-            let refusal = failed.to_string();
+            let refusal = Denial::new(Cause::from(&failed.refusal), failed.to_string());
             if matches!(failed.refusal, Refusal::Invalid(_)) {
                 let what = attempts.what().to_owned();
                 AttemptError::Final(ClientError::Node { what, refusal })
@@ -255,12 +255,12 @@ impl File {
                 Ok(moment) => return Ok(moment.bytes),
                 // No other holder may advance the stripe, so its lease has been taken over.
                 Err(Trouble::NeedsCut { missing, .. } | Trouble::NeedsQuorum { missing }) => {
-                    return Err(AttemptError::Retry(missing));
+                    return Err(AttemptError::Retry(missing.into()));
                 }
                 Err(Trouble::Again { missing: new, .. }) => missing = new,
             }
         }
-        Err(AttemptError::Retry(missing))
+        Err(AttemptError::Retry(missing.into()))
     }
 
     /// Swaps the new stripes in; if an answer was lost, a repetition gives the same one. After
@@ -275,10 +275,10 @@ impl File {
             let deadline_ms = attempts.attempt_ms();
             let missing = match self.ask_to_commit(begun, deadline_ms).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => return Err(AttemptError::Retry(why)),
+                Ok(Err(why)) => return Err(AttemptError::Retry(why.into())),
                 Err(error) => passing(error)?,
             };
-            attempts.pause(&missing).await?;
+            attempts.pause(missing).await?;
         }
     }
 
@@ -351,8 +351,10 @@ mod tests {
             reason: "is gone".to_owned(),
         };
         assert!(is_passing(CoordinatorError::Silent(gone)));
-        assert!(is_passing(CoordinatorError::Busy("wait".to_owned())));
-        let refused = AttemptError::from(CoordinatorError::Refused("no".to_owned()));
-        assert!(matches!(refused, AttemptError::Final(ClientError::Refused(why)) if why == "no"));
+        assert!(is_passing(CoordinatorError::Busy("wait".into())));
+        let refused = AttemptError::from(CoordinatorError::Refused("no".into()));
+        assert!(
+            matches!(refused, AttemptError::Final(ClientError::Refused(why)) if why.sentence == "no")
+        );
     }
 }

@@ -3,14 +3,14 @@
 use crate::chosen_cut::ChosenCut;
 use crate::error::{ClientError, passing};
 use gabion_layout::{ChunkIndex, NodeId};
-use gabion_protocol::message::Refusal;
+use gabion_protocol::message::{Denial, Refusal};
 use gabion_protocol::ports::CoordinatorError;
 
 /// The reason why an attempt to write failed.
 #[derive(Debug)]
 pub(crate) enum AttemptError {
     /// A retry may succeed; the problem.
-    Retry(String),
+    Retry(Denial),
     /// A retry would not help.
     Final(ClientError),
 }

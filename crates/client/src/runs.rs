@@ -80,7 +80,7 @@ impl File {
                 }
                 Err(refusal) => refusal.to_string(),
             };
-            let mut again = attempts.pause(&missing).await;
+            let mut again = attempts.pause(missing).await;
             if again.is_ok() {
                 again = self.refresh(run.range).await.map(drop);
             }
@@ -156,7 +156,7 @@ impl File {
         let ports = self.client.ports();
         let (ended, nodes) = match ports.ask_coordinator(request, deadline_ms).await {
             Ok(ended) => ended,
-            Err(CoordinatorError::Busy(why)) => return Err(Refusal::Interrupted(why)),
+            Err(CoordinatorError::Busy(why)) => return Err(Refusal::Interrupted(why.sentence)),
             Err(CoordinatorError::Silent(error)) => return Err(Refusal::Unavailable(error.peer)),
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         };

@@ -78,7 +78,7 @@ impl Client {
         });
         let failed = |failed: gabion_protocol::initiate::PartFailed| ClientError::Node {
             what: format!("a repair of {} on {}", record.id, failed.node),
-            refusal: failed.refusal.to_string(),
+            refusal: failed.refusal.into(),
         };
         ran.await.map(|_| ()).map_err(failed)
     }
@@ -91,7 +91,7 @@ impl Client {
         let failed = |error: NodeError| match error {
             NodeError::Silent(_) => ClientError::Node {
                 what: format!("a repaired chunk on {node}"),
-                refusal: Refusal::from(error).to_string(),
+                refusal: Refusal::from(error).into(),
             },
             error => broken(&error),
         };

@@ -22,7 +22,7 @@ use gabion_plan::Plan;
 use gabion_planner::PlanError;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{Refusal, RunFate, RunId, RunQuestion, ask};
+use gabion_protocol::message::{Denial, Refusal, RunFate, RunId, RunQuestion, ask};
 use gabion_protocol::ports::{Ask as _, ask_living};
 use std::sync::{Arc, OnceLock};
 
@@ -186,7 +186,7 @@ impl File {
                 Err(AttemptError::Retry(missing)) => missing,
                 Err(AttemptError::Final(error)) => return update.end(error, &attempts).await,
             };
-            let mut again = attempts.pause(&missing).await;
+            let mut again = attempts.pause(missing).await;
             if again.is_ok() {
                 again = self.refresh(update.range()).await.map(drop);
             }
@@ -336,7 +336,7 @@ impl Update<'_> {
         let Some(stripe) = found else {
             return Ok(Updated::Moved);
         };
-        let again = |refusal: Refusal| AttemptError::Retry(refusal.to_string());
+        let again = |refusal: Refusal| AttemptError::Retry(refusal.into());
         let closed = file.close_left(&layout, stripe, deadline_ms).await;
         closed.map_err(again)?;
         let geometry = layout.geometry(stripe)?;
@@ -345,18 +345,20 @@ impl Update<'_> {
             let split = geometry.split(extent.range);
             ranges.extend(split.map_err(|error| ClientError::Broken(error.to_string()))?);
         }
-        let last = |refusal: String| {
+        let last = |refusal: Denial| {
             let what = attempts.what().to_owned();
             AttemptError::Final(ClientError::Node { what, refusal })
         };
         // This also finds too many lost chunks before bytes are staged.
         let plan = match file.plan_update_of(&layout, stripe, &ranges) {
             Ok(plan) => plan,
-            Err(no_plan) if !self.is_fresh => return Err(AttemptError::Retry(no_plan.sentence())),
-            Err(NoPlan::Invalid(sentence)) => return Err(last(sentence)),
+            Err(no_plan) if !self.is_fresh => {
+                return Err(AttemptError::Retry(no_plan.sentence().into()));
+            }
+            Err(NoPlan::Invalid(sentence)) => return Err(last(sentence.into())),
             Err(NoPlan::TooFewLeft(refusal)) => {
                 if file.hasten_repair(stripe, deadline_ms).await? {
-                    return Err(AttemptError::Retry(refusal));
+                    return Err(AttemptError::Retry(refusal.into()));
                 }
                 let what = attempts.what().to_owned();
                 return Err(ClientError::TooFewLeft { what, refusal }.into());
@@ -381,12 +383,12 @@ impl Update<'_> {
                 Err(again(refusal))
             }
             Err(Refusal::StageAt(places)) => {
-                let sentence = Refusal::StageAt(Vec::new()).to_string();
+                let missing = Refusal::StageAt(Vec::new());
                 self.named = Some(places);
-                Err(AttemptError::Retry(sentence))
+                Err(again(missing))
             }
             Err(refusal) if may_ask_again(&refusal) => Err(again(refusal)),
-            Err(refusal) => Err(last(refusal.to_string())),
+            Err(refusal) => Err(last(refusal.into())),
         }
     }
 
@@ -463,7 +465,7 @@ impl Update<'_> {
         let closed = self.file.close_run(layout, found, &sent.run, deadline_ms);
         let fate = closed
             .await
-            .map_err(|refusal| AttemptError::Retry(refusal.to_string()))?;
+            .map_err(|refusal| AttemptError::Retry(refusal.into()))?;
         let stripe = sent.run.question.stripe;
         if let Some(sent) = self.sent.take() {
             sent.close(fate);

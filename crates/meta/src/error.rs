@@ -106,6 +106,16 @@ pub enum MetaError {
     /// A pool with contradictory parameters.
     #[error("invalid pool: {0}")]
     Pool(String),
+    /// The pool's files have one form only.
+    #[error(
+        "pool {pool} has no replicated blocks; only pools made with --write replicate:3 can be {what}"
+    )]
+    NotReplicated {
+        /// The pool.
+        pool: String,
+        /// What its files were to become.
+        what: &'static str,
+    },
     /// An invalid address of a node.
     #[error("'{0}' is not a node address; write host:port with a port from 1 to 65535")]
     Address(String),

@@ -14,7 +14,7 @@ use crate::range_lock::{Locked, RangeLock};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_client::{Client, ClientError, File, FileStat, ReadPart, TakeOver};
+use gabion_client::{Cause, Client, ClientError, File, FileStat, ReadPart, TakeOver};
 use gabion_layout::ByteRange;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -115,7 +115,7 @@ impl Image {
                 }
                 Err(error) => {
                     // A guest may write on and on to full disks.
-                    if !error.is_no_space() {
+                    if error.cause() != Cause::NoSpace {
                         tracing::warn!(image = self.file.name(), %error, "a request fails");
                     }
                     return Err(device_error(&error));
@@ -367,15 +367,14 @@ fn may_pass(error: &ClientError) -> bool {
             | ClientError::Undecided { .. }
             | ClientError::Forgotten(_)
     );
-    is_temporary && !error.is_no_space()
+    is_temporary && error.cause() != Cause::NoSpace
 }
 
 fn device_error(error: &ClientError) -> DeviceError {
     DeviceError {
-        errno: if error.is_no_space() {
-            Errno::NoSpace
-        } else {
-            Errno::Io
+        errno: match error.cause() {
+            Cause::NoSpace => Errno::NoSpace,
+            _ => Errno::Io,
         },
         sentence: error.to_string(),
     }
@@ -384,6 +383,7 @@ fn device_error(error: &ClientError) -> DeviceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_client::Denial;
 
     fn told(parts: &[(u64, u64, u32)], count_max: usize) -> Vec<(u64, u32)> {
         let parts = parts.iter();
@@ -409,15 +409,15 @@ mod tests {
 
     #[test]
     fn only_full_disks_are_no_space_and_only_silence_passes() {
-        let late = |missing: &str| ClientError::Late {
+        let late = |missing: Denial| ClientError::Late {
             what: "writing vm/d at byte 0".to_owned(),
             limit_s: 30,
-            missing: missing.to_owned(),
+            missing,
         };
-        let full = late("the node's disk is full: it takes no new data");
+        let full = late(Denial::new(Cause::NoSpace, "the disk is full of node 3"));
         assert!(!may_pass(&full));
         assert_eq!(device_error(&full).errno, Errno::NoSpace);
-        let silent = late("node 3 does not answer");
+        let silent = late("node 3 does not answer".into());
         assert!(may_pass(&silent));
         assert_eq!(device_error(&silent).errno, Errno::Io);
         let unknown = ClientError::Undecided {

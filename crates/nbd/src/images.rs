@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::image_name::ImageName;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use gabion_client::{Client, ClientError, TakeOver};
+use gabion_client::{Cause, Client, ClientError, TakeOver};
 use gabion_meta::FileRecord;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,7 +152,7 @@ impl Images {
                 {
                     sleep(IN_USE_PAUSE).await;
                 }
-                opened => return opened.map_err(not_opened)?,
+                opened => return opened.map_err(|error| not_opened(&error))?,
             }
         }
     }
@@ -214,11 +214,11 @@ fn checked(name: &ImageName, opened: Image) -> Result<Image, OpenError> {
     }
 }
 
-/// The reason why an image is not opened. The coordinator refuses a name that no file has.
-fn not_opened(error: ClientError) -> OpenError {
-    match error {
-        ClientError::Refused(_) => OpenError::Unknown,
-        error => OpenError::Failed(error.to_string()),
+/// The reason why an image is not opened.
+fn not_opened(error: &ClientError) -> OpenError {
+    match error.cause() {
+        Cause::NotFound => OpenError::Unknown,
+        _ => OpenError::Failed(error.to_string()),
     }
 }
 
@@ -252,7 +252,7 @@ impl Exports for Images {
             let opened = Image::open_for_reading(&self.client, name.as_str(), limit).await;
             Ok(ExportShape {
                 is_read_only: self.options.is_read_only,
-                ..checked(&name, opened.map_err(not_opened)?)?.shape()
+                ..checked(&name, opened.map_err(|error| not_opened(&error))?)?.shape()
             })
         };
         look.boxed()

@@ -78,7 +78,7 @@ pub enum JoinError {
 impl From<CoordinatorError> for JoinError {
     fn from(error: CoordinatorError) -> Self {
         match error {
-            CoordinatorError::Refused(why) => Self::Refused(why),
+            CoordinatorError::Refused(denial) => Self::Refused(denial.sentence),
             other => Self::Unreachable(other.to_string()),
         }
     }

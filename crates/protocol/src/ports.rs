@@ -5,8 +5,8 @@
 
 use crate::event::Event;
 use crate::message::{
-    ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Flow, NodeCall, NodeReply,
-    NodeRequest, NodeStatus, Refusal, ask,
+    ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Denial, Flow, NodeCall,
+    NodeReply, NodeRequest, NodeStatus, Refusal, ask,
 };
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -66,12 +66,12 @@ impl From<NodeError> for Refusal {
 /// The reason why the coordinator has not executed a request.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CoordinatorError {
-    /// It refused: one plain sentence.
+    /// It refused.
     #[error("{0}")]
-    Refused(String),
-    /// Refused for now; a retry may succeed: one plain sentence.
+    Refused(Denial),
+    /// Refused for now; a retry may succeed.
     #[error("{0}")]
-    Busy(String),
+    Busy(Denial),
     /// Its reply does not belong to the request.
     #[error("the coordinator's reply does not fit the question: {0}")]
     Misfit(String),

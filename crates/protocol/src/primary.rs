@@ -422,7 +422,7 @@ impl Primaries {
         let lease = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
         match lease.await {
             Ok(lease) => lease.map_err(Refusal::NotPrimary),
-            Err(CoordinatorError::Busy(why)) => Err(Refusal::Interrupted(why)),
+            Err(CoordinatorError::Busy(denial)) => Err(Refusal::Interrupted(denial.sentence)),
             Err(CoordinatorError::Silent(error)) => Err(Refusal::Unavailable(error.peer)),
             Err(error) => Err(Refusal::Failed(error.to_string())),
         }

@@ -383,10 +383,10 @@ impl Tally {
 /// Counts a refusal of a coordinator that does not trust its metadata.
 fn count_doubts(coverage: &mut Coverage, reply: &CoordinatorReply) {
     match reply {
-        CoordinatorReply::Refused(why) if why.contains("metadata is an old copy") => {
+        CoordinatorReply::Refused(why) if why.sentence.contains("metadata is an old copy") => {
             coverage.old_metadata_count += 1;
         }
-        CoordinatorReply::Busy(why) if why.contains("nodes have spoken to it") => {
+        CoordinatorReply::Busy(why) if why.sentence.contains("nodes have spoken to it") => {
             coverage.unvouched_count += 1;
         }
         _ => {}

@@ -11,7 +11,7 @@ use gabion_layout::duration;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
-use gabion_protocol::message::{ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
+use gabion_protocol::message::{Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -34,11 +34,11 @@ pub(crate) async fn run(
     }
 }
 
-/// The failure of a request for a new pool: what the coordinator refuses is wrong use.
+/// The failure of a request for a new pool: a refused name or parameter is wrong use.
 fn refused(error: ClientError) -> Failure {
-    match error {
-        ClientError::Refused(why) => Failure::usage(why),
-        error => error.into(),
+    match error.cause() {
+        Cause::Invalid | Cause::Exists => Failure::usage(error.to_string()),
+        _ => error.into(),
     }
 }
 
@@ -93,7 +93,7 @@ async fn order(
                 tokio::time::sleep(LOOK_EVERY).await;
             }
             // It was removed in the meantime.
-            Err(ClientError::Refused(_)) => drop(left.pop()),
+            Err(error) if error.cause() == Cause::NotFound => drop(left.pop()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
-use crate::message::CoordinatorReply;
+use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use gabion_layout::{StripeId, StripeRecord};
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
@@ -17,18 +17,8 @@ pub(super) const PAGE: usize = 512;
 /// Time limit of a node's answer to a request without a plan. The stripe's primary waits for that answer.
 pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
 
-/// The reason why a request is refused: one plain sentence for the user.
-#[derive(Debug)]
-pub(super) struct Denied(pub(super) String);
-
-impl<E: std::error::Error> From<E> for Denied {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
-
 /// The outcome of a request.
-pub(super) type Answer = Result<CoordinatorReply, Denied>;
+pub(super) type Answer = Result<CoordinatorReply, Denial>;
 
 /// A node's reply to a request; none if the reply is of another kind.
 ///

@@ -22,7 +22,7 @@ mod wake_up;
 
 pub use options::CoordinatorOptions;
 
-use self::core::{Answer, Core, Denied};
+use self::core::{Answer, Core};
 use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, ask};
 use crate::ports::Ports;
 use files::Files;
@@ -115,7 +115,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Err(error) => Err(error.into()),
             Ok(()) => self.answer(request).await,
         };
-        answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
+        answer.unwrap_or_else(CoordinatorReply::Refused)
     }
 
     /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
@@ -123,7 +123,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
         if request.relies_on_metadata() {
             if let Err(sentence) = self.members.most_heard().await {
-                return Ok(CoordinatorReply::Busy(sentence));
+                return Ok(CoordinatorReply::Busy(sentence.into()));
             }
             self.shared.core.check_whole()?;
         }

@@ -1,6 +1,7 @@
 //! Facts derived from a pool's record, computed once for all rooms, since pools never change.
 
-use super::core::{Denied, lock};
+use super::core::lock;
+use crate::message::Denial;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord};
@@ -19,7 +20,7 @@ pub(super) struct PoolFacts {
 
 impl PoolFacts {
     /// The shape of a stripe of the pool whose chunks have this many bytes.
-    pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
+    pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denial> {
         let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
         Ok(Geometry::new(k, m, rows, chunk_bytes)?)
     }

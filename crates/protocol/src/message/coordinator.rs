@@ -1,5 +1,6 @@
 //! The coordinator's replies to nodes and clients. The state of the cluster is in [`ClusterStatus`].
 
+use super::denial::Denial;
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
@@ -193,10 +194,10 @@ pub enum CoordinatorReply {
     Links(Vec<LinkRate>),
     /// The result of a scrub.
     Scrubbed(ScrubReport),
-    /// Refused: one plain sentence for the user.
-    Refused(String),
-    /// Refused for now; a retry may succeed: one plain sentence.
-    Busy(String),
+    /// Refused.
+    Refused(Denial),
+    /// Refused for now; a retry may succeed.
+    Busy(Denial),
     /// Some stripes of the pool have been committed, and this many wait.
     Committing {
         /// Stripes.

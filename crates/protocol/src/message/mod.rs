@@ -7,6 +7,7 @@ mod array;
 mod calls;
 mod coordinator;
 mod coordinator_request;
+mod denial;
 mod flow;
 mod join;
 mod meter;
@@ -25,6 +26,7 @@ pub use coordinator::{
     ScrubReport, SettledStripe, Standing, StoreFailure, StripeLease,
 };
 pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
+pub use denial::{Cause, Denial};
 pub use flow::Flow;
 pub use join::{
     Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession,
@@ -38,7 +40,7 @@ pub use node::{
 pub use node_request::{NodeCall, NodeRequest};
 pub use origin::Origin;
 pub use purpose::Purpose;
-pub use refusal::{DISK_IS_FULL, Damage, Refusal};
+pub use refusal::{Damage, Refusal};
 pub use status::{
     ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeHealth, NodeStatus,
     RepairStatus, failed_nodes,

@@ -5,10 +5,6 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, S
 use gabion_meta::FencingToken;
 use serde::{Deserialize, Serialize};
 
-/// The words by which all refusals for want of space are known: the coordinator's replies have no number for
-/// them.
-pub const DISK_IS_FULL: &str = "disk is full";
-
 /// Damage that a node has found in its chunks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Damage {
@@ -87,7 +83,7 @@ pub enum Refusal {
     #[error("the node is busy: {0}")]
     Busy(String),
     /// The disk is full.
-    #[error("the node's {DISK_IS_FULL}: it takes no new data, but reads and repairs go on", DISK_IS_FULL = DISK_IS_FULL)]
+    #[error("the node's disk is full: it takes no new data, but reads and repairs go on")]
     NoSpace,
     /// The disk or the process failed.
     #[error("{0}")]

@@ -144,7 +144,7 @@ impl State {
 
     fn failure(&self) -> Result<(), ClientError> {
         if self.fails {
-            return Err(ClientError::Refused("no".to_owned()));
+            return Err(ClientError::Refused("no".into()));
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Backing for Cluster {
                 return Ok(None);
             }
             if ranges.iter().any(|range| refused <= at + range.offset) {
-                return Err(ClientError::Refused("no".to_owned()));
+                return Err(ClientError::Refused("no".into()));
             }
         }
         let run = self.state().ask(at, last_run);

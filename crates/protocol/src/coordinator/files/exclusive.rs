@@ -7,8 +7,8 @@
 use super::Files;
 use super::replace::SETTLE_PARALLEL_COUNT;
 use super::sessions::SESSIONS_MAX;
-use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, NotOpened, ask};
+use crate::coordinator::core::Answer;
+use crate::message::{Cause, CoordinatorReply, Denial, NotOpened, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
@@ -43,9 +43,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return Ok(CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }));
         }
         if !self.sessions.has_room(file, self.core.ports.now_ms()) {
-            return Err(Denied(format!(
-                "{SESSIONS_MAX} files are open exclusively, which is the limit; end some of their clients"
-            )));
+            return Err(Denial::new(
+                Cause::Failure,
+                format!(
+                    "{SESSIONS_MAX} files are open exclusively, which is the limit; end some of their clients"
+                ),
+            ));
         }
         let open = move |meta: &Meta<K>| meta.open_exclusive(file, session, seen);
         let token = match self.core.with_meta(open).await {
@@ -105,9 +108,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 Ok(terms) => vouched.extend(terms),
                 Err(_) if self.nodes.failed().contains(node) => {}
                 Err(_) => {
-                    return Ok(CoordinatorReply::Busy(format!(
-                        "{node} has not confirmed yet that it refuses writes of earlier clients"
-                    )));
+                    return Ok(CoordinatorReply::Busy(
+                        format!(
+                            "{node} has not confirmed yet that it refuses writes of earlier clients"
+                        )
+                        .into(),
+                    ));
                 }
             }
         }
@@ -122,7 +128,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(if is_done {
             CoordinatorReply::Exclusive(token)
         } else {
-            CoordinatorReply::Busy("stripes of the file are being repaired or rewritten".to_owned())
+            CoordinatorReply::Busy("stripes of the file are being repaired or rewritten".into())
         })
     }
 
@@ -195,7 +201,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn check_unused(
         self: &Arc<Self>,
         name: &str,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let named = name.to_owned();
         let find = move |meta: &Meta<K>| match meta.file(&named) {
             Ok(file) => Ok(Some((file.put, meta.exclusive(file.put)?))),
@@ -209,12 +215,15 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return Ok(());
         }
         match self.displace(file, present.token).await? {
-            CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }) => Err(Denied(format!(
-                "a client has '{name}' open exclusively; end that client first. Without a renewal the file is free \
+            CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }) => Err(Denial::new(
+                Cause::InUse,
+                format!(
+                    "a client has '{name}' open exclusively; end that client first. Without a renewal the file is free \
                  in {} s",
-                left_ms.div_ceil(1_000)
-            ))),
-            CoordinatorReply::Busy(why) => Err(Denied(format!("{why}; try again"))),
+                    left_ms.div_ceil(1_000)
+                ),
+            )),
+            CoordinatorReply::Busy(why) => Err(Denial::new(why.cause, format!("{why}; try again"))),
             _ => Ok(()),
         }
     }

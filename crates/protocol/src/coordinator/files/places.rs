@@ -4,7 +4,7 @@
 
 use super::Files;
 use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, Denied};
+use crate::coordinator::core::Answer;
 use crate::coordinator::members::fleet::{Fleet, is_welcoming};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Liveness, NodeStatus, PutPlaces, ask};
@@ -161,8 +161,8 @@ pub(super) fn survives_without(facts: &PoolFacts, nodes: &[NodeId], failed: &[No
 /// Too few nodes are up. A silent node either answers again or is declared failed soon.
 pub(super) fn too_few(fleet: &Fleet, error: &PlanError) -> Rejection {
     if fleet.with(Liveness::Suspect).is_empty() {
-        Rejection::Final(Denied(error.to_string()))
+        Rejection::Final(error.to_string().into())
     } else {
-        Rejection::Retry(error.to_string())
+        Rejection::Retry(error.to_string().into())
     }
 }

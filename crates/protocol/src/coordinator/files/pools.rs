@@ -1,8 +1,10 @@
 //! Pools: how a user's request becomes a pool that can keep its promise, and the facts derived from a pool.
 
 use super::Files;
-use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, LifecycleRequest, Liveness, PoolRequest, Refusal, ask};
+use crate::coordinator::core::Answer;
+use crate::message::{
+    Cause, CoordinatorReply, Denial, LifecycleRequest, Liveness, PoolRequest, Refusal, ask,
+};
 use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
@@ -123,14 +125,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Committed::Done | Committed::NotYet => None,
         });
         Ok(match (refused, left_count) {
-            (Some(why), _) => CoordinatorReply::Busy(why),
+            (Some(why), _) => CoordinatorReply::Busy(why.into()),
             (None, 0) => CoordinatorReply::Done,
             (None, left_count) => CoordinatorReply::Committing { left_count },
         })
     }
 
     /// Commits a stripe unless the round has ended.
-    async fn commit_until(&self, stripe: StripeRecord, until_ms: u64) -> Result<Committed, Denied> {
+    async fn commit_until(&self, stripe: StripeRecord, until_ms: u64) -> Result<Committed, Denial> {
         if self.core.ports.now_ms() >= until_ms {
             return Ok(Committed::NotYet);
         }
@@ -195,15 +197,18 @@ fn block_spec(
     encoded: &PoolSpec,
     replica_count: usize,
     topology: &Topology,
-) -> Result<PoolSpec, Denied> {
+) -> Result<PoolSpec, Denial> {
     let code: Code = format!("rep({replica_count})").parse()?;
     let chunks_per_rack = pool::fit(&code, encoded.survive, topology)?;
     if replica_count > 2 && chunks_per_rack < 2 {
-        return Err(Denied(format!(
-            "two of a block's {replica_count} replicas share a rack, so to survive {} more are needed; \
+        return Err(Denial::new(
+            Cause::Invalid,
+            format!(
+                "two of a block's {replica_count} replicas share a rack, so to survive {} more are needed; \
              use more replicas, or promise less",
-            encoded.survive
-        )));
+                encoded.survive
+            ),
+        ));
     }
     Ok(PoolSpec {
         code: code.to_string(),
@@ -219,20 +224,26 @@ fn block_spec(
     })
 }
 
-fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denied> {
+fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denial> {
     if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
-        return Err(Denied(format!(
-            "a chunk may have {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not \
+        return Err(Denial::new(
+            Cause::Invalid,
+            format!(
+                "a chunk may have {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not \
              {chunk_bytes}; choose a size in between"
-        )));
+            ),
+        ));
     }
     let rows = code.sub_chunks() as u64;
     if !chunk_bytes.is_multiple_of(rows) {
-        return Err(Denied(format!(
-            "{code} cuts each chunk into {rows} equal rows, which {chunk_bytes} bytes do not \
+        return Err(Denial::new(
+            Cause::Invalid,
+            format!(
+                "{code} cuts each chunk into {rows} equal rows, which {chunk_bytes} bytes do not \
              allow; use {} bytes",
-            chunk_bytes.next_multiple_of(rows)
-        )));
+                chunk_bytes.next_multiple_of(rows)
+            ),
+        ));
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use super::Files;
 use super::live_puts::LivePut;
 use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, Denied, lock};
+use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, Growth, PutPlaces, ask};
+use crate::message::{Cause, CoordinatorReply, Denial, Growth, PutPlaces, ask};
 use gabion_layout::PoolId;
 use gabion_meta::{
     Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, PutId,
@@ -37,7 +37,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(Some((facts, encoded)))
         };
         let Some((facts, encoded)) = self.core.with_meta(find).await? else {
-            return Err(Denied(
+            return Err(Denial::new(
+                Cause::Invalid,
                 "there is not exactly one pool; choose one with --pool, or create the first with \
                  'gabion pool create'"
                     .to_owned(),
@@ -287,16 +288,19 @@ fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
 }
 
 /// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.
-fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
+fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denial> {
     let stripe_bytes = spec.segment_bytes();
     let full_count = size_bytes / stripe_bytes;
     let rest_bytes = size_bytes % stripe_bytes;
     if full_count >= PUT_STRIPES_MAX {
-        return Err(Denied(format!(
-            "a file in this pool may have {} bytes ({PUT_STRIPES_MAX} stripes), and this one has \
+        return Err(Denial::new(
+            Cause::TooLarge,
+            format!(
+                "a file in this pool may have {} bytes ({PUT_STRIPES_MAX} stripes), and this one has \
              {size_bytes}; use a pool with larger chunks or several files",
-            stripe_bytes.saturating_mul(PUT_STRIPES_MAX)
-        )));
+                stripe_bytes.saturating_mul(PUT_STRIPES_MAX)
+            ),
+        ));
     }
     let mut sizes = vec![spec.chunk_bytes; full_count as usize];
     if rest_bytes > 0 {

@@ -1,28 +1,28 @@
 //! Reasons why new stripes get no places, and whether the client should retry.
 
-use crate::coordinator::core::{Answer, Denied};
+use crate::coordinator::core::Answer;
 use crate::coordinator::repair::survey::TaskError;
-use crate::message::CoordinatorReply;
+use crate::message::{CoordinatorReply, Denial};
 use gabion_meta::MetaError;
 
 /// The reason why a replacement does not begin.
 pub(in crate::coordinator) enum Rejection {
     /// A retry may succeed.
-    Retry(String),
+    Retry(Denial),
     /// A retry of the same request cannot succeed.
-    Final(Denied),
+    Final(Denial),
 }
 
 impl From<TaskError> for Rejection {
     fn from(TaskError(sentence): TaskError) -> Self {
-        Self::Retry(sentence)
+        Self::Retry(sentence.into())
     }
 }
 
 impl From<Rejection> for TaskError {
     fn from(hindrance: Rejection) -> Self {
         match hindrance {
-            Rejection::Retry(sentence) | Rejection::Final(Denied(sentence)) => Self(sentence),
+            Rejection::Retry(denial) | Rejection::Final(denial) => Self(denial.sentence),
         }
     }
 }
@@ -38,7 +38,7 @@ impl From<MetaError> for Rejection {
             | MetaError::Held { .. }
             | MetaError::StillServed(_)
             // A node has failed since it was chosen.
-            | MetaError::NodeFailed(_) => Self::Retry(error.to_string()),
+            | MetaError::NodeFailed(_) => Self::Retry(error.into()),
             other => Self::Final(other.into()),
         }
     }
@@ -47,7 +47,7 @@ impl From<MetaError> for Rejection {
 impl Rejection {
     pub(in crate::coordinator) fn answer(self) -> Answer {
         match self {
-            Self::Retry(sentence) => Ok(CoordinatorReply::Busy(sentence)),
+            Self::Retry(denial) => Ok(CoordinatorReply::Busy(denial)),
             Self::Final(denied) => Err(denied),
         }
     }

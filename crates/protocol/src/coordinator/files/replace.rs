@@ -45,9 +45,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let occupation = match self.occupied.occupy(stripes.clone()) {
             Ok(occupation) => occupation,
             Err(stripe) => {
-                return Ok(CoordinatorReply::Busy(format!(
-                    "{stripe} is being repaired or rewritten; try again"
-                )));
+                return Ok(CoordinatorReply::Busy(
+                    format!("{stripe} is being repaired or rewritten; try again").into(),
+                ));
             }
         };
         let leases = match self.leases.take_leases(&stripes).await {
@@ -139,7 +139,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         id: StripeId,
         epoch: Epoch,
     ) -> Result<SettledStripe, Rejection> {
-        let gone = || Rejection::Retry(MetaError::UnknownStripe(id).to_string());
+        let gone = || Rejection::Retry(MetaError::UnknownStripe(id).into());
         let (outcome, absent) = self.repair.settle(id, epoch).await?.ok_or_else(gone)?;
         let stripe = self.repair.survey(id).await?.ok_or_else(gone)?.stripe;
         Ok(SettledStripe {
@@ -244,7 +244,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
         self.leftovers.wake();
         Ok(CoordinatorReply::Busy(
-            "old chunks are not withdrawn from all nodes yet; try again".to_owned(),
+            "old chunks are not withdrawn from all nodes yet; try again".into(),
         ))
     }
 
@@ -272,7 +272,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let (stripe, status) = self.core.with_meta(find).await?;
         if let StripeStatus::Live | StripeStatus::Pending = status {
             let sentence = format!("{id} has not ended; look its file up again");
-            return Ok(CoordinatorReply::Busy(sentence));
+            return Ok(CoordinatorReply::Busy(sentence.into()));
         }
         let nodes = self.nodes.statuses();
         Ok(CoordinatorReply::Ended { stripe, nodes })

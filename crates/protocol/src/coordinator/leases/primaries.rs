@@ -1,8 +1,8 @@
 //! Leases of stripes for primaries, and the notes that primaries make under them.
 
 use super::Leases;
-use crate::coordinator::core::{Answer, Denied};
-use crate::message::{CoordinatorReply, JoinCount, Liveness, StripeLease, ask};
+use crate::coordinator::core::Answer;
+use crate::message::{Cause, CoordinatorReply, Denial, JoinCount, Liveness, StripeLease, ask};
 use crate::primary::failed_nodes;
 use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
 use gabion_meta::{Exclusion, FencingToken, Holder, KeyValue, Meta, MetaError, PutId};
@@ -49,13 +49,13 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             Err(MetaError::Held {
                 holder: Holder::Coordinator { .. },
                 ..
-            }) => Ok(CoordinatorReply::Busy(format!(
-                "{stripe} is being repaired or rewritten; try again"
-            ))),
+            }) => Ok(CoordinatorReply::Busy(
+                format!("{stripe} is being repaired or rewritten; try again").into(),
+            )),
             // The missing stripe may have been replaced: a client with an old layout looks the file up
             // again and gets the new stripes.
             Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
-                Ok(CoordinatorReply::Busy(error.to_string()))
+                Ok(CoordinatorReply::Busy(error.into()))
             }
             Err(error) => Err(error.into()),
         }
@@ -96,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         self: &Arc<Self>,
         (stripe, epoch, since): (StripeId, Epoch, JoinCount),
         chunks: Vec<(ChunkIndex, Sequence)>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let joins = self.nodes.hold_joins().await;
         let record = self.core.with_meta(move |meta| meta.stripe(stripe)).await?;
         // A node that has returned serves readers, even if its chunk is stale: a settlement has to fence it
@@ -107,16 +107,22 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)
         };
         if let Some((returned, _)) = chunks.iter().find(|(chunk, _)| !is_failed(*chunk)) {
-            return Err(Denied(format!(
-                "{returned} of {stripe} counts again or its node has returned; settle the stripe with it"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!(
+                    "{returned} of {stripe} counts again or its node has returned; settle the stripe with it"
+                ),
+            ));
         }
         let fresh = chunks.iter().filter(|(chunk, _)| !record.is_stale(*chunk));
         let mut nodes = fresh.filter_map(|(chunk, _)| record.node_of(*chunk));
         if let Some(node) = nodes.find(|&node| self.nodes.may_know(node, stripe, since)) {
-            return Err(Denied(format!(
-                "{node} has joined since {epoch} of {stripe} began; settle the stripe without it"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!(
+                    "{node} has joined since {epoch} of {stripe} began; settle the stripe without it"
+                ),
+            ));
         }
         let stale = chunks.into_iter().map(|(chunk, last)| StaleChunk {
             chunk,
@@ -138,13 +144,14 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         self: &Arc<Self>,
         stripe: StripeId,
         exclusion: Exclusion,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let joins = self.nodes.hold_joins().await;
         let failed = failed_nodes(&self.nodes.statuses());
         if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
-            return Err(Denied(format!(
-                "{returned} has returned; settle {stripe} with it"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!("{returned} has returned; settle {stripe} with it"),
+            ));
         }
         let left_out = exclusion.nodes.clone();
         let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion);

@@ -193,10 +193,8 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 } else {
                     "replicated again"
                 };
-                return Err(MetaError::Pool(format!(
-                    "pool {} has no replicated blocks; only pools made with --write replicate:3 can be {what}",
-                    order.pool
-                )));
+                let pool = order.pool;
+                return Err(MetaError::NotReplicated { pool, what });
             }
             if let Some(name) = order.file {
                 let file = meta.file(&name)?;

@@ -3,9 +3,9 @@
 //! so its next run repairs their chunks without a wait. Before that run trusts its metadata, it awaits them anew.
 
 use super::Members;
-use crate::coordinator::core::{Answer, Denied, lock};
+use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
-use crate::message::CoordinatorReply;
+use crate::message::{CoordinatorReply, Denial};
 use gabion_layout::NodeId;
 use gabion_meta::{Departure, KeyValue, Meta};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
 
     /// Releases the drained nodes, and queues the chunks of the others again: a chunk whose node was silent
     /// at its turn has left the queue.
-    pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denied> {
+    pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denial> {
         let draining = lock(&self.nodes.roster).draining();
         for node in draining {
             let standing = self.core.with_meta(move |meta| meta.drained(node)).await?;
@@ -51,7 +51,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     pub(in crate::coordinator) async fn give_nodes_up(
         self: &Arc<Self>,
         nodes: Vec<NodeId>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         for node in nodes {
             {
                 // No join runs concurrently: a node either joins first and stays, or joins after it and

@@ -3,11 +3,11 @@
 use super::Members;
 use super::inventory::{Inventory, Request, decide};
 use super::sessions::Beginning;
-use crate::coordinator::core::{Answer, Denied, lock};
+use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
-    PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope, ask,
+    Applicant, Cause, CoordinatorReply, Denial, InventoryPage, JoinBegun, JoinEnd, JoinSession,
+    Joined, PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope, ask,
 };
 use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta};
@@ -26,7 +26,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.check_origin(&applicant, chunk_count)?;
         // Otherwise the node would obey an old copy of the metadata.
         if let Err(sentence) = self.most_heard().await {
-            return Ok(CoordinatorReply::Busy(sentence));
+            return Ok(CoordinatorReply::Busy(sentence.into()));
         }
         self.core.check_whole()?;
         if let Some(not_yet) = self.refuse_evicted(&applicant) {
@@ -67,9 +67,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let now_ms = self.core.ports.now_ms();
         let begun = lock(&self.nodes.sessions).begin(node, self.starts.own(), beginning, now_ms);
         let Ok(session) = begun else {
-            return Err(Denied(format!(
-                "a later run of {node} joins already; stop this one"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!("a later run of {node} joins already; stop this one"),
+            ));
         };
         lock(&self.nodes.roster).await_return(node, now_ms);
         Ok(CoordinatorReply::JoinBegun(JoinBegun {
@@ -82,7 +83,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// The number of a run of the node that has been a member, if the applicant is an earlier run or another one of
     /// that number. Then its directory is an earlier copy, or another process runs on a copy of it. Holders of leases
     /// are known by the number, so none may be used twice.
-    async fn superseding(&self, applicant: &Applicant) -> Result<Option<u64>, Denied> {
+    async fn superseding(&self, applicant: &Applicant) -> Result<Option<u64>, Denial> {
         let Some(node) = applicant.node else {
             return Ok(None);
         };
@@ -110,7 +111,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     async fn answer_page(
         self: &Arc<Self>,
         mut page: InventoryPage,
-    ) -> Result<Option<PageAnswer>, Denied> {
+    ) -> Result<Option<PageAnswer>, Denial> {
         check_size(&page)?;
         let (node, now_ms) = (page.session.node, self.core.ports.now_ms());
         let Some(beginning) = lock(&self.nodes.sessions).take_up(&page, now_ms) else {
@@ -162,9 +163,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         if lock(&self.nodes.sessions).accept(node) {
             return Ok(CoordinatorReply::Done);
         }
-        Err(Denied(format!(
-            "{node} does not wait for permission to join"
-        )))
+        Err(Denial::new(
+            Cause::Failure,
+            format!("{node} does not wait for permission to join"),
+        ))
     }
 
     /// Makes a node a member after it has reported all chunks, unless a stripe has changed since. Its
@@ -175,9 +177,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let node = session.node;
         let mut joins = self.nodes.hold_joins().await;
         if end.changed.session != session || !matches!(end.changed.scope, Scope::Stripes(_)) {
-            return Err(Denied(format!(
-                "{node} ended its join with an invalid result"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!("{node} ended its join with an invalid result"),
+            ));
         }
         let went_by = end.changed.clone();
         let Some(answer) = self.answer_page(end.changed).await? else {
@@ -201,9 +204,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         // Repairs to this node that began after its session are void, too.
         *joins.entry(node).or_default() += 1;
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
-            return Err(Denied(format!(
-                "a later run of {node} has joined already; stop this one"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!("a later run of {node} has joined already; stop this one"),
+            ));
         }
         lock(&self.nodes.suspicions).hear(node, start.number);
         let record = self
@@ -237,21 +241,24 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
 }
 
 /// Refuses a page with more chunks than the limit.
-fn check_size(page: &InventoryPage) -> Result<(), Denied> {
+fn check_size(page: &InventoryPage) -> Result<(), Denial> {
     let stripe_count = match &page.scope {
         Scope::Range { .. } => 0,
         Scope::Stripes(stripes) => stripes.len(),
     };
     if page.chunks.len() > PAGE_CHUNK_COUNT_MAX || stripe_count > PAGE_CHUNK_COUNT_MAX {
-        return Err(Denied(format!(
-            "{} reports {} chunks in one page; the limit is {PAGE_CHUNK_COUNT_MAX}",
-            page.session.node,
-            page.chunks.len()
-        )));
+        return Err(Denial::new(
+            Cause::Invalid,
+            format!(
+                "{} reports {} chunks in one page; the limit is {PAGE_CHUNK_COUNT_MAX}",
+                page.session.node,
+                page.chunks.len()
+            ),
+        ));
     }
     Ok(())
 }
 
 fn void() -> CoordinatorReply {
-    CoordinatorReply::Busy("the join has ended or was dropped; begin it anew".to_owned())
+    CoordinatorReply::Busy("the join has ended or was dropped; begin it anew".into())
 }

@@ -1,10 +1,11 @@
 //! Members: admission, leases, and declaring silent nodes failed.
 
 use super::Members;
-use crate::coordinator::core::{Answer, Denied, lock};
+use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, EndCause, Liveness, NodeStatus, Origin, StoreFailure, ask,
+    Applicant, Cause, CoordinatorReply, Denial, EndCause, Liveness, NodeStatus, Origin,
+    StoreFailure, ask,
 };
 use crate::ports::reach;
 use gabion_layout::NodeId;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Refuses a second process of a node whose first one still answers at its address, also when it has been
     /// declared failed: one of the two runs on a copy of the other's directory, and the first one may join again.
-    pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
+    pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denial> {
         let is_first = |status: &NodeStatus| {
             let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
             applicant.node == Some(status.node) && is_elsewhere
@@ -26,17 +27,20 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(());
         }
         let NodeStatus { node, address, .. } = first;
-        Err(Denied(format!(
-            "{node} runs at {address} already; stop that process first, or this one if its data \
+        Err(Denial::new(
+            Cause::InUse,
+            format!(
+                "{node} runs at {address} already; stop that process first, or this one if its data \
              directory is a copy"
-        )))
+            ),
+        ))
     }
 
     /// Gives a node its record, or the reason why it has to wait.
     pub(super) async fn enter_member(
         self: &Arc<Self>,
         applicant: Applicant,
-    ) -> Result<Result<NodeId, CoordinatorReply>, Denied> {
+    ) -> Result<Result<NodeId, CoordinatorReply>, Denial> {
         let now_ms = self.core.ports.now_ms();
         let Applicant {
             node,
@@ -49,9 +53,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let node = match self.core.with_meta(admit.clone()).await {
             Err(MetaError::AddressInUse { address, node }) => {
                 if !self.has_left_its_address(node) {
-                    return Ok(Err(CoordinatorReply::Busy(format!(
-                        "{address} was that of {node}, which may be there yet"
-                    ))));
+                    return Ok(Err(CoordinatorReply::Busy(
+                        format!("{address} was that of {node}, which may be there yet").into(),
+                    )));
                 }
                 let forget = move |meta: &Meta<K>| meta.forget_address(node);
                 let record = self.core.with_meta(forget).await?;
@@ -83,22 +87,28 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         &self,
         applicant: &Applicant,
         chunk_count: u64,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let own = self.core.meta.cluster();
         if let Some(cluster) = applicant.cluster.filter(|&cluster| cluster != own) {
-            return Err(Denied(format!(
-                "the node belongs to cluster {cluster}, and this is cluster {own}; check --join"
-            )));
+            return Err(Denial::new(
+                Cause::Stale,
+                format!(
+                    "the node belongs to cluster {cluster}, and this is cluster {own}; check --join"
+                ),
+            ));
         }
         match applicant.node {
             Some(node) => self
                 .starts
                 .hear(&self.nodes, &self.core, node, applicant.heard),
             // Admitting it as a new node would lose its chunks.
-            None if chunk_count > 0 => Err(Denied(format!(
-                "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
+            None if chunk_count > 0 => Err(Denial::new(
+                Cause::Stale,
+                format!(
+                    "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
                  file, or start with an empty data directory as a new node"
-            ))),
+                ),
+            )),
             None => Ok(()),
         }
     }
@@ -247,13 +257,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let tick_ms = (self.core.options.heartbeat_ms / 2).max(1);
         while !self.core.is_broken() {
             self.core.ports.sleep_ms(tick_ms).await;
-            if let Err(Denied(sentence)) = self.check_members().await {
-                self.core.note_error(sentence);
+            if let Err(denial) = self.check_members().await {
+                self.core.note_error(denial.sentence);
             }
         }
     }
 
-    async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
+    async fn check_members(self: &Arc<Self>) -> Result<(), Denial> {
         let given_up = {
             let _joins = self.nodes.hold_joins().await;
             let dropped = lock(&self.nodes.sessions).drop_silent(self.core.ports.now_ms());

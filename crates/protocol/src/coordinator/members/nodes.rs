@@ -8,9 +8,9 @@ use super::roster::Roster;
 use super::sessions::Sessions;
 use super::space::Reports;
 use super::suspicions::Suspicions;
-use crate::coordinator::core::{Core, Denied, lock};
+use crate::coordinator::core::{Core, lock};
 use crate::message::{
-    ArrayStatus, CoordinatorReply, DISK_IS_FULL, JoinCount, JoinProgress, LinkRate, Liveness,
+    ArrayStatus, Cause, CoordinatorReply, Denial, JoinCount, JoinProgress, LinkRate, Liveness,
     NodeHealth, NodeStatus, NodeUsage,
 };
 use futures::lock::MutexGuard;
@@ -258,7 +258,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         nodes: &Topology,
         bytes: u64,
         when: &str,
-    ) -> Option<Denied> {
+    ) -> Option<Denial> {
         let reports = lock(&self.reports);
         let is_short = |node: &NodeId| {
             let space = reports.space(*node);
@@ -267,8 +267,8 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         let short = nodes.nodes().map(|place| place.node).filter(is_short);
         let short: Vec<String> = short.map(|node| node.to_string()).collect();
         (!short.is_empty()).then(|| {
-            Denied(format!(
-                "the {DISK_IS_FULL} of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
+            Denial::new(Cause::NoSpace, format!(
+                "the disk is full of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
                 short.join(", ")
             ))
         })

@@ -6,9 +6,9 @@
 //! asked when the node joins.
 
 use super::nodes::Nodes;
-use crate::coordinator::core::{Core, Denied, lock};
+use crate::coordinator::core::{Core, lock};
 use crate::event::Event;
-use crate::message::{Applicant, Liveness, NodeStatus, ask};
+use crate::message::{Applicant, Denial, Liveness, NodeStatus, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
 use gabion_layout::NodeId;
@@ -65,7 +65,7 @@ impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
 
     /// Whether an applicant's journal ends before a position that its last run had made durable. The same
     /// run still has everything in memory, so it may join again from any position.
-    pub(super) async fn shows_less(&self, applicant: &Applicant) -> Result<bool, Denied> {
+    pub(super) async fn shows_less(&self, applicant: &Applicant) -> Result<bool, Denial> {
         let Some(node) = applicant.node else {
             return Ok(false);
         };

@@ -2,8 +2,8 @@
 //! the metadata is an old copy, and the coordinator stops.
 
 use super::nodes::Nodes;
-use crate::coordinator::core::{Core, Denied, lock};
-use crate::message::Origin;
+use crate::coordinator::core::{Core, lock};
+use crate::message::{Cause, Denial, Origin};
 use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, MetaError};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Starts {
         core: &Core<K>,
         node: NodeId,
         heard: Option<Origin>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let Some(Origin {
             start: heard,
             change_count,
@@ -88,10 +88,13 @@ impl Starts {
         let confirming = |number: &&u64| **number >= heard.number;
         let confirming_count = lock(&self.first_words).values().filter(confirming).count();
         if confirming_count * 2 > nodes.statuses().len() {
-            return Err(Denied(format!(
-                "{node} has followed a coordinator with an old copy of the metadata; empty its data \
+            return Err(Denial::new(
+                Cause::Stale,
+                format!(
+                    "{node} has followed a coordinator with an old copy of the metadata; empty its data \
                  directory and start it as a new node with --init"
-            )));
+                ),
+            ));
         }
         let proof = format!(
             "{node} has heard of start {} of the coordinator, which it does not know",

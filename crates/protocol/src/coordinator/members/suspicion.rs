@@ -176,6 +176,6 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             Some(other) => format!("{other} cannot reach {node}; it may join when {other} can"),
             None => format!("other nodes cannot reach {node}; it may join when they can"),
         };
-        Some(CoordinatorReply::Busy(words))
+        Some(CoordinatorReply::Busy(words.into()))
     }
 }

@@ -1,9 +1,9 @@
 //! Damage: chunks that a scrub or a read finds corrupt are marked stale and repaired.
 
 use super::Repair;
-use crate::coordinator::core::{Answer, Denied, lock};
+use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
-use crate::message::{CoordinatorReply, Damage, ScrubReport, Scrubbed, ask};
+use crate::message::{CoordinatorReply, Damage, Denial, ScrubReport, Scrubbed, ask};
 use crate::ports::Ask as _;
 use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
@@ -59,7 +59,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 
     /// Marks the damaged chunks stale that are `node`'s own. Others are leftovers.
-    async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denied> {
+    async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denial> {
         let chunks: Vec<_> = found.iter().map(|damage| damage.chunk).collect();
         let not_its_own = move |meta: &Meta<K>| {
             let mut left = Vec::new();

@@ -4,8 +4,8 @@
 
 use super::Repair;
 use super::survey::{Survey, TaskError};
-use crate::coordinator::core::{Answer, Denied};
-use crate::message::CoordinatorReply;
+use crate::coordinator::core::Answer;
+use crate::message::{CoordinatorReply, Denial};
 use gabion_layout::StripeId;
 use gabion_meta::KeyValue;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Repairs a stripe without waiting for its failed nodes, if it takes no updates without their chunks.
     pub(in crate::coordinator) async fn hasten(self: &Arc<Self>, id: StripeId) -> Answer {
         let survey = self.survey(id).await;
-        let survey = survey.map_err(|TaskError(sentence)| Denied(sentence))?;
+        let survey = survey.map_err(|TaskError(sentence)| Denial::from(sentence))?;
         let Some(survey) = survey else {
             return Ok(CoordinatorReply::Hastened(false));
         };

@@ -30,7 +30,7 @@ mod settle;
 pub(in crate::coordinator) mod survey;
 pub(in crate::coordinator) mod throttle;
 
-use super::core::{Core, Denied, lock};
+use super::core::{Core, lock};
 use super::garbage::Garbage;
 use super::garbage::leftovers::Leftovers;
 use super::leases::Leases;
@@ -38,7 +38,7 @@ use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use super::shared_state::SharedState;
-use crate::message::{Meter, Purpose, RepairStatus};
+use crate::message::{Denial, Meter, Purpose, RepairStatus};
 use backlog::Backlog;
 use gabion_layout::{NodeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -109,7 +109,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 
     /// Changes the repair scheme, durably.
-    pub(in crate::coordinator) async fn change_scheme(&self, name: String) -> Result<(), Denied> {
+    pub(in crate::coordinator) async fn change_scheme(&self, name: String) -> Result<(), Denial> {
         let scheme: Scheme = name.parse()?;
         let change = move |meta: &Meta<K>| {
             meta.change_repair_settings(|settings| settings.scheme = Some(name.clone()))

@@ -5,7 +5,6 @@ use super::Repair;
 use super::attempt::Round;
 use super::survey::{Survey, TaskError};
 use crate::commit::{Absent, Commit, CommitTerms};
-use crate::coordinator::core::Denied;
 use crate::message::{JoinCount, Purpose, Refusal};
 use crate::progress::Heard;
 use crate::settle::{
@@ -48,7 +47,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 // This few nodes cannot prove which updates were committed.
                 let (asked, all) = (holdings.len(), stripe.nodes.len());
                 let sentence = format!("{id} is down to {asked} of {all} nodes");
-                return Err(Denied(sentence).into());
+                return Err(TaskError(sentence));
             }
             let outcome = recovery_rule(&holdings);
             let exclusion = exclusion(stripe, &failed, epoch, &outcome);
@@ -129,7 +128,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let fresh = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
             let term = (stripe.id, epoch, joins);
             let noted = self.leases.note_degraded(term, fresh).await;
-            noted.map_err(|Denied(why)| says(why))?;
+            noted.map_err(|denial| says(denial.sentence))?;
         }
         let terms = CommitTerms {
             epoch,

@@ -1,10 +1,9 @@
 //! A snapshot of one stripe, and whether its repair can succeed now.
 
 use super::Repair;
-use crate::coordinator::core::Denied;
 use crate::coordinator::members::fleet::Fleet;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{Liveness, Refusal};
+use crate::message::{Denial, Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::{Stripe, placement};
@@ -23,9 +22,9 @@ impl<E: std::error::Error> From<E> for TaskError {
     }
 }
 
-impl From<Denied> for TaskError {
-    fn from(Denied(sentence): Denied) -> Self {
-        Self(sentence)
+impl From<Denial> for TaskError {
+    fn from(denial: Denial) -> Self {
+        Self(denial.sentence)
     }
 }
 

@@ -3,8 +3,8 @@
 //! reports of client latency.
 
 use super::backlog::Backlog;
-use crate::coordinator::core::{Answer, Core, Denied, lock};
-use crate::message::{CoordinatorReply, NodeHealth, RepairOrder, RepairStatus};
+use crate::coordinator::core::{Answer, Core, lock};
+use crate::message::{Cause, CoordinatorReply, Denial, NodeHealth, RepairOrder, RepairStatus};
 use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, RepairSettings};
 use gabion_plan::LinkBytes;
@@ -251,17 +251,20 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
     }
 }
 
-fn check_limits(limits: &Limits) -> Result<(), Denied> {
+fn check_limits(limits: &Limits) -> Result<(), Denial> {
     let all = [
         limits.node_bytes_per_s,
         limits.rack_bytes_per_s,
         limits.total_bytes_per_s,
     ];
     match all.into_iter().flatten().min() {
-        Some(least) if least < BYTES_PER_S_MIN => Err(Denied(format!(
-            "a limit of {least} bytes a second is too low for repairs; allow at least \
+        Some(least) if least < BYTES_PER_S_MIN => Err(Denial::new(
+            Cause::Invalid,
+            format!(
+                "a limit of {least} bytes a second is too low for repairs; allow at least \
              {BYTES_PER_S_MIN}, or pause repairs"
-        ))),
+            ),
+        )),
         _ => Ok(()),
     }
 }

@@ -7,7 +7,8 @@ use gabion_layout::{ByteRange, NodeId};
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, CoordinatorReply, Damage, NewExtent, NodeHealth, NodeRequest, RepairOrder, ask,
+    Applicant, Cause, CoordinatorReply, Damage, NewExtent, NodeHealth, NodeRequest, RepairOrder,
+    ask,
 };
 
 const MIB: u64 = 1 << 20;
@@ -68,8 +69,10 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
     };
+    assert_eq!(why.cause, Cause::NoSpace);
     assert!(
-        why.contains("disk is full of node 3, node 4, node 5"),
+        why.sentence
+            .contains("disk is full of node 3, node 4, node 5"),
         "{why}"
     );
 }
@@ -99,8 +102,10 @@ fn a_write_into_a_hole_that_has_no_room_is_refused_because_of_the_disks() {
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
     };
+    assert_eq!(why.cause, Cause::NoSpace);
     assert!(
-        why.contains("disk is full of node 3, node 4, node 5"),
+        why.sentence
+            .contains("disk is full of node 3, node 4, node 5"),
         "{why}"
     );
 }
@@ -124,9 +129,11 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
     };
-    assert!(why.contains("before all is stored"), "{why}");
+    assert_eq!(why.cause, Cause::NoSpace);
+    assert!(why.sentence.contains("before all is stored"), "{why}");
     assert!(
-        why.contains("disk is full of node 3, node 4, node 5"),
+        why.sentence
+            .contains("disk is full of node 3, node 4, node 5"),
         "{why}"
     );
     assert!(matches!(put(&mut bed, 1), CoordinatorReply::Put { .. }));

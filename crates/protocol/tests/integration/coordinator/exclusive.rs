@@ -65,7 +65,7 @@ fn a_session_lasts_as_long_as_its_client_gives_signs_of_life() {
     let name = "f".to_owned();
     let removed = bed.ask(ask::RemoveFile { name, file });
     assert!(
-        matches!(&removed, CoordinatorReply::Refused(why) if why.contains("open exclusively")),
+        matches!(&removed, CoordinatorReply::Refused(why) if why.sentence.contains("open exclusively")),
         "{removed:?}"
     );
     bed.pass(left_ms);
@@ -123,7 +123,7 @@ fn no_session_begins_before_every_node_that_may_serve_knows_it() {
     });
     let busy = open(&mut bed, file, FIRST, false);
     assert!(
-        matches!(&busy, CoordinatorReply::Busy(why) if why.contains("has not confirmed")),
+        matches!(&busy, CoordinatorReply::Busy(why) if why.sentence.contains("has not confirmed")),
         "{busy:?}"
     );
     bed.fail(&[silent]);
@@ -241,7 +241,7 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
     let committed = bed.ask(ask::CommitPut(begun.put));
     assert!(
-        matches!(&committed, CoordinatorReply::Refused(why) if why.contains("open exclusively")),
+        matches!(&committed, CoordinatorReply::Refused(why) if why.sentence.contains("open exclusively")),
         "{committed:?}"
     );
     // A session without renewals does not keep the name.

@@ -6,15 +6,51 @@ use futures::future::ready;
 use gabion_layout::{ByteRange, ChunkId, NodeId, StripeId, StripeRecord};
 use gabion_meta::{Existing, PutId};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
+    Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
 };
 use std::collections::BTreeSet;
 
 fn refused(reply: &CoordinatorReply, words: &str) {
     match reply {
-        CoordinatorReply::Refused(sentence) => assert!(sentence.contains(words), "{sentence}"),
+        CoordinatorReply::Refused(denial) => assert!(denial.sentence.contains(words), "{denial}"),
         other => panic!("{other:?}"),
     }
+}
+
+fn cause(reply: CoordinatorReply) -> Cause {
+    match reply {
+        CoordinatorReply::Refused(denial) => denial.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_refusal_names_its_cause_for_programs() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    bed.put("g", 1);
+    let name = |name: &str| name.to_owned();
+    let unknown = bed.ask(ask::Lookup { name: name("h") });
+    assert_eq!(cause(unknown), Cause::NotFound);
+    let mut put = |name: &str, pool: Option<&str>, size_bytes| {
+        cause(bed.ask(ask::BeginPut {
+            name: name.to_owned(),
+            existing: Existing::Stays,
+            pool: pool.map(str::to_owned),
+            size_bytes,
+        }))
+    };
+    assert_eq!(put("f", None, 1), Cause::Exists);
+    assert_eq!(put("h", Some("no-such-pool"), 1), Cause::NotFound);
+    assert_eq!(put("", None, 1), Cause::Invalid);
+    assert_eq!(put("h", None, u64::MAX / 2), Cause::TooLarge);
+    let pool = |bed: &mut Bed, name: &str, code| {
+        cause(bed.create_pool(name, "1-rack", Some(code), 1 << 20))
+    };
+    assert_eq!(pool(&mut bed, "p", "rs(4,2)"), Cause::Exists);
+    assert_eq!(pool(&mut bed, "P", "rs(4,2)"), Cause::Invalid);
+    assert_eq!(pool(&mut bed, "q", "rs(0,2)"), Cause::Invalid);
+    assert_eq!(pool(&mut bed, "q", "rs(8,1)"), Cause::Invalid);
 }
 
 #[test]

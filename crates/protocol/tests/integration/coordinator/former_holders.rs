@@ -126,7 +126,7 @@ fn a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term() {
     };
     let answer = bed.ask(note.clone());
     assert!(
-        matches!(&answer, CoordinatorReply::Refused(why) if why.contains("has returned")),
+        matches!(&answer, CoordinatorReply::Refused(why) if why.sentence.contains("has returned")),
         "its node was never told of the new layout: {answer:?}"
     );
     bed.fail(&[damaged]);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[track_caller]
 fn assert_refused(reply: &CoordinatorReply, words: &str) {
     assert!(
-        matches!(reply, CoordinatorReply::Refused(why) if why.contains(words)),
+        matches!(reply, CoordinatorReply::Refused(why) if why.sentence.contains(words)),
         "{reply:?}"
     );
 }
@@ -22,7 +22,7 @@ fn assert_refused(reply: &CoordinatorReply, words: &str) {
 #[track_caller]
 fn assert_busy(reply: &CoordinatorReply, words: &str) {
     assert!(
-        matches!(reply, CoordinatorReply::Busy(why) if why.contains(words)),
+        matches!(reply, CoordinatorReply::Busy(why) if why.sentence.contains(words)),
         "{reply:?}"
     );
 }

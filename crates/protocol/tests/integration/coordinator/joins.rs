@@ -224,7 +224,9 @@ fn a_silent_session_is_dropped_and_a_later_run_takes_over() {
     let session = begin(&mut bed, node, &chunks);
     let earlier = returning(&bed, node, (1 << 20) - 1);
     let refused = bed.begin_join(earlier, 1).expect_err("a later run joins");
-    assert!(matches!(&refused, CoordinatorReply::Refused(why) if why.contains("a later run")));
+    assert!(
+        matches!(&refused, CoordinatorReply::Refused(why) if why.sentence.contains("a later run"))
+    );
     let later = returning(&bed, node, (1 << 20) + 1);
     bed.begin_join(later, 1).expect("it takes over");
     assert!(is_void(&bed.tell_range(session, (None, None), &chunks)));

@@ -41,7 +41,7 @@ fn one_node_at_a_time_is_primary() {
     assert!(matches!(silent, CoordinatorReply::Busy(_)), "{silent:?}");
     let unknown = bed.acquire(StripeId(77), second);
     assert!(
-        matches!(&unknown, CoordinatorReply::Busy(s) if s.contains("stripe 77")),
+        matches!(&unknown, CoordinatorReply::Busy(s) if s.sentence.contains("stripe 77")),
         "whoever asks has an old layout"
     );
 }
@@ -63,10 +63,10 @@ fn a_chunk_misses_updates_when_the_present_primary_says_so() {
         })
     };
     let other = bed.ask(note(2, 2));
-    assert!(matches!(&other, CoordinatorReply::Refused(s) if s.contains("newer primary")));
+    assert!(matches!(&other, CoordinatorReply::Refused(s) if s.sentence.contains("newer primary")));
     let counted = bed.ask(note(1, 3));
     assert!(
-        matches!(&counted, CoordinatorReply::Refused(s) if s.contains("counts again")),
+        matches!(&counted, CoordinatorReply::Refused(s) if s.sentence.contains("counts again")),
         "{counted:?}"
     );
     assert_eq!(bed.stripe("f"), stripe);
@@ -109,7 +109,7 @@ fn leave_out(bed: &mut Bed, stripe: &StripeRecord, epoch: u64) -> CoordinatorRep
 }
 
 fn is_refused_for_a_join(reply: &CoordinatorReply) -> bool {
-    matches!(reply, CoordinatorReply::Refused(why) if why.contains("has joined since"))
+    matches!(reply, CoordinatorReply::Refused(why) if why.sentence.contains("has joined since"))
 }
 
 /// The primary has not seen it up: it came and went between two updates.
@@ -205,13 +205,13 @@ fn nobody_leaves_out_a_node_that_has_returned() {
     };
     let returned = bed.ask(settling(1));
     assert!(
-        matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned;")),
+        matches!(&returned, CoordinatorReply::Refused(s) if s.sentence.contains("has returned;")),
         "{returned:?}"
     );
     bed.fail(&[stripe.nodes[4]]);
     let past = bed.ask(settling(2));
     assert!(
-        matches!(&past, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+        matches!(&past, CoordinatorReply::Refused(s) if s.sentence.contains("newer primary")),
         "{past:?}"
     );
     assert_eq!(bed.ask(settling(1)), CoordinatorReply::Done);
@@ -233,7 +233,7 @@ fn only_the_present_primary_says_whether_updates_are_appended() {
     for past in [0, 2] {
         let refused = note(past, false);
         assert!(
-            matches!(&refused, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+            matches!(&refused, CoordinatorReply::Refused(s) if s.sentence.contains("newer primary")),
             "{refused:?}"
         );
     }

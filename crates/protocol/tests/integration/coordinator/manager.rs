@@ -107,7 +107,7 @@ fn a_limit_that_is_none_is_refused() {
     };
     let reply = bed.ask(CoordinatorRequest::OrderRepair(limit));
     assert!(
-        matches!(&reply, CoordinatorReply::Refused(why) if why.contains("at least 1000")),
+        matches!(&reply, CoordinatorReply::Refused(why) if why.sentence.contains("at least 1000")),
         "{reply:?}"
     );
 }

@@ -128,7 +128,7 @@ fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
         panic!("there is no such scheme")
     };
     assert!(
-        sentence.contains("conventional, pipeline, ppr"),
+        sentence.sentence.contains("conventional, pipeline, ppr"),
         "{sentence}"
     );
     assert_eq!(bed.stripe("f"), before);

@@ -60,7 +60,9 @@ fn commit(bed: &mut Bed, put: PutId, old: &[StripeRecord]) -> CoordinatorReply {
 
 fn busy(reply: &CoordinatorReply, words: &str) {
     match reply {
-        CoordinatorReply::Busy(sentence) => assert!(sentence.contains(words), "{sentence}"),
+        CoordinatorReply::Busy(sentence) => {
+            assert!(sentence.sentence.contains(words), "{sentence}");
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -105,7 +105,10 @@ fn a_node_that_several_others_cannot_use_is_evicted_until_they_can() {
     let CoordinatorReply::Busy(why) = join_as_run(&mut bed, FIRST_RUN) else {
         panic!("it may not join yet")
     };
-    assert!(why.contains("other nodes cannot reach node 4"), "{why}");
+    assert!(
+        why.sentence.contains("other nodes cannot reach node 4"),
+        "{why}"
+    );
     let said = bed.status().repair.last_error.unwrap();
     assert!(said.contains("evicted"), "{said}");
     bed.unhook();
@@ -271,7 +274,7 @@ fn one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended() {
     let CoordinatorReply::Busy(why) = join_as_run(&mut bed, FIRST_RUN) else {
         panic!("it may not join yet")
     };
-    assert!(why.contains("node 2 cannot reach node 4"), "{why}");
+    assert!(why.sentence.contains("node 2 cannot reach node 4"), "{why}");
     bed.unhook();
     bed.pass(10_000);
     let reply = join_as_run(&mut bed, FIRST_RUN);

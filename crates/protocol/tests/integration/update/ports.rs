@@ -241,7 +241,7 @@ impl BedPorts {
             CoordinatorRequest::NoteDegraded(ask::NoteDegraded { epoch, chunks, .. }) => {
                 let mut world = self.world();
                 if world.refuses_notes {
-                    return CoordinatorReply::Refused("its node has returned".to_owned());
+                    return CoordinatorReply::Refused("its node has returned".into());
                 }
                 world.notes.push((epoch, chunks));
                 CoordinatorReply::Done

@@ -1,0 +1,169 @@
+//! Why the coordinator refuses a request: a cause for programs, and a sentence for people.
+
+use super::refusal::Refusal;
+use gabion_codec::CodeError;
+use gabion_layout::GeometryError;
+use gabion_meta::MetaError;
+use gabion_planner::PlanError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What stands against a request. Gateways derive their error numbers from it; POSIX's are named here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Cause {
+    /// No file, pool, stripe or node has the name or the id (`ENOENT`).
+    NotFound,
+    /// The name is taken (`EEXIST`).
+    Exists,
+    /// Disks are too full (`ENOSPC`).
+    NoSpace,
+    /// Another client uses the file (`EBUSY`).
+    InUse,
+    /// The request goes by an earlier state of the file or the cluster (`ESTALE`).
+    Stale,
+    /// A name or a parameter is invalid (`EINVAL`).
+    Invalid,
+    /// The file would be too large (`EFBIG`).
+    TooLarge,
+    /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
+    Unsupported,
+    /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
+    Failure,
+}
+
+/// A refusal of the coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Denial {
+    /// For programs.
+    pub cause: Cause,
+    /// One plain sentence for people.
+    pub sentence: String,
+}
+
+impl Denial {
+    /// A refusal with this cause.
+    pub fn new(cause: Cause, sentence: impl Into<String>) -> Self {
+        Self {
+            cause,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+/// A failure.
+impl From<String> for Denial {
+    fn from(sentence: String) -> Self {
+        Self::new(Cause::Failure, sentence)
+    }
+}
+
+/// A failure.
+impl From<&str> for Denial {
+    fn from(sentence: &str) -> Self {
+        Self::new(Cause::Failure, sentence)
+    }
+}
+
+impl From<&MetaError> for Cause {
+    fn from(error: &MetaError) -> Self {
+        match error {
+            MetaError::UnknownPool(_)
+            | MetaError::UnknownFile(_)
+            | MetaError::UnknownNode(_)
+            | MetaError::UnknownStripe(_)
+            | MetaError::UnknownChunk(_) => Self::NotFound,
+            MetaError::PoolExists(_) | MetaError::FileExists(_) | MetaError::ClusterExists(_) => {
+                Self::Exists
+            }
+            MetaError::InUse(_) | MetaError::Held { .. } | MetaError::AddressInUse { .. } => {
+                Self::InUse
+            }
+            MetaError::FileReplaced(_)
+            | MetaError::FileRenamed(_)
+            | MetaError::FileGone(_)
+            | MetaError::FileChanged(_)
+            | MetaError::Superseded { .. }
+            | MetaError::PutStep { .. }
+            | MetaError::LeaseLost { .. }
+            | MetaError::TermOver { .. }
+            | MetaError::UnknownPut(_)
+            | MetaError::CommittedBefore(_)
+            | MetaError::GenerationChanged { .. } => Self::Stale,
+            MetaError::FileName { .. }
+            | MetaError::PoolName(_)
+            | MetaError::Pool(_)
+            | MetaError::Address(_)
+            | MetaError::RackChanged { .. } => Self::Invalid,
+            MetaError::FileTooLarge => Self::TooLarge,
+            MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
+            MetaError::Storage { .. }
+            | MetaError::Locked { .. }
+            | MetaError::NoStore { .. }
+            | MetaError::Damaged { .. }
+            | MetaError::Corrupt { .. }
+            | MetaError::NoCluster
+            | MetaError::WentBack { .. }
+            | MetaError::NewerFormat { .. }
+            | MetaError::OlderFormat { .. }
+            | MetaError::NodeFailed(_)
+            | MetaError::PutLost { .. }
+            | MetaError::NodeLeaving(_)
+            | MetaError::NodeNotLive(_)
+            | MetaError::IdsExhausted(_)
+            | MetaError::Placement { .. }
+            | MetaError::StillServed(_)
+            | MetaError::NodeInStripe { .. } => Self::Failure,
+        }
+    }
+}
+
+impl From<MetaError> for Denial {
+    fn from(error: MetaError) -> Self {
+        Self::new(Cause::from(&error), error.to_string())
+    }
+}
+
+/// An invalid code.
+impl From<CodeError> for Denial {
+    fn from(error: CodeError) -> Self {
+        Self::new(Cause::Invalid, error.to_string())
+    }
+}
+
+/// Parameters that do not go together, or not with the cluster's racks.
+impl From<PlanError> for Denial {
+    fn from(error: PlanError) -> Self {
+        Self::new(Cause::Invalid, error.to_string())
+    }
+}
+
+/// A shape that no stripe has.
+impl From<GeometryError> for Denial {
+    fn from(error: GeometryError) -> Self {
+        Self::new(Cause::Invalid, error.to_string())
+    }
+}
+
+impl From<&Refusal> for Cause {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::NoSpace => Self::NoSpace,
+            Refusal::Superseded { .. } => Self::Stale,
+            Refusal::Invalid(_) => Self::Invalid,
+            _ => Self::Failure,
+        }
+    }
+}
+
+/// A node's refusal, as the reason of an operation that needs the node.
+impl From<Refusal> for Denial {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(Cause::from(&refusal), refusal.to_string())
+    }
+}
