@@ -259,6 +259,39 @@ impl Client {
         self.open(from).await?.rename(to, existing).await
     }
 
+    /// Makes a directory, and those above it that are missing. A put or a rename makes those above its name by
+    /// itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when a file or a directory has the path; [`ClientError::NoCoordinator`], after which
+    /// the directory may have been made.
+    pub async fn make_directory(&self, path: &str) -> Result<(), ClientError> {
+        let path = path.to_owned();
+        self.ask(ask::MakeDirectory { path }).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is none, or it is not empty; [`ClientError::NoCoordinator`], after which
+    /// the directory may be gone.
+    pub async fn remove_directory(&self, path: &str) -> Result<(), ClientError> {
+        let path = path.to_owned();
+        self.ask(ask::RemoveDirectory { path }).await
+    }
+
+    /// Gives a directory another path, atomically and whatever is below it. Open files stay open.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such directory, when a file or a directory has the new path, or when
+    /// that lies below the directory; [`ClientError::NoCoordinator`], after which the directory may have either path.
+    pub async fn rename_directory(&self, from: &str, to: &str) -> Result<(), ClientError> {
+        let path = from.to_owned();
+        let directory = self.ask(ask::LookupDirectory { path }).await?;
+        let to = to.to_owned();
+        self.ask(ask::RenameDirectory { directory, to }).await
+    }
+
     /// Deletes a file; its chunks are reclaimed in the background.
     ///
     /// # Errors
@@ -489,12 +522,15 @@ impl Client {
     }
 }
 
-/// Whether a request may be repeated although it may have been carried out. Creating a pool or
-/// removing a file a second time would be refused, as if the first request had failed.
+/// Whether a request may be repeated although it may have been carried out. Making a pool or a directory, or
+/// removing a file or a directory, a second time would be refused, as if the first request had failed.
 const fn is_repeatable(request: &CoordinatorRequest) -> bool {
     !matches!(
         request,
-        CoordinatorRequest::CreatePool(_) | CoordinatorRequest::RemoveFile { .. }
+        CoordinatorRequest::CreatePool(_)
+            | CoordinatorRequest::RemoveFile { .. }
+            | CoordinatorRequest::MakeDirectory { .. }
+            | CoordinatorRequest::RemoveDirectory { .. }
     )
 }
 

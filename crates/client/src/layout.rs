@@ -148,7 +148,7 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
 pub(crate) mod sample {
     use super::*;
     use gabion_layout::{PoolId, Survive, UpdateScheme};
-    use gabion_meta::{Exclusive, PoolRecord, PutId};
+    use gabion_meta::{DirectoryId, Exclusive, PoolRecord, PutId};
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
     pub(crate) fn layout() -> FileLayout {
@@ -169,6 +169,7 @@ pub(crate) mod sample {
         FileLayout {
             file: FileRecord {
                 name: "f".to_owned(),
+                directory: DirectoryId::ROOT,
                 pool: id,
                 size_bytes: 0,
                 stripe_count: 0,

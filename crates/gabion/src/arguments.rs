@@ -156,9 +156,21 @@ pub(crate) enum Command {
     },
     /// List files
     Ls(ListOptions),
-    /// Give a file another name, atomically and whatever its size
+    /// Make a directory, and those above it that are missing; put, create and mv do that by themselves
+    Mkdir {
+        /// Path of the directory
+        #[arg(value_parser = checks::file_name)]
+        path: String,
+    },
+    /// Remove an empty directory
+    Rmdir {
+        /// Path of the directory
+        #[arg(value_parser = checks::file_name)]
+        path: String,
+    },
+    /// Give a file or a directory another name, atomically and whatever its size
     Mv {
-        /// Name of the file
+        /// Name of the file or the directory
         #[arg(value_parser = checks::file_name)]
         name: String,
         /// New name
@@ -174,7 +186,7 @@ pub(crate) enum Command {
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
         names: Vec<String>,
         /// Delete all files whose names begin with this
-        #[arg(long, conflicts_with = "names", value_parser = checks::file_name)]
+        #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },
     /// Show a file's stripes, the location of each chunk, and the failures that each still survives

@@ -123,6 +123,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
                 length,
             } => commands::resize::punch(&name, (offset, length), &place, format).await,
             Command::Ls(options) => commands::files::ls(options, &place, format).await,
+            Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
+            Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
             Command::Mv { name, to, replace } => {
                 commands::files::mv((&name, &to), replace, &place, format).await
             }

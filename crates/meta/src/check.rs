@@ -1,17 +1,18 @@
 //! Checks that all rows agree. Operations keep them consistent; this finds the effects of damage or
 //! a bug.
 
+use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Placed, data_bytes, extents};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{Extent, FileRecord, PoolSpec, PutId};
+use crate::records::{DirectoryId, DirectoryRecord, Entry, Extent, FileRecord, PoolSpec, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, Counter, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS, GARBAGE, GROWTHS,
-    LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED,
-    REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
+    GARBAGE, GROWTHS, LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
+    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -127,19 +128,59 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
+    /// Each directory has one name, in a directory that lies below the root, and counts the levels below it. Takes
+    /// their names away.
+    fn directories(
+        &mut self,
+        names: &mut BTreeMap<(DirectoryId, String), Entry>,
+    ) -> Result<(), MetaError> {
+        let rows = DIRECTORIES.scan(self.txn, &DIRECTORIES.all(), usize::MAX)?;
+        let next = Counter::NextDirectory.value(self.txn)?;
+        for (id, row) in rows {
+            let DirectoryRecord {
+                parent,
+                name,
+                level_count,
+            } = row;
+            let of_name = names.remove(&(parent, key_of(&name)));
+            let is_its_own = of_name == Some(Entry::Directory(id));
+            self.demand(is_its_own && id != DirectoryId::ROOT && id.0 < next, || {
+                format!("directory '{name}' and its name do not agree")
+            });
+            let is_below_root = path_of(self.txn, parent, &name).is_ok();
+            self.demand(is_below_root, || format!("directory '{name}' lies nowhere"));
+            let above = DIRECTORIES.get(self.txn, &parent)?;
+            let counts = above.is_none_or(|above| above.level_count > level_count);
+            self.demand(counts, || {
+                format!("directory '{name}' is too deep for the one above")
+            });
+        }
+        for (parent, name) in names.keys() {
+            let is_held =
+                *parent == DirectoryId::ROOT || DIRECTORIES.get(self.txn, parent)?.is_some();
+            self.demand(is_held, || {
+                format!("'{name}' lies in a directory that is not there")
+            });
+        }
+        Ok(())
+    }
+
     /// Files refer to each live stripe once.
     fn files(&mut self) -> Result<(), MetaError> {
         let mut unclaimed: BTreeSet<StripeId> = self.live.keys().copied().collect();
         let mut faults = Vec::new();
         let names = NAMES.scan(self.txn, &NAMES.all(), usize::MAX)?;
-        let mut names: BTreeMap<String, PutId> = names.into_iter().collect();
+        let mut names: BTreeMap<(DirectoryId, String), Entry> = names.into_iter().collect();
+        self.directories(&mut names)?;
         let rows = EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)?;
         let mut unclaimed_extents: BTreeSet<PutId> =
             rows.into_iter().map(|((file, _), _)| file).collect();
         for (put, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
             let name = &file.name;
             unclaimed_extents.remove(&put);
-            self.demand(names.remove(name) == Some(put) && file.put == put, || {
+            let of_name = names.remove(&(file.directory, name.clone()));
+            let is_its_own = of_name == Some(Entry::File(put)) && file.put == put;
+            self.demand(is_its_own, || {
                 format!("file '{name}' and its name do not agree")
             });
             let extents = extents(self.txn, put)?;
@@ -165,8 +206,8 @@ impl<'t> Check<'t> {
                 });
             }
         }
-        for name in names.into_keys() {
-            faults.push(format!("'{name}' is a name without a file"));
+        for (_, name) in names.into_keys() {
+            faults.push(format!("'{name}' is a name of nothing"));
         }
         for put in unclaimed_extents {
             faults.push(format!("{put} made no file, but has extents"));

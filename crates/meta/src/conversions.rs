@@ -12,7 +12,7 @@
 use crate::displaced::{check_held, discard};
 use crate::error::MetaError;
 use crate::extents::{self, Placed, data_bytes, displaced_extents};
-use crate::files::file_of;
+use crate::files::{file_of, put_file};
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::pending::pending_stripes;
@@ -20,7 +20,7 @@ use crate::pools::pool;
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, put_record, reserve};
 use crate::records::{Displaced, Placement, PutId, PutTarget};
-use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::schema::{Counter, EXTENTS, PENDING, PREDECESSORS, PUTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
@@ -102,7 +102,7 @@ impl<K: KeyValue> Meta<K> {
             Counter::StripeCount.raise(txn, stripes.len() as u64)?;
             file.stripe_count += stripes.len() as u64;
             file.stripe_count -= displaced.len() as u64;
-            FILES.put(txn, &file.put, &file)?;
+            put_file(txn, &file)?;
             PUTS.delete(txn, &put)?;
             Ok(stripes)
         })

@@ -1,6 +1,6 @@
 //! The error of this crate, with one plain sentence for each refusal.
 
-use crate::records::{FencingToken, Holder, PutId};
+use crate::records::{DirectoryId, FencingToken, Holder, PutId};
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ pub enum MetaError {
     },
     /// An invalid file name.
     #[error(
-        "a file name {problem}; use 1 to {} bytes of UTF-8 without control characters",
+        "a file name {problem}; use 1 to {} bytes of UTF-8 without control characters, with '/' between names only",
         crate::records::FILE_NAME_BYTES
     )]
     FileName {
@@ -192,6 +192,30 @@ pub enum MetaError {
     /// The file's name exists already.
     #[error("file '{0}' already exists; remove it first or choose another name")]
     FileExists(String),
+    /// No such directory.
+    #[error("there is no directory '{0}'; check its name, or make it")]
+    UnknownDirectory(String),
+    /// The directory has been removed.
+    #[error("the directory was removed; look its name up again")]
+    DirectoryGone(DirectoryId),
+    /// A directory has the name already.
+    #[error("'{0}' is a directory already; remove it first or choose another name")]
+    DirectoryExists(String),
+    /// The name is a directory's where a file's is expected.
+    #[error("'{0}' is a directory; name a file")]
+    IsADirectory(String),
+    /// A file has a name where a directory's is expected.
+    #[error("'{0}' is a file, not a directory; choose another name")]
+    NotADirectory(String),
+    /// The directory has files or directories in it.
+    #[error("the directory '{0}' is not empty; remove what is in it first")]
+    NotEmpty(String),
+    /// A directory would lie below itself.
+    #[error("'{0}' lies below the directory that is to be moved there; choose a name outside")]
+    IntoItself(String),
+    /// A directory below would have too many above it.
+    #[error("'{0}' is too deep for the directories below; a path has at most 64 parts")]
+    TooDeep(String),
     /// The name belongs to another file now.
     #[error("'{0}' is another file by now; look it up again")]
     FileReplaced(String),

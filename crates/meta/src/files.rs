@@ -1,13 +1,16 @@
 //! Files: finding, listing, renaming and removing them, and the garbage of removed ones. A file is its
 //! record, a row for its name, and its extents.
 
+use crate::directories::{
+    Walk, behind, descend, entries, find, key_of, last_name, make_parents, path_of,
+};
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{Placed, extents, extents_within, neighbours};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
-use crate::records::{Existing, FileRecord, Listing, PutId};
+use crate::records::{DirectoryId, Entry, Existing, FileRecord, Listing, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REMOVED, REQUESTED_FORMS, WITHDRAWN,
 };
@@ -60,17 +63,16 @@ impl<K: KeyValue> Meta<K> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<FileRecord>, MetaError> {
-        let span = NAMES.prefix(prefix, after);
         self.store.read(|txn| {
-            let page = NAMES.scan(txn, &span, limit)?;
-            let files = page.into_iter().map(|(name, put)| named(txn, &name, put));
-            files.collect()
+            let files = walk(txn, prefix, after, limit)?.into_iter();
+            files.map(|(name, put)| named(txn, name, put)).collect()
         })
     }
 
-    /// At most `limit` entries with this prefix, behind `after`, in the byte order of their names. Files
-    /// whose names have the delimiter behind the prefix are one entry for each common beginning up to the
-    /// delimiter, and not entries of their own.
+    /// At most `limit` entries with this prefix, behind `after`, in the byte order of their paths. Files
+    /// whose paths have the delimiter behind the prefix are one entry for each common beginning up to the
+    /// delimiter, and not entries of their own. With `/` that costs no more than the entries, and directories are
+    /// entries also if they are empty; with another delimiter all paths are read.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -81,34 +83,9 @@ impl<K: KeyValue> Meta<K> {
         delimiter: Option<&str>,
         limit: usize,
     ) -> Result<Listing, MetaError> {
-        let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
-        self.store.read(|txn| {
-            let mut listing = Listing::default();
-            let mut span = NAMES.prefix(prefix, after);
-            let last_shared = after.and_then(|after| common(after, prefix, delimiter));
-            if let Some(shared) = last_shared.filter(|shared| after == Some(shared)) {
-                span = NAMES.behind_prefix(span, shared);
-            }
-            loop {
-                let names = NAMES.scan(txn, &span, PAGE.min(limit.saturating_add(1)))?;
-                let Some((last, _)) = names.last() else {
-                    return Ok(listing);
-                };
-                let mut next = NAMES.prefix(prefix, Some(last));
-                for (name, put) in names {
-                    if listing.files.len() + listing.prefixes.len() >= limit {
-                        listing.is_cut = true;
-                        return Ok(listing);
-                    }
-                    if let Some(shared) = common(&name, prefix, delimiter) {
-                        listing.prefixes.push(shared.to_owned());
-                        next = NAMES.behind_prefix(NAMES.prefix(prefix, Some(&name)), shared);
-                        break;
-                    }
-                    listing.files.push(named(txn, &name, put)?);
-                }
-                span = next;
-            }
+        self.store.read(|txn| match delimiter {
+            Some("/") => list_directory(txn, prefix, after, limit),
+            _ => list_files(txn, (prefix, after), delimiter, limit),
         })
     }
 
@@ -191,11 +168,13 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::FileRenamed(file.name));
             }
             make_way(txn, to, existing)?;
-            NAMES.delete(txn, &file.name)?;
+            let (directory, name) = make_parents(txn, to)?;
+            NAMES.delete(txn, &key_of_file(&file))?;
+            NAMES.put(txn, &(directory, name.to_owned()), &Entry::File(put))?;
+            file.directory = directory;
             to.clone_into(&mut file.name);
             file.generation = next;
-            NAMES.put(txn, &file.name, &put)?;
-            FILES.put(txn, &put, &file)?;
+            put_file(txn, &file)?;
             Ok(file)
         })
     }
@@ -271,27 +250,47 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// The file with this name.
+/// The file with this path.
 pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
-    let put = NAMES.get(txn, &name.to_owned())?;
-    let put = put.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
-    named(txn, name, put)
+    match find(txn, name)? {
+        Some(Entry::File(put)) => named(txn, name.to_owned(), put),
+        Some(Entry::Directory(_)) => Err(MetaError::IsADirectory(name.to_owned())),
+        None => Err(MetaError::UnknownFile(name.to_owned())),
+    }
 }
 
 /// The file that this put made.
 pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
-    FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))
+    let mut file = FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))?;
+    file.name = path_of(txn, file.directory, &file.name)?;
+    Ok(file)
 }
 
-/// Refuses to give away a name that another file keeps. Returns the file that does not keep it, if there
-/// is one.
+/// Sets a file's row. The caller keeps its name in agreement.
+pub(crate) fn put_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    let row = FileRecord {
+        name: last_name(&file.name).to_owned(),
+        ..file.clone()
+    };
+    FILES.put(txn, &file.put, &row)
+}
+
+/// The key of a file's name.
+fn key_of_file(file: &FileRecord) -> (DirectoryId, String) {
+    (file.directory, last_name(&file.name).to_owned())
+}
+
+/// Refuses to give away a name that another file keeps, or a directory. Returns the file that does not keep it, if
+/// there is one.
 pub(crate) fn check_name(
     txn: &dyn ReadTxn,
     name: &str,
     existing: Existing,
 ) -> Result<Option<PutId>, MetaError> {
-    let Some(present) = NAMES.get(txn, &name.to_owned())? else {
-        return Ok(None);
+    let present = match find(txn, name)? {
+        None => return Ok(None),
+        Some(Entry::Directory(_)) => return Err(MetaError::IsADirectory(name.to_owned())),
+        Some(Entry::File(present)) => present,
     };
     match existing {
         Existing::IsReplaced => Ok(Some(present)),
@@ -308,7 +307,7 @@ pub(crate) fn make_way(
     existing: Existing,
 ) -> Result<(), MetaError> {
     if let Some(present) = check_name(txn, name, existing)? {
-        let file = named(txn, name, present)?;
+        let file = named(txn, name.to_owned(), present)?;
         remove(txn, &file)?;
     }
     Ok(())
@@ -321,20 +320,142 @@ fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
     EXCLUSIVE.delete(txn, &file.put)?;
-    NAMES.delete(txn, &file.name)?;
+    NAMES.delete(txn, &key_of_file(file))?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }
 
-/// The record of a name's file.
-fn named(txn: &dyn ReadTxn, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
-    let contradiction = |reason| NAMES.contradiction(&name.to_owned(), reason);
+/// The record of a path's file.
+fn named(txn: &dyn ReadTxn, name: String, put: PutId) -> Result<FileRecord, MetaError> {
+    let contradiction = |reason| FILES.contradiction(&put, reason);
     let record = FILES.get(txn, &put)?;
-    let record = record.ok_or_else(|| contradiction(format!("{put} made no file")))?;
-    if record.name != name {
-        return Err(contradiction(format!("its file is '{}'", record.name)));
+    let record = record.ok_or_else(|| contradiction(format!("'{name}' is its name")))?;
+    if record.name != last_name(&name) {
+        return Err(contradiction(format!("'{name}' is another name of it")));
     }
-    Ok(record)
+    Ok(FileRecord { name, ..record })
+}
+
+/// At most `limit` files with this prefix, behind `after`, in the byte order of their paths.
+fn walk(
+    txn: &dyn ReadTxn,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, PutId)>, MetaError> {
+    let mut walk = Walk {
+        txn,
+        prefix,
+        limit,
+        found: Vec::new(),
+    };
+    walk.walk(DirectoryId::ROOT, "", after)?;
+    Ok(walk.found)
+}
+
+/// A page of files, of which those with a common beginning up to the delimiter are one entry.
+fn list_files(
+    txn: &dyn ReadTxn,
+    (prefix, after): (&str, Option<&str>),
+    delimiter: Option<&str>,
+    limit: usize,
+) -> Result<Listing, MetaError> {
+    let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
+    let (mut listing, mut after) = (Listing::default(), after.map(str::to_owned));
+    // The page before has ended with this beginning.
+    let ended = after
+        .clone()
+        .filter(|after| common(after, prefix, delimiter) == Some(after));
+    loop {
+        let page = walk(
+            txn,
+            prefix,
+            after.as_deref(),
+            PAGE.min(limit.saturating_add(1)),
+        )?;
+        let Some((last, _)) = page.last() else {
+            return Ok(listing);
+        };
+        after = Some(last.clone());
+        for (name, put) in page {
+            let shared = common(&name, prefix, delimiter);
+            let known = listing.prefixes.last().or(ended.as_ref());
+            if shared.is_some_and(|shared| known.is_some_and(|known| known == shared)) {
+                continue;
+            }
+            if listing.files.len() + listing.prefixes.len() >= limit {
+                listing.is_cut = true;
+                return Ok(listing);
+            }
+            match shared {
+                Some(shared) => listing.prefixes.push(shared.to_owned()),
+                None => listing.files.push(named(txn, name, put)?),
+            }
+        }
+    }
+}
+
+/// A page of the files and directories in one directory: those whose paths begin with the prefix, up to the next
+/// `/`.
+fn list_directory(
+    txn: &dyn ReadTxn,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Listing, MetaError> {
+    let mut listing = Listing::default();
+    let base = prefix.rfind('/').map_or("", |at| &prefix[..=at]);
+    let id = match base.strip_suffix('/') {
+        None => Some(DirectoryId::ROOT),
+        Some(path) => match descend(txn, path) {
+            Err(MetaError::NotADirectory(_)) => None,
+            found => found?,
+        },
+    };
+    let Some(id) = id else {
+        return Ok(listing);
+    };
+    let wanted = &prefix[base.len()..];
+    let mut next = wanted.to_owned();
+    match after.map(|after| (after, after.strip_prefix(base))) {
+        None => {}
+        // All of this directory is behind it, or none.
+        Some((after, None)) if after < base => {}
+        Some((_, None)) => return Ok(listing),
+        Some((after, Some(rest))) => {
+            next = next.max(match rest.split_once('/') {
+                Some((name, below)) if !below.is_empty() => {
+                    // The page before has not ended with this directory.
+                    let has_more =
+                        !walk(txn, &format!("{base}{name}/"), Some(after), 1)?.is_empty();
+                    let key = key_of(name);
+                    if has_more { key } else { behind(&key) }
+                }
+                _ => behind(rest),
+            });
+        }
+    }
+    loop {
+        let page = entries(txn, id, &next, PAGE.min(limit.saturating_add(1)))?;
+        let Some((last, _)) = page.last() else {
+            return Ok(listing);
+        };
+        next = behind(last);
+        for (key, entry) in page {
+            if !key.starts_with(wanted) {
+                return Ok(listing);
+            }
+            if listing.files.len() + listing.prefixes.len() >= limit {
+                listing.is_cut = true;
+                return Ok(listing);
+            }
+            let path = format!("{base}{key}");
+            match entry {
+                Entry::File(put) => listing.files.push(named(txn, path, put)?),
+                Entry::Directory(_) => listing.prefixes.push(path),
+            }
+        }
+    }
 }
 
 /// The common beginning of a name and others up to the first delimiter behind the prefix, if there is one.

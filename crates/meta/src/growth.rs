@@ -1,12 +1,12 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
 use crate::error::MetaError;
-use crate::files::file_of;
+use crate::files::{file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
 use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
-use crate::schema::{FILES, GROWTHS};
+use crate::schema::GROWTHS;
 use crate::tokens::check_token;
 
 /// How many growths of a file are remembered, for requests that are repeated after a lost answer.
@@ -35,7 +35,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok((file, false));
             }
             file.size_bytes = to;
-            FILES.put(txn, &put, &file)?;
+            put_file(txn, &file)?;
             Ok((file, true))
         })
     }
@@ -71,7 +71,7 @@ impl<K: KeyValue> Meta<K> {
             let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
             growths.drain(..forgotten);
             GROWTHS.put(txn, &put, &growths)?;
-            FILES.put(txn, &put, &file)?;
+            put_file(txn, &file)?;
             Ok((file, true))
         })
     }

@@ -11,6 +11,7 @@
 
 mod check;
 mod conversions;
+mod directories;
 mod displaced;
 mod dropped;
 mod error;
@@ -62,13 +63,14 @@ pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
+pub use names::check_file_name;
 pub use puts::Put;
 pub use records::{
-    Departure, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX, FILE_NAME_BYTES,
-    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Lease, Listing, NodeRecord,
-    PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord, PutTarget,
-    RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId, SizeChange, Standing,
-    StripeRun, StripeStatus,
+    Departure, DirectoryId, DirectoryRecord, Displaced, Exclusive, Existing, Extent,
+    FILE_BYTES_MAX, FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Lease,
+    Listing, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
+    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId,
+    SizeChange, Standing, StripeRun, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

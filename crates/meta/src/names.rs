@@ -6,14 +6,31 @@ use crate::records::FILE_NAME_BYTES;
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;
 
-/// Refuses file names that could not be listed, typed or stored.
-pub(crate) fn check_file_name(name: &str) -> Result<(), MetaError> {
-    let problem = if name.is_empty() {
+/// Most bytes of a name in a directory, as of POSIX file systems.
+const PART_BYTES: usize = 255;
+
+/// Most names of a path.
+pub(crate) const LEVELS_MAX: usize = 64;
+
+/// Refuses paths of files and directories that could not be listed, typed or stored.
+///
+/// # Errors
+/// [`MetaError::FileName`].
+pub fn check_file_name(path: &str) -> Result<(), MetaError> {
+    let problem = if path.is_empty() {
         "must not be empty"
-    } else if name.len() > FILE_NAME_BYTES {
+    } else if path.len() > FILE_NAME_BYTES {
         "is too long"
-    } else if name.chars().any(char::is_control) {
+    } else if path.chars().any(char::is_control) {
         "holds a control character"
+    } else if path.split('/').any(str::is_empty) {
+        "has a '/' at an end or beside another one"
+    } else if path.split('/').any(|name| name == "." || name == "..") {
+        "has the part '.' or '..'"
+    } else if path.split('/').any(|name| name.len() > PART_BYTES) {
+        "has a part of more than 255 bytes"
+    } else if path.split('/').count() > LEVELS_MAX {
+        "has more than 64 parts"
     } else {
         return Ok(());
     };
@@ -65,11 +82,21 @@ mod tests {
 
     #[test]
     fn file_names() {
-        let longest = "x".repeat(FILE_NAME_BYTES);
-        for name in ["a", "a/b c/ü", longest.as_str()] {
+        let part = "x".repeat(PART_BYTES);
+        let longest = [part.as_str(); 4].join("/") + "/";
+        let longest = longest.trim_end_matches('/').to_owned();
+        let deepest = ["x"; LEVELS_MAX].join("/");
+        for name in ["a", "a/b c/ü", "...", ".a/b.", &part, &longest, &deepest] {
             assert_eq!(check_file_name(name), Ok(()));
         }
-        for name in ["", "a\0b", "a\nb", "a\u{7f}", &format!("{longest}x")] {
+        let too_long = format!("{longest}/{part}");
+        let (long_part, too_deep) = (format!("{part}x"), format!("{deepest}/x"));
+        for name in [
+            "", "a\0b", "a\nb", "a\u{7f}", &too_long, &long_part, &too_deep,
+        ] {
+            assert!(check_file_name(name).is_err(), "{name:?}");
+        }
+        for name in ["/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/.."] {
             assert!(check_file_name(name).is_err(), "{name:?}");
         }
     }

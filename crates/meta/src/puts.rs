@@ -2,10 +2,11 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
+use crate::directories::make_parents;
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
-use crate::files::{check_name, make_way};
+use crate::files::{check_name, make_way, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
@@ -13,11 +14,10 @@ use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
 use crate::records::{
-    Existing, FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget, StripeRun,
+    Entry, Existing, FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget,
+    StripeRun,
 };
-use crate::schema::{
-    COMMITTED, Counter, FILES, GARBAGE, NAMES, PENDING, PLACED_ANEW, PUTS, STRIPES,
-};
+use crate::schema::{COMMITTED, Counter, GARBAGE, NAMES, PENDING, PLACED_ANEW, PUTS, STRIPES};
 use crate::stripe_rows::index_stripe;
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
@@ -177,8 +177,10 @@ impl<K: KeyValue> Meta<K> {
             forget_anew(txn, &record)?;
             let stripe_count = stripes.len() as u64;
             Counter::StripeCount.raise(txn, stripe_count)?;
+            let (directory, last) = make_parents(txn, name)?;
             let file = FileRecord {
                 name: name.clone(),
+                directory,
                 pool,
                 size_bytes,
                 stripe_count,
@@ -187,8 +189,8 @@ impl<K: KeyValue> Meta<K> {
                 generation: 0,
                 truncation_count: 0,
             };
-            NAMES.put(txn, name, &put)?;
-            FILES.put(txn, &put, &file)?;
+            NAMES.put(txn, &(directory, last.to_owned()), &Entry::File(put))?;
+            put_file(txn, &file)?;
             end_committed(txn, put)?;
             Ok(file)
         })

@@ -171,12 +171,45 @@ pub enum RequestedForm {
     Encoded,
 }
 
+/// Identifies a directory, whatever its path.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, Default,
+)]
+pub struct DirectoryId(pub u64);
+
+impl DirectoryId {
+    /// The directory above all others. It has no name.
+    pub const ROOT: Self = Self(0);
+}
+
+/// A directory other than the root.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DirectoryRecord {
+    /// The directory in which it lies.
+    pub parent: DirectoryId,
+    /// Its name there.
+    pub name: String,
+    /// Levels of directories below it, the most that it ever had.
+    pub level_count: u32,
+}
+
+/// What a name belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    /// The file that this put made.
+    File(PutId),
+    /// A directory.
+    Directory(DirectoryId),
+}
+
 /// A file that a put has made visible: its inode. The bytes of its stripes are its extents, which are
 /// rows of their own ([`Extent`]); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its present name.
+    /// Its present path. The row has the last name of it only.
     pub name: String,
+    /// The directory in which it lies.
+    pub directory: DirectoryId,
     /// Its pool.
     pub pool: PoolId,
     /// Its size in bytes.
@@ -211,7 +244,8 @@ pub struct Extent {
 pub struct Listing {
     /// Files, in the byte order of their names.
     pub files: Vec<FileRecord>,
-    /// Common beginnings of names up to the delimiter, each once, in the same order.
+    /// Common beginnings of names up to the delimiter, each once, in the same order. If the delimiter is `/`, these are
+    /// the directories, empty ones included.
     pub prefixes: Vec<String>,
     /// Whether more entries follow: the next page begins after the last of both lists.
     pub is_cut: bool,

@@ -15,7 +15,7 @@ use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
 use crate::extents::{data_bytes, extent_at, extents_from};
-use crate::files::file_of;
+use crate::files::{file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
@@ -151,7 +151,7 @@ impl<K: KeyValue> Meta<K> {
             }
             note_dropped(txn, file.put, places.values())?;
             recount(txn, &file)?;
-            FILES.put(txn, &file.put, &file)?;
+            put_file(txn, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
             end_committed(txn, put)?;
             Ok(stripes)

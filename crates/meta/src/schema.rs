@@ -5,8 +5,9 @@ use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::records::{
-    Exclusive, Extent, FileRecord, Growth, LeaseRecord, NodeRecord, PoolRecord, Progress, PutId,
-    PutRecord, RepairSettings, ReplacementRecord, RequestedForm, Standing,
+    DirectoryId, DirectoryRecord, Entry, Exclusive, Extent, FileRecord, Growth, LeaseRecord,
+    NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
+    RequestedForm, Standing,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -14,7 +15,7 @@ use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -30,9 +31,12 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> =
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 3);
-/// Their names.
-pub(crate) const NAMES: Table<String, PutId> = Table::new("names", 33, 1);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 4);
+/// Names in directories, of files and of directories: the key of a directory ends with `/`.
+pub(crate) const NAMES: Table<(DirectoryId, String), Entry> = Table::new("names", 33, 2);
+/// Directories but the root.
+pub(crate) const DIRECTORIES: Table<DirectoryId, DirectoryRecord> =
+    Table::new("directories", 40, 1);
 /// Their extents by offset in bytes.
 pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
 /// Open puts.
@@ -115,10 +119,12 @@ pub(crate) enum Counter {
     LifetimeMs = 6,
     /// Transactions that have changed the metadata.
     Changes = 7,
+    /// The id of the next directory.
+    NextDirectory = 8,
 }
 
 impl Counter {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::NextNode,
         Self::NextPool,
         Self::NextPut,
@@ -127,6 +133,7 @@ impl Counter {
         Self::Incarnation,
         Self::LifetimeMs,
         Self::Changes,
+        Self::NextDirectory,
     ];
 
     /// Its value.

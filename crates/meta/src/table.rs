@@ -3,7 +3,7 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, Row, WriteTxn};
-use crate::records::PutId;
+use crate::records::{DirectoryId, PutId};
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -78,7 +78,19 @@ impl FromBytes<8> for u64 {
     }
 }
 
-big_endian_key!(NodeId, PoolId, StripeId, PutId);
+big_endian_key!(NodeId, PoolId, StripeId, PutId, DirectoryId);
+
+impl Key for (DirectoryId, String) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (directory, name) = bytes.split_at_checked(8)?;
+        Some((DirectoryId::decode(directory)?, String::decode(name)?))
+    }
+}
 
 impl Key for (NodeId, StripeId) {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -265,31 +277,6 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
     }
 }
 
-impl<V: Serialize + DeserializeOwned> Table<String, V> {
-    /// The rows whose names start with `prefix`, or only those behind `after`.
-    pub(crate) fn prefix(&self, prefix: &str, after: Option<&str>) -> Span {
-        let first = self.key_bytes(&prefix.to_owned());
-        let behind = self.after(after.map(str::to_owned).as_ref()).start;
-        // No byte of UTF-8 is 255, so every name with the prefix sorts below it.
-        let mut end = first.clone();
-        end.push(u8::MAX);
-        Span {
-            start: first.max(behind),
-            end,
-        }
-    }
-
-    /// The part of a span behind every name that starts with `prefix`.
-    pub(crate) fn behind_prefix(&self, span: Span, prefix: &str) -> Span {
-        let mut start = self.key_bytes(&prefix.to_owned());
-        start.push(u8::MAX);
-        Span {
-            start: start.max(span.start),
-            ..span
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,7 +285,6 @@ mod tests {
     use proptest::prelude::*;
 
     const NUMBERS: Table<StripeId, Vec<u32>> = Table::new("numbers", 7, 3);
-    const NAMES: Table<String, ()> = Table::new("names", 8, 1);
 
     proptest! {
         #[test]
@@ -363,26 +349,5 @@ mod tests {
         for unknown in [&[2, 1, 9][..], &[1, 9], &[4, 1, 9]] {
             assert!(matches!(read(unknown), Err(MetaError::Corrupt { .. })));
         }
-    }
-
-    #[test]
-    fn prefixes_and_pages() {
-        let store = MemoryStore::new();
-        let all = ["a", "ab", "ab/1", "ab/ü", "ac", "b"];
-        for name in all {
-            store
-                .write(|txn| NAMES.put(txn, &name.to_owned(), &()))
-                .unwrap();
-        }
-        let list = |prefix: &str, after: Option<&str>, limit| {
-            let span = NAMES.prefix(prefix, after);
-            let rows = store.read(|txn| NAMES.scan(txn, &span, limit)).unwrap();
-            rows.into_iter().map(|(name, ())| name).collect::<Vec<_>>()
-        };
-        assert_eq!(list("", None, 99), all);
-        assert_eq!(list("ab", None, 99), ["ab", "ab/1", "ab/ü"]);
-        assert_eq!(list("ab", Some("ab"), 1), ["ab/1"]);
-        assert_eq!(list("ab", Some("b"), 99), [""; 0]);
-        assert_eq!(list("ab", Some(""), 1), ["ab"]);
     }
 }

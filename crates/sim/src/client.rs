@@ -156,6 +156,22 @@ impl SimClient {
         Ok(())
     }
 
+    /// Moves a directory, and so a file below it, from one path to another. After an error, they may have either.
+    pub(crate) async fn rename_directory(
+        &self,
+        (from, to): (&str, &str),
+        (old, new): (&str, &str),
+    ) -> Result<(), ClientError> {
+        let file = self.open(old).await?.put_id();
+        let called_us = self.world.now_us();
+        let left = self.ledger.replacing(old, file);
+        self.ledger.naming(new, file);
+        self.client.rename_directory(from, to).await?;
+        self.ledger.replaced(old, left);
+        self.ledger.is_there(new, file, called_us);
+        Ok(())
+    }
+
     /// Removes a file. After an error, its state is unknown.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), ClientError> {
         self.client.rm(name).await?;

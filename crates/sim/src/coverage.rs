@@ -75,6 +75,8 @@ pub struct Coverage {
     pub write_behind_count: u64,
     /// Exclusive opens of files.
     pub exclusive_open_count: u64,
+    /// Directories that were moved with a file below.
+    pub directory_count: u64,
     /// Acknowledged appends.
     pub append_count: u64,
     /// Acknowledged writes in pieces, those of appends included.
@@ -91,7 +93,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 35] {
+    pub fn rows(&self) -> [(&'static str, u64); 36] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -122,6 +124,7 @@ impl Coverage {
             ("requests to metadata in doubt", self.unvouched_count),
             ("writes behind the end", self.write_behind_count),
             ("exclusive opens", self.exclusive_open_count),
+            ("directories moved", self.directory_count),
             ("appends", self.append_count),
             ("writes in pieces", self.write_in_pieces_count),
             ("growths", self.growth_count),
@@ -163,6 +166,7 @@ impl AddAssign for Coverage {
         self.unvouched_count += other.unvouched_count;
         self.write_behind_count += other.write_behind_count;
         self.exclusive_open_count += other.exclusive_open_count;
+        self.directory_count += other.directory_count;
         self.append_count += other.append_count;
         self.write_in_pieces_count += other.write_in_pieces_count;
         self.growth_count += other.growth_count;

@@ -20,6 +20,7 @@ mod cluster;
 pub mod conversion;
 mod coverage;
 mod dice;
+mod directories;
 mod fault_injector;
 mod faults;
 mod images;

@@ -22,6 +22,9 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::PlaceAnew { .. }
             | CoordinatorRequest::CommitPut(_)
             | CoordinatorRequest::Rename { .. }
+            | CoordinatorRequest::MakeDirectory { .. }
+            | CoordinatorRequest::RemoveDirectory { .. }
+            | CoordinatorRequest::RenameDirectory { .. }
             | CoordinatorRequest::Grow { .. }
             | CoordinatorRequest::BeginReplace { .. }
             | CoordinatorRequest::CommitReplace { .. }

@@ -6,6 +6,7 @@ use crate::cells::cell_count;
 use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
+use crate::directories::move_directory;
 use crate::sole_writer::write_alone;
 use crate::world::lock;
 use futures::FutureExt;
@@ -120,7 +121,8 @@ impl Hand {
                 0..45 => self.write(&name).await,
                 45..47 => self.change_files().await,
                 47..48 => self.replace_files().await,
-                48..50 => self.client.list().await.map(drop),
+                48..49 => self.client.list().await.map(drop),
+                49..50 => move_directory(&cluster, &self.client).await,
                 50..52 => self.client.get(&name).await,
                 52..64 => self.work_cached(&name).await,
                 64..66 => write_alone(&cluster, &self.client, &name).await,
@@ -338,14 +340,19 @@ impl Hand {
     }
 }
 
-fn draw_size(cluster: &Cluster) -> u64 {
+pub(crate) fn draw_size(cluster: &Cluster) -> u64 {
     let stripe_cells = cell_count(cluster.shape.stripe_bytes);
     cluster.world.roll(|dice| dice.between(1, 2 * stripe_cells))
 }
 
 fn draw_name(cluster: &Cluster) -> String {
     let number = cluster.world.roll(|dice| dice.below(NAME_COUNT));
-    format!("file{number}")
+    // Some lie in a directory that the first put makes.
+    if number.is_multiple_of(2) {
+        format!("file{number}")
+    } else {
+        format!("some/files/{number}")
+    }
 }
 
 async fn put(

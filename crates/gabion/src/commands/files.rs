@@ -6,7 +6,7 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
-use gabion_client::{ClientError, FileStat, Progress};
+use gabion_client::{Cause, ClientError, FileStat, Progress};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
 use gabion_meta::{Existing, Listing};
 use gabion_protocol::primary::failed_nodes;
@@ -295,6 +295,24 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
+pub(crate) async fn mkdir(path: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    connect(place).await?.make_directory(path).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "made": path }));
+    }
+    println!("made directory {path}");
+    Ok(())
+}
+
+pub(crate) async fn rmdir(path: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    connect(place).await?.remove_directory(path).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "removed": path }));
+    }
+    println!("removed directory {path}");
+    Ok(())
+}
+
 pub(crate) async fn mv(
     (name, to): (&str, &str),
     replaces: bool,
@@ -302,7 +320,16 @@ pub(crate) async fn mv(
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
-    client.rename(name, to, existing(replaces)).await?;
+    match client.rename(name, to, existing(replaces)).await {
+        Err(error) if error.cause() == Cause::IsADirectory => {
+            // Either of the two may be the directory.
+            match client.rename_directory(name, to).await {
+                Err(other) if other.cause() == Cause::NotADirectory => return Err(error.into()),
+                renamed => renamed?,
+            }
+        }
+        renamed => renamed?,
+    }
     if format == Format::Json {
         return print_json(&json!({ "name": to, "renamed_from": name }));
     }

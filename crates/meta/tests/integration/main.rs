@@ -1,6 +1,7 @@
 //! The integration tests of `meta`, linked once: a module for each subject.
 
 mod conversions;
+mod directories;
 mod engines;
 mod exclusive;
 mod fixture;

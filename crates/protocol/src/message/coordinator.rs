@@ -10,7 +10,7 @@ use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{Exclusive, FencingToken, FileRecord, Listing, PoolRecord, PutId};
+use gabion_meta::{DirectoryId, Exclusive, FencingToken, FileRecord, Listing, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -176,6 +176,8 @@ pub enum CoordinatorReply {
     Put(PutPlaces),
     /// A file with its layout.
     File(FileLayout),
+    /// The directory with the path.
+    Directory(DirectoryId),
     /// The file was removed.
     FileGone,
     /// The file's size.

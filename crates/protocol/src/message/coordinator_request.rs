@@ -16,7 +16,8 @@ use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Exclusion, Existing, FencingToken, Listing, PoolRecord, PutId, SessionId, SizeChange,
+    DirectoryId, Exclusion, Existing, FencingToken, Listing, PoolRecord, PutId, SessionId,
+    SizeChange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +240,28 @@ calls! {
         /// What happens to a file that has that name already.
         existing: Existing,
     }
+    /// The directory with this path.
+    LookupDirectory {
+        /// The path.
+        path: String,
+    } -> DirectoryId { CoordinatorReply::Directory(directory) => directory }
+    /// Make a directory, and those above it that are missing.
+    MakeDirectory {
+        /// The path.
+        path: String,
+    }
+    /// Remove an empty directory.
+    RemoveDirectory {
+        /// The path.
+        path: String,
+    }
+    /// Give a directory another path, and so all that is below it. May be repeated.
+    RenameDirectory {
+        /// The directory.
+        directory: DirectoryId,
+        /// The new path.
+        to: String,
+    }
     /// Give a file more bytes, which are zero. May be repeated.
     Grow {
         /// The put that brought the file.
@@ -354,43 +377,28 @@ calls! {
 }
 
 impl CoordinatorRequest {
-    /// Whether the sender acts on the metadata of files, pools and stripes, or changes it.
+    /// Whether the sender acts on the metadata of files, pools and stripes, or changes it. All others are listed: a
+    /// request that is forgotten here waits, and is not answered from an old copy of the metadata.
     pub(crate) const fn relies_on_metadata(&self) -> bool {
-        matches!(
+        !matches!(
             self,
-            Self::Acquire { .. }
-                | Self::Settling { .. }
-                | Self::NoteDegraded { .. }
-                | Self::NotePhase { .. }
-                | Self::CommitPool { .. }
-                | Self::CreatePool(_)
-                | Self::Reserves(_)
-                | Self::Pools
-                | Self::BeginPut { .. }
-                | Self::ExtendPut { .. }
-                | Self::PlaceAnew { .. }
-                | Self::TouchPut(_)
-                | Self::CommitPut(_)
-                | Self::AbortPut(_)
-                | Self::BeginReplace { .. }
-                | Self::CommitReplace { .. }
-                | Self::Ended(_)
-                | Self::Lookup { .. }
-                | Self::LookupFile { .. }
-                | Self::List { .. }
-                | Self::Rename { .. }
-                | Self::Grow { .. }
-                | Self::OpenExclusive { .. }
-                | Self::RenewExclusive { .. }
-                | Self::CloseExclusive { .. }
-                | Self::Token(_)
-                | Self::RemoveFile { .. }
-                | Self::OrderForm(_)
-                | Self::Drain(_)
-                | Self::Keep(_)
-                // It lowers the number of nodes that must have spoken.
-                | Self::Hasten { .. }
-                | Self::RepairNow { .. }
+            Self::BeginJoin { .. }
+                | Self::TellChunks { .. }
+                | Self::SetAside { .. }
+                | Self::EndJoin { .. }
+                | Self::Accept { .. }
+                | Self::Heartbeat { .. }
+                | Self::EndMembership { .. }
+                | Self::StoreFailed { .. }
+                | Self::Group { .. }
+                | Self::Suspect { .. }
+                | Self::ReportDamage { .. }
+                | Self::Nodes { .. }
+                | Self::Status { .. }
+                | Self::OrderRepair { .. }
+                | Self::Links { .. }
+                | Self::ScrubAll { .. }
+                | Self::Usage { .. }
         )
     }
 }

@@ -15,6 +15,12 @@ pub enum Cause {
     NotFound,
     /// The name is taken (`EEXIST`).
     Exists,
+    /// A file has a name where a directory's is expected (`ENOTDIR`).
+    NotADirectory,
+    /// A directory has a name where a file's is expected (`EISDIR`).
+    IsADirectory,
+    /// The directory is not empty (`ENOTEMPTY`).
+    NotEmpty,
     /// Disks are too full (`ENOSPC`).
     NoSpace,
     /// Another client uses the file (`EBUSY`).
@@ -77,16 +83,22 @@ impl From<&MetaError> for Cause {
             | MetaError::UnknownFile(_)
             | MetaError::UnknownNode(_)
             | MetaError::UnknownStripe(_)
-            | MetaError::UnknownChunk(_) => Self::NotFound,
-            MetaError::PoolExists(_) | MetaError::FileExists(_) | MetaError::ClusterExists(_) => {
-                Self::Exists
-            }
+            | MetaError::UnknownChunk(_)
+            | MetaError::UnknownDirectory(_) => Self::NotFound,
+            MetaError::PoolExists(_)
+            | MetaError::FileExists(_)
+            | MetaError::DirectoryExists(_)
+            | MetaError::ClusterExists(_) => Self::Exists,
+            MetaError::NotADirectory(_) => Self::NotADirectory,
+            MetaError::IsADirectory(_) => Self::IsADirectory,
+            MetaError::NotEmpty(_) => Self::NotEmpty,
             MetaError::InUse(_) | MetaError::Held { .. } | MetaError::AddressInUse { .. } => {
                 Self::InUse
             }
             MetaError::FileReplaced(_)
             | MetaError::FileRenamed(_)
             | MetaError::FileGone(_)
+            | MetaError::DirectoryGone(_)
             | MetaError::FileChanged(_)
             | MetaError::Superseded { .. }
             | MetaError::PutStep { .. }
@@ -96,6 +108,8 @@ impl From<&MetaError> for Cause {
             | MetaError::CommittedBefore(_)
             | MetaError::GenerationChanged { .. } => Self::Stale,
             MetaError::FileName { .. }
+            | MetaError::IntoItself(_)
+            | MetaError::TooDeep(_)
             | MetaError::PoolName(_)
             | MetaError::Pool(_)
             | MetaError::Address(_)

@@ -5,8 +5,8 @@ use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId,
-    PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
+    DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement,
+    Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -499,6 +499,7 @@ impl Expected {
         let _ = self.remove(&name);
         let (_, stripes) = self.puts.remove(&put).expect("it was just there");
         let file = FileRecord {
+            directory: DirectoryId(1),
             name: name.clone(),
             pool,
             size_bytes,

@@ -5,6 +5,7 @@
 //! places blocks that are replicated first. `exclusive` decides which client is the only writer of a file.
 
 mod blocks;
+mod directories;
 mod exclusive;
 mod live_puts;
 mod lookups;

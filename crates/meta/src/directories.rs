@@ -1,0 +1,328 @@
+//! Directories: a tree of names above the files. A name lies in a directory, so a directory is renamed by one
+//! row, however many files are below it.
+//!
+//! In the table of names the key of a directory ends with `/`. So the rows of a directory, and those of the
+//! directories in it one after another, are in the byte order of whole paths.
+
+use crate::error::MetaError;
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
+use crate::names::{LEVELS_MAX, check_file_name};
+use crate::records::{DirectoryId, DirectoryRecord, Entry, PutId};
+use crate::schema::{Counter, DIRECTORIES, NAMES};
+
+impl<K: KeyValue> Meta<K> {
+    /// The directory with this path.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`].
+    pub fn directory(&self, path: &str) -> Result<DirectoryId, MetaError> {
+        self.store.read(|txn| directory(txn, path))
+    }
+
+    /// Makes a directory, and those above it that are missing.
+    ///
+    /// # Errors
+    /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
+    /// [`MetaError::NotADirectory`] when a file has a path above it; [`MetaError::IdsExhausted`].
+    pub fn make_directory(&self, path: &str) -> Result<DirectoryId, MetaError> {
+        check_file_name(path)?;
+        self.change(|txn| {
+            check_free(txn, path)?;
+            let (parent, name) = make_parents(txn, path)?;
+            make(txn, parent, name)
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`]; [`MetaError::NotEmpty`].
+    pub fn remove_directory(&self, path: &str) -> Result<(), MetaError> {
+        self.change(|txn| {
+            let id = directory(txn, path)?;
+            if !entries(txn, id, "", 1)?.is_empty() {
+                return Err(MetaError::NotEmpty(path.to_owned()));
+            }
+            let DirectoryRecord { parent, name, .. } = record(txn, id)?;
+            NAMES.delete(txn, &(parent, key_of(&name)))?;
+            DIRECTORIES.delete(txn, &id)
+        })
+    }
+
+    /// Gives a directory another path, in one transaction whatever is below it. Directories above the new path that
+    /// are missing are made. Does nothing if it has the path already: a lost answer leads to a second request.
+    ///
+    /// # Errors
+    /// [`MetaError::DirectoryGone`]; [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one;
+    /// [`MetaError::FileExists`]; [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the
+    /// directory; [`MetaError::TooDeep`] when a directory below would have too many above it.
+    pub fn rename_directory(&self, id: DirectoryId, to: &str) -> Result<(), MetaError> {
+        check_file_name(to)?;
+        self.change(|txn| {
+            let row = DIRECTORIES.get(txn, &id)?;
+            let row = row.ok_or(MetaError::DirectoryGone(id))?;
+            if path_of(txn, row.parent, &row.name)? == to {
+                return Ok(());
+            }
+            if lies_below(txn, to, id)? {
+                return Err(MetaError::IntoItself(to.to_owned()));
+            }
+            check_free(txn, to)?;
+            if to.split('/').count() + row.level_count as usize > LEVELS_MAX {
+                return Err(MetaError::TooDeep(to.to_owned()));
+            }
+            let (parent, name) = make_parents(txn, to)?;
+            NAMES.delete(txn, &(row.parent, key_of(&row.name)))?;
+            NAMES.put(txn, &(parent, key_of(name)), &Entry::Directory(id))?;
+            note_levels(txn, parent, row.level_count + 1)?;
+            let moved = DirectoryRecord {
+                parent,
+                name: name.to_owned(),
+                ..row
+            };
+            DIRECTORIES.put(txn, &id, &moved)
+        })
+    }
+}
+
+/// The key of a directory's name.
+pub(crate) fn key_of(name: &str) -> String {
+    format!("{name}/")
+}
+
+/// The path without its last name, and that name.
+fn split(path: &str) -> (Option<&str>, &str) {
+    match path.rsplit_once('/') {
+        Some((above, name)) => (Some(above), name),
+        None => (None, path),
+    }
+}
+
+/// The last name of a path.
+pub(crate) fn last_name(path: &str) -> &str {
+    split(path).1
+}
+
+/// What a name in a directory belongs to.
+fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<Entry>, MetaError> {
+    match NAMES.get(txn, &(parent, name.to_owned()))? {
+        Some(entry) => Ok(Some(entry)),
+        None => NAMES.get(txn, &(parent, key_of(name))),
+    }
+}
+
+/// What a path belongs to.
+///
+/// # Errors
+/// [`MetaError::NotADirectory`] when a file has a path above it.
+pub(crate) fn find(txn: &dyn ReadTxn, path: &str) -> Result<Option<Entry>, MetaError> {
+    let (above, name) = split(path);
+    let parent = match above {
+        Some(above) => descend(txn, above)?,
+        None => Some(DirectoryId::ROOT),
+    };
+    match parent {
+        Some(parent) => entry(txn, parent, name),
+        None => Ok(None),
+    }
+}
+
+/// The directory with this path, if there is one.
+///
+/// # Errors
+/// [`MetaError::NotADirectory`] when it, or a path above it, is a file's.
+pub(crate) fn descend(txn: &dyn ReadTxn, path: &str) -> Result<Option<DirectoryId>, MetaError> {
+    let (mut at, mut end) = (DirectoryId::ROOT, 0);
+    for name in path.split('/') {
+        end += name.len();
+        match entry(txn, at, name)? {
+            Some(Entry::Directory(id)) => at = id,
+            Some(Entry::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
+            None => return Ok(None),
+        }
+        end += 1;
+    }
+    Ok(Some(at))
+}
+
+fn directory(txn: &dyn ReadTxn, path: &str) -> Result<DirectoryId, MetaError> {
+    descend(txn, path)?.ok_or_else(|| MetaError::UnknownDirectory(path.to_owned()))
+}
+
+/// Refuses a path that is taken.
+fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
+    match find(txn, path)? {
+        None => Ok(()),
+        Some(Entry::File(_)) => Err(MetaError::FileExists(path.to_owned())),
+        Some(Entry::Directory(_)) => Err(MetaError::DirectoryExists(path.to_owned())),
+    }
+}
+
+/// Whether a path would lie below a directory, or is its own.
+fn lies_below(txn: &dyn ReadTxn, path: &str, id: DirectoryId) -> Result<bool, MetaError> {
+    let mut at = DirectoryId::ROOT;
+    for name in path.split('/') {
+        match entry(txn, at, name)? {
+            Some(Entry::Directory(found)) if found == id => return Ok(true),
+            Some(Entry::Directory(found)) => at = found,
+            Some(Entry::File(_)) | None => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// The directory in which a path lies, and its last name. Makes directories that are missing.
+///
+/// # Errors
+/// [`MetaError::NotADirectory`]; [`MetaError::IdsExhausted`].
+pub(crate) fn make_parents<'a>(
+    txn: &mut dyn WriteTxn,
+    path: &'a str,
+) -> Result<(DirectoryId, &'a str), MetaError> {
+    let (above, last) = split(path);
+    let (mut at, mut end) = (DirectoryId::ROOT, 0);
+    for name in above.into_iter().flat_map(|above| above.split('/')) {
+        end += name.len();
+        at = match entry(txn, at, name)? {
+            Some(Entry::Directory(id)) => id,
+            Some(Entry::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
+            None => make(txn, at, name)?,
+        };
+        end += 1;
+    }
+    Ok((at, last))
+}
+
+fn make(txn: &mut dyn WriteTxn, parent: DirectoryId, name: &str) -> Result<DirectoryId, MetaError> {
+    // The root has the first.
+    Counter::NextDirectory.reach(txn, 1)?;
+    let id = DirectoryId(Counter::NextDirectory.take(txn, 1, u64::MAX, "directory")?);
+    NAMES.put(txn, &(parent, key_of(name)), &Entry::Directory(id))?;
+    let made = DirectoryRecord {
+        parent,
+        name: name.to_owned(),
+        level_count: 0,
+    };
+    DIRECTORIES.put(txn, &id, &made)?;
+    note_levels(txn, parent, 1)?;
+    Ok(id)
+}
+
+/// Notes that a directory, and each one above it, has so many levels of directories below it. The count is never
+/// lowered: a removal need not look for other levels as deep.
+fn note_levels(
+    txn: &mut dyn WriteTxn,
+    mut id: DirectoryId,
+    mut level_count: u32,
+) -> Result<(), MetaError> {
+    while id != DirectoryId::ROOT {
+        let mut row = record(txn, id)?;
+        if row.level_count >= level_count {
+            break;
+        }
+        row.level_count = level_count;
+        DIRECTORIES.put(txn, &id, &row)?;
+        (id, level_count) = (row.parent, level_count + 1);
+    }
+    Ok(())
+}
+
+/// The row of a directory that another row names.
+pub(crate) fn record(txn: &dyn ReadTxn, id: DirectoryId) -> Result<DirectoryRecord, MetaError> {
+    let row = DIRECTORIES.get(txn, &id)?;
+    row.ok_or_else(|| DIRECTORIES.contradiction(&id, "a name lies in it, and it is missing"))
+}
+
+/// The path of a name in a directory.
+pub(crate) fn path_of(
+    txn: &dyn ReadTxn,
+    mut parent: DirectoryId,
+    name: &str,
+) -> Result<String, MetaError> {
+    let mut names = vec![name.to_owned()];
+    while parent != DirectoryId::ROOT {
+        if names.len() > 2 * LEVELS_MAX {
+            return Err(DIRECTORIES.contradiction(&parent, "it lies in itself"));
+        }
+        let row = record(txn, parent)?;
+        names.push(row.name);
+        parent = row.parent;
+    }
+    names.reverse();
+    Ok(names.join("/"))
+}
+
+/// At most `limit` rows of a directory whose keys are `first` or behind it.
+pub(crate) fn entries(
+    txn: &dyn ReadTxn,
+    id: DirectoryId,
+    first: &str,
+    limit: usize,
+) -> Result<Vec<(String, Entry)>, MetaError> {
+    let span = NAMES.between(
+        &(id, first.to_owned()),
+        &(DirectoryId(id.0 + 1), String::new()),
+    );
+    let rows = NAMES.scan(txn, &span, limit)?;
+    Ok(rows
+        .into_iter()
+        .map(|((_, key), entry)| (key, entry))
+        .collect())
+}
+
+/// The least key behind this one: no name has a control character.
+pub(crate) fn behind(key: &str) -> String {
+    format!("{key}\0")
+}
+
+/// Files in the byte order of their paths.
+pub(crate) struct Walk<'a> {
+    pub(crate) txn: &'a dyn ReadTxn,
+    /// The beginning of all their paths.
+    pub(crate) prefix: &'a str,
+    /// Most files.
+    pub(crate) limit: usize,
+    pub(crate) found: Vec<(String, PutId)>,
+}
+
+impl Walk<'_> {
+    /// Finds files below a directory, whose path with its `/` is `base`, behind a path that is relative to it.
+    pub(crate) fn walk(
+        &mut self,
+        id: DirectoryId,
+        base: &str,
+        after: Option<&str>,
+    ) -> Result<(), MetaError> {
+        // Rows per page: a directory may have any number.
+        const PAGE: usize = 1024;
+        let wanted = self.prefix.get(base.len()..).unwrap_or("");
+        let begins_with = wanted.split_inclusive('/').next().unwrap_or("");
+        let (first, rest) = match after.map(|after| (after, after.split_once('/'))) {
+            None => (String::new(), None),
+            Some((after, None)) => (behind(after), None),
+            Some((_, Some((name, rest)))) => (key_of(name), Some(rest)),
+        };
+        let mut next = first.clone().max(begins_with.to_owned());
+        loop {
+            let page = entries(self.txn, id, &next, PAGE.min(self.limit.max(1)))?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            next = behind(last);
+            for (key, entry) in page {
+                if self.found.len() >= self.limit || !key.starts_with(begins_with) {
+                    return Ok(());
+                }
+                let path = format!("{base}{key}");
+                match entry {
+                    Entry::File(put) => self.found.push((path, put)),
+                    Entry::Directory(below) => {
+                        let after = rest.filter(|_| key == first);
+                        self.walk(below, &path, after)?;
+                    }
+                }
+            }
+        }
+    }
+}

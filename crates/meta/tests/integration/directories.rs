@@ -1,0 +1,410 @@
+//! Directories: a model of paths against the metadata under random operations, and the limits.
+
+use crate::fixture::cluster;
+use gabion_meta::{
+    DirectoryId, Existing, Listing, MemoryStore, Meta, MetaError, PoolRecord, PutId,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What the model knows of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    File(PutId),
+    Directory(DirectoryId),
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Put(String),
+    Remove(String),
+    Rename(String, String),
+    Make(String),
+    RemoveDirectory(String),
+    RenameDirectory(String, String),
+}
+
+/// Paths of up to three names of few letters: many meet, and some sort before or behind `/`.
+fn path() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["a", "b", "a-", "a0", "ü"]);
+    prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        4 => path().prop_map(Operation::Put),
+        1 => path().prop_map(Operation::Remove),
+        2 => (path(), path()).prop_map(|(from, to)| Operation::Rename(from, to)),
+        2 => path().prop_map(Operation::Make),
+        1 => path().prop_map(Operation::RemoveDirectory),
+        3 => (path(), path()).prop_map(|(from, to)| Operation::RenameDirectory(from, to)),
+    ]
+}
+
+/// The paths above a path, from the top.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
+}
+
+fn kind(error: &MetaError) -> &'static str {
+    match error {
+        MetaError::UnknownFile(_) => "no file",
+        MetaError::UnknownDirectory(_) => "no directory",
+        MetaError::FileExists(_) => "a file is there",
+        MetaError::DirectoryExists(_) => "a directory is there",
+        MetaError::IsADirectory(_) => "is a directory",
+        MetaError::NotADirectory(_) => "is no directory",
+        MetaError::NotEmpty(_) => "not empty",
+        MetaError::IntoItself(_) => "into itself",
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What an operation gave, and what it should have given.
+type Outcomes = (Result<(), MetaError>, Result<(), &'static str>);
+
+/// Paths, each with what has it.
+#[derive(Default)]
+struct Model(BTreeMap<String, Known>);
+
+impl Model {
+    fn find(&self, path: &str) -> Result<Option<Known>, &'static str> {
+        for path in above(path) {
+            match self.0.get(path) {
+                Some(Known::Directory(_)) => {}
+                Some(Known::File(_)) => return Err("is no directory"),
+                None => return Ok(None),
+            }
+        }
+        Ok(self.0.get(path).copied())
+    }
+
+    fn file(&self, path: &str) -> Result<PutId, &'static str> {
+        match self.find(path)? {
+            Some(Known::File(put)) => Ok(put),
+            Some(Known::Directory(_)) => Err("is a directory"),
+            None => Err("no file"),
+        }
+    }
+
+    fn directory(&self, path: &str) -> Result<DirectoryId, &'static str> {
+        match self.find(path)? {
+            Some(Known::Directory(id)) => Ok(id),
+            Some(Known::File(_)) => Err("is no directory"),
+            None => Err("no directory"),
+        }
+    }
+
+    /// Whether a file may get the path, if none that is there may be replaced.
+    fn check_name(&self, path: &str) -> Result<(), &'static str> {
+        match self.find(path)? {
+            None => Ok(()),
+            Some(Known::Directory(_)) => Err("is a directory"),
+            Some(Known::File(_)) => Err("a file is there"),
+        }
+    }
+
+    fn check_free(&self, path: &str) -> Result<(), &'static str> {
+        match self.find(path)? {
+            None => Ok(()),
+            Some(Known::Directory(_)) => Err("a directory is there"),
+            Some(Known::File(_)) => Err("a file is there"),
+        }
+    }
+
+    /// Gives a path, and asks the metadata which directories it has made above.
+    fn insert(&mut self, meta: &Meta<MemoryStore>, path: &str, known: Known) {
+        for path in above(path) {
+            let id = || Known::Directory(meta.directory(path).expect("it is made"));
+            self.0.entry(path.to_owned()).or_insert_with(id);
+        }
+        self.0.insert(path.to_owned(), known);
+    }
+
+    fn is_below(path: &str, directory: &str) -> bool {
+        let rest = path.strip_prefix(directory);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The same operation here and there.
+    fn run(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, operation: &Operation) {
+        let (found, expected) = match operation {
+            Operation::Put(path) => self.put(meta, pool, path),
+            Operation::Remove(path) => self.remove(meta, path),
+            Operation::Rename(from, to) => self.rename(meta, from, to),
+            Operation::Make(path) => self.make(meta, path),
+            Operation::RemoveDirectory(path) => self.remove_directory(meta, path),
+            Operation::RenameDirectory(from, to) => self.rename_directory(meta, from, to),
+        };
+        assert_eq!(
+            found.map_err(|error| kind(&error)),
+            expected,
+            "{operation:?}"
+        );
+    }
+
+    fn put(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> Outcomes {
+        let expected = self.check_name(path);
+        let begun = meta.begin_put((path, Existing::Stays), pool.id, 0, &[], 0);
+        let made = begun.and_then(|put| meta.commit_put(put.id, 0));
+        if let Ok(file) = &made {
+            self.insert(meta, path, Known::File(file.put));
+        }
+        (made.map(drop), expected)
+    }
+
+    fn remove(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
+        let file = self.file(path);
+        let found = meta.file(path);
+        if let Ok(put) = file {
+            meta.remove_file(path, put).expect("it is there");
+            self.0.remove(path);
+        }
+        (found.map(drop), file.map(drop))
+    }
+
+    fn rename(&mut self, meta: &Meta<MemoryStore>, from: &str, to: &str) -> Outcomes {
+        let Ok(put) = self.file(from) else {
+            return (Ok(()), Ok(()));
+        };
+        let expected = if from == to {
+            Ok(())
+        } else {
+            self.check_name(to)
+        };
+        let generation = meta.file_of(put).expect("it is there").generation;
+        let renamed = meta.rename(put, generation, to, Existing::Stays);
+        if expected.is_ok() {
+            self.0.remove(from);
+            self.insert(meta, to, Known::File(put));
+        }
+        (renamed.map(drop), expected)
+    }
+
+    fn make(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
+        let expected = self.check_free(path);
+        let made = meta.make_directory(path);
+        if let Ok(id) = made {
+            self.insert(meta, path, Known::Directory(id));
+        }
+        (made.map(drop), expected)
+    }
+
+    fn remove_directory(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
+        let expected = self.directory(path).and_then(|_| {
+            let is_empty = !self.0.keys().any(|other| Self::is_below(other, path));
+            is_empty.then_some(()).ok_or("not empty")
+        });
+        if expected.is_ok() {
+            self.0.remove(path);
+        }
+        (meta.remove_directory(path), expected)
+    }
+
+    fn rename_directory(&mut self, meta: &Meta<MemoryStore>, from: &str, to: &str) -> Outcomes {
+        let Ok(id) = self.directory(from) else {
+            return (Ok(()), Ok(()));
+        };
+        let expected = if from == to {
+            Ok(())
+        } else if Self::is_below(to, from) {
+            Err("into itself")
+        } else {
+            self.check_free(to)
+        };
+        let renamed = meta.rename_directory(id, to);
+        if expected.is_ok() && from != to {
+            self.insert(meta, to, Known::Directory(id));
+            self.0.remove(from);
+            let below = self.0.keys().filter(|path| Self::is_below(path, from));
+            for path in below.cloned().collect::<Vec<_>>() {
+                let known = self.0.remove(&path).expect("it was found");
+                self.0.insert(format!("{to}{}", &path[from.len()..]), known);
+            }
+        }
+        (renamed, expected)
+    }
+
+    /// A page as the model sees it: all entries behind `after`, and the first of them.
+    fn page(&self, prefix: &str, after: Option<&str>, joins: bool, limit: usize) -> Vec<String> {
+        let mut entries: Vec<String> = Vec::new();
+        for (path, known) in &self.0 {
+            let whole = match known {
+                Known::File(_) => path.clone(),
+                // A directory shows itself only where names are joined.
+                Known::Directory(_) if joins => format!("{path}/"),
+                Known::Directory(_) => continue,
+            };
+            let Some(rest) = whole.strip_prefix(prefix) else {
+                continue;
+            };
+            let end = rest.find('/').filter(|_| joins);
+            let entry = end.map_or(whole.clone(), |at| whole[..=prefix.len() + at].to_owned());
+            // The directory that a prefix names is not in itself.
+            if entry == prefix && prefix.ends_with('/') {
+                continue;
+            }
+            entries.push(entry);
+        }
+        entries.sort();
+        entries.dedup();
+        let behind = entries
+            .into_iter()
+            .filter(|entry| after.is_none_or(|after| entry.as_str() > after));
+        behind.take(limit).collect()
+    }
+}
+
+/// The entries of a page in their order.
+fn entries(listing: &Listing) -> Vec<String> {
+    let files = listing.files.iter().map(|file| file.name.clone());
+    let mut all: Vec<String> = files.chain(listing.prefixes.iter().cloned()).collect();
+    all.sort();
+    all
+}
+
+fn compare(meta: &Meta<MemoryStore>, model: &Model) {
+    assert_eq!(meta.check(), Ok(vec![]));
+    for (path, known) in &model.0 {
+        match *known {
+            Known::File(put) => {
+                assert_eq!(meta.file_of(put).map(|file| file.name).as_ref(), Ok(path));
+                assert_eq!(meta.file(path).map(|file| file.put), Ok(put));
+            }
+            Known::Directory(id) => assert_eq!(meta.directory(path), Ok(id)),
+        }
+    }
+    for prefix in ["", "a", "a/", "a/b", "b/a-/", "none/"] {
+        for delimiter in [None, Some("/")] {
+            let joins = delimiter.is_some();
+            let whole = meta
+                .list(prefix, None, delimiter, usize::MAX)
+                .expect("a list");
+            let expected = model.page(prefix, None, joins, usize::MAX);
+            assert_eq!(entries(&whole), expected, "{prefix} {delimiter:?}");
+            assert!(!whole.is_cut);
+            // By pages of one entry, and behind names that are no entries.
+            let mut after = None;
+            for entry in &expected {
+                let page = meta
+                    .list(prefix, after.as_deref(), delimiter, 1)
+                    .expect("a page");
+                assert_eq!(
+                    entries(&page),
+                    std::slice::from_ref(entry),
+                    "{prefix} behind {after:?}"
+                );
+                assert_eq!(page.is_cut, entry != expected.last().expect("there is one"));
+                after = Some(entry.clone());
+            }
+            let last = meta
+                .list(prefix, after.as_deref(), delimiter, 1)
+                .expect("a page");
+            assert!(expected.is_empty() || entries(&last).is_empty(), "{last:?}");
+        }
+        let flat = |after: &str| meta.files(prefix, Some(after), usize::MAX).expect("files");
+        for after in ["0", "a", "a-/", "a/", "a/b/ü", "b", "z", "ü/ü"] {
+            let names: Vec<String> = flat(after).into_iter().map(|file| file.name).collect();
+            assert_eq!(
+                names,
+                model.page(prefix, Some(after), false, usize::MAX),
+                "{prefix} behind {after}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn directories_are_as_a_model_of_paths_has_them(operations in prop::collection::vec(operation(), 1..60)) {
+        let (meta, pool) = cluster();
+        let mut model = Model::default();
+        for operation in &operations {
+            model.run(&meta, &pool, operation);
+            compare(&meta, &model);
+        }
+    }
+}
+
+fn put(meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> PutId {
+    let begun = meta.begin_put((path, Existing::Stays), pool.id, 0, &[], 0);
+    let put = begun.expect("a free path").id;
+    meta.commit_put(put, 0).expect("a free path").put
+}
+
+#[test]
+fn a_directory_is_renamed_by_one_transaction_however_much_is_below() {
+    let (meta, pool) = cluster();
+    let first = put(&meta, &pool, "old/0/f");
+    for at in 1..500 {
+        put(&meta, &pool, &format!("old/{at}/f"));
+    }
+    let id = meta.directory("old").expect("it was made");
+    let before = meta.change_count();
+    meta.rename_directory(id, "new/place").expect("a free path");
+    assert_eq!(meta.change_count(), before + 1);
+    assert_eq!(
+        meta.rename_directory(id, "new/place"),
+        Ok(()),
+        "a lost answer"
+    );
+    let names = meta.files("", None, usize::MAX).expect("files");
+    assert_eq!(names.len(), 500);
+    assert!(names.iter().all(|file| file.name.starts_with("new/place/")));
+    assert_eq!(
+        meta.file_of(first).map(|file| file.name),
+        Ok("new/place/0/f".to_owned())
+    );
+    assert!(matches!(
+        meta.file("old/0/f"),
+        Err(MetaError::UnknownFile(_))
+    ));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_path_has_at_most_64_parts_also_after_renames() {
+    let (meta, pool) = cluster();
+    let deep = |count| vec!["d"; count].join("/");
+    put(&meta, &pool, &deep(64));
+    assert!(matches!(
+        meta.make_directory(&deep(65)),
+        Err(MetaError::FileName { .. })
+    ));
+    // The directory that moves has 39 levels below it.
+    meta.make_directory(&format!("e/{}", deep(39)))
+        .expect("40 levels");
+    let (moved, target) = (
+        meta.directory("e").expect("made"),
+        format!("g/{}", deep(24)),
+    );
+    meta.make_directory(&target).expect("25 levels");
+    let too_deep = meta.rename_directory(moved, &format!("{target}/e"));
+    assert!(
+        matches!(too_deep, Err(MetaError::TooDeep(_))),
+        "{too_deep:?}"
+    );
+    let fits = format!("h/{}", deep(24));
+    meta.rename_directory(moved, &fits)
+        .expect("25 and 39 parts");
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_then() {
+    let (meta, pool) = cluster();
+    let begin = |path| {
+        meta.begin_put((path, Existing::IsReplaced), pool.id, 0, &[], 0)
+            .expect("free")
+    };
+    let (taken, below) = (begin("a"), begin("b/c"));
+    meta.make_directory("a").expect("free");
+    put(&meta, &pool, "b");
+    let refused = meta.commit_put(taken.id, 0);
+    assert_eq!(refused, Err(MetaError::IsADirectory("a".to_owned())));
+    let refused = meta.commit_put(below.id, 0);
+    assert_eq!(refused, Err(MetaError::NotADirectory("b".to_owned())));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
