@@ -154,6 +154,12 @@ fn parse_mutants(arguments: &[String]) -> Result<Command, UsageError> {
 
 /// A first word without a dash names the benchmark; all else is the benchmark's own.
 fn parse_bench(arguments: &[String]) -> Result<Command, UsageError> {
+    if arguments
+        .iter()
+        .any(|argument| argument == "--help" || argument == "-h")
+    {
+        return Ok(Command::Help);
+    }
     let (benches, rest) = match arguments.split_first() {
         Some((name, rest)) if !name.starts_with('-') => {
             let bench =
@@ -211,6 +217,7 @@ mod tests {
                 arguments: quick.clone(),
             }),
         );
+        check("bench --help", &Ok(Command::Help));
         for line in [
             format!("bench {} --quick", first.name),
             format!("bench {} -- --quick", first.name),

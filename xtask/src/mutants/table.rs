@@ -2,6 +2,7 @@
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
 mod clients;
+mod directories;
 mod disks;
 mod exclusive;
 mod sizes;
@@ -38,6 +39,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(disks::MUTANTS)
         .chain(clients::MUTANTS)
         .chain(sizes::MUTANTS)
+        .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
 }
 

@@ -183,8 +183,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-grants-leases-of-stripes",
         file: "crates/protocol/src/message/coordinator_request.rs",
-        text: "            Self::Acquire { .. }\n                | Self::Settling { .. }",
-        replacement: "            Self::Settling { .. }",
+        text: "            Self::BeginJoin { .. }",
+        replacement: "            Self::Acquire { .. } | Self::BeginJoin { .. }",
         check: protocol(
             "coordinator::identity::a_coordinator_grants_leases_of_stripes_when_most_nodes_have_spoken",
         ),

@@ -1,0 +1,64 @@
+//! Rules of directories.
+
+use super::{Mutant, test};
+use crate::mutants::check::Check;
+
+const fn meta(name: &'static str) -> Check {
+    test("gabion-meta", "integration", name)
+}
+
+const MODEL: &str = "directories::directories_are_as_a_model_of_paths_has_them";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-directory-moves-below-itself",
+        file: "crates/meta/src/directories.rs",
+        text: "if lies_below(txn, to, id)? {",
+        replacement: "if false && lies_below(txn, to, id)? {",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "a-directory-that-is-not-empty-is-removed",
+        file: "crates/meta/src/directories.rs",
+        text: "if !entries(txn, id, \"\", 1)?.is_empty() {",
+        replacement: "if !entries(txn, id, \"\", 0)?.is_empty() {",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "a-file-and-a-directory-have-one-name",
+        file: "crates/meta/src/directories.rs",
+        text: "None => NAMES.get(txn, &(parent, key_of(name))),",
+        replacement: "None => Ok(None),",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "a-page-goes-on-at-the-start-of-a-directory",
+        file: "crates/meta/src/directories.rs",
+        text: "let after = rest.filter(|_| key == first);",
+        replacement: "let after = rest.filter(|_| false);",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "levels-below-a-moved-directory-are-not-counted",
+        file: "crates/meta/src/directories.rs",
+        text: "note_levels(txn, parent, row.level_count + 1)?;",
+        replacement: "",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "a-directory-gets-too-deep",
+        file: "crates/meta/src/directories.rs",
+        text: "+ row.level_count as usize > LEVELS_MAX",
+        replacement: "> LEVELS_MAX",
+        check: meta("directories::a_path_has_at_most_64_parts_also_after_renames"),
+    },
+    Mutant {
+        name: "a-put-takes-a-directory-s-name",
+        file: "crates/meta/src/files.rs",
+        text: "        Some(Entry::Directory(_)) => return Err(MetaError::IsADirectory(name.to_owned())),",
+        replacement: "        Some(Entry::Directory(_)) => return Ok(None),",
+        check: meta(
+            "directories::a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_then",
+        ),
+    },
+];
