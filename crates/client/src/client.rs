@@ -277,7 +277,12 @@ impl Client {
     /// the directory may be gone.
     pub async fn remove_directory(&self, path: &str) -> Result<(), ClientError> {
         let path = path.to_owned();
-        self.ask(ask::RemoveDirectory { path }).await
+        let (directory, generation) = self.ask(ask::LookupDirectory { path }).await?;
+        let request = ask::RemoveDirectory {
+            directory,
+            generation,
+        };
+        self.ask(request).await
     }
 
     /// Gives a directory another path, atomically and whatever is below it. Open files stay open.
@@ -287,9 +292,13 @@ impl Client {
     /// that lies below the directory; [`ClientError::NoCoordinator`], after which the directory may have either path.
     pub async fn rename_directory(&self, from: &str, to: &str) -> Result<(), ClientError> {
         let path = from.to_owned();
-        let directory = self.ask(ask::LookupDirectory { path }).await?;
-        let to = to.to_owned();
-        self.ask(ask::RenameDirectory { directory, to }).await
+        let (directory, generation) = self.ask(ask::LookupDirectory { path }).await?;
+        let request = ask::RenameDirectory {
+            directory,
+            generation,
+            to: to.to_owned(),
+        };
+        self.ask(request).await
     }
 
     /// Deletes a file; its chunks are reclaimed in the background.
@@ -522,15 +531,12 @@ impl Client {
     }
 }
 
-/// Whether a request may be repeated although it may have been carried out. Making a pool or a directory, or
-/// removing a file or a directory, a second time would be refused, as if the first request had failed.
+/// Whether a request may be repeated although it may have been carried out. Making a pool or a directory a second time
+/// would be refused, as if the first request had failed.
 const fn is_repeatable(request: &CoordinatorRequest) -> bool {
     !matches!(
         request,
-        CoordinatorRequest::CreatePool(_)
-            | CoordinatorRequest::RemoveFile { .. }
-            | CoordinatorRequest::MakeDirectory { .. }
-            | CoordinatorRequest::RemoveDirectory { .. }
+        CoordinatorRequest::CreatePool(_) | CoordinatorRequest::MakeDirectory { .. }
     )
 }
 

@@ -4,7 +4,7 @@ use crate::client::{Client, topology};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, geometry, pieces, spans};
 use gabion_layout::{ByteRange, Geometry, StripeRecord, Topology};
-use gabion_meta::{FileRecord, PoolSpec};
+use gabion_meta::{FileRecord, PoolSpec, PutId};
 use gabion_protocol::message::{FileLayout, NodeStatus};
 
 /// A layout and values derived from it. It describes its window of the file, and nothing outside of it.
@@ -103,6 +103,29 @@ impl Layout {
 }
 
 impl Client {
+    /// All stripes of a file, with their pool and all nodes. Of a large file, the stripes are as of several moments.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such file; [`ClientError::FileGone`] when it is removed meanwhile;
+    /// [`ClientError::NoCoordinator`].
+    pub async fn layout(&self, name: &str) -> Result<FileLayout, ClientError> {
+        self.complete(self.lookup(name).await?).await
+    }
+
+    /// The same for the file that this put made; none if it was removed.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`].
+    pub async fn layout_of(&self, file: PutId) -> Result<Option<FileLayout>, ClientError> {
+        let Some(first) = self.lookup_file(file, 0).await? else {
+            return Ok(None);
+        };
+        match self.complete(first).await {
+            Err(ClientError::FileGone(_)) => Ok(None),
+            layout => layout.map(Some),
+        }
+    }
+
     /// The layout of a whole file, from that of its first window.
     ///
     /// # Errors
@@ -117,8 +140,8 @@ impl Client {
     }
 }
 
-/// A value that grows with each change of a file's size or name: of two records, the one with the lower value
-/// is from before the other.
+/// A value that grows with each change of a file's size, and with each rename of the file itself: of two records, the
+/// one with the lower value is from before the other.
 pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64) {
     (file.truncation_count, file.size_bytes, file.generation)
 }

@@ -10,7 +10,7 @@ use gabion_codec::Code;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_plan::{Goal, Plan};
 use gabion_protocol::initiate::{RunTerms, run_plan};
-use gabion_protocol::message::{Effect, FileLayout, Purpose, ReadCut, Refusal, ask};
+use gabion_protocol::message::{Effect, Purpose, ReadCut, Refusal, ask};
 use gabion_protocol::ports::{Ask as _, NodeError};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,15 +19,6 @@ use std::time::Duration;
 const DEADLINE_MS: u64 = 600_000;
 
 impl Client {
-    /// All stripes of a file, with their pool and all nodes. Of a large file, the stripes are as of several moments.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when there is no such file; [`ClientError::FileGone`] when it is removed meanwhile;
-    /// [`ClientError::NoCoordinator`].
-    pub async fn layout(&self, name: &str) -> Result<FileLayout, ClientError> {
-        self.complete(self.lookup(name).await?).await
-    }
-
     /// Runs plans concurrently that repair or move chunks onto nodes which do not hold them, reads
     /// the chunks back, and removes them. Returns the time until all of them were made. Each plan
     /// comes with the record of its stripe, which must not change in between.

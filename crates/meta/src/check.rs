@@ -141,6 +141,7 @@ impl<'t> Check<'t> {
                 parent,
                 name,
                 level_count,
+                ..
             } = row;
             let of_name = names.remove(&(parent, key_of(&name)));
             let is_its_own = of_name == Some(Entry::Directory(id));

@@ -12,21 +12,27 @@ use crate::records::{DirectoryId, DirectoryRecord, Entry, PutId};
 use crate::schema::{Counter, DIRECTORIES, NAMES};
 
 impl<K: KeyValue> Meta<K> {
-    /// The directory with this path.
+    /// The directory with this path, and how often it was renamed.
     ///
     /// # Errors
     /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`].
-    pub fn directory(&self, path: &str) -> Result<DirectoryId, MetaError> {
-        self.store.read(|txn| directory(txn, path))
+    pub fn directory(&self, path: &str) -> Result<(DirectoryId, u64), MetaError> {
+        self.store.read(|txn| {
+            let found = descend(txn, path)?;
+            let id = found.ok_or_else(|| MetaError::UnknownDirectory(path.to_owned()))?;
+            Ok((id, record(txn, id)?.generation))
+        })
     }
 
     /// Makes a directory, and those above it that are missing.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
-    /// [`MetaError::NotADirectory`] when a file has a path above it; [`MetaError::IdsExhausted`].
+    /// [`MetaError::NotADirectory`] when a file has a path above it; [`MetaError::TooDeep`];
+    /// [`MetaError::IdsExhausted`].
     pub fn make_directory(&self, path: &str) -> Result<DirectoryId, MetaError> {
         check_file_name(path)?;
+        check_levels(path, 0)?;
         self.change(|txn| {
             check_free(txn, path)?;
             let (parent, name) = make_parents(txn, path)?;
@@ -34,44 +40,62 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, if it was renamed no more often than the caller knows. Does nothing if it is gone: a
+    /// lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`]; [`MetaError::NotEmpty`].
-    pub fn remove_directory(&self, path: &str) -> Result<(), MetaError> {
+    /// [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].
+    pub fn remove_directory(&self, id: DirectoryId, generation: u64) -> Result<(), MetaError> {
         self.change(|txn| {
-            let id = directory(txn, path)?;
-            if !entries(txn, id, "", 1)?.is_empty() {
-                return Err(MetaError::NotEmpty(path.to_owned()));
+            let Some(row) = DIRECTORIES.get(txn, &id)? else {
+                return Ok(());
+            };
+            let path = path_of(txn, row.parent, &row.name)?;
+            if row.generation != generation {
+                return Err(MetaError::DirectoryRenamed(path));
             }
-            let DirectoryRecord { parent, name, .. } = record(txn, id)?;
-            NAMES.delete(txn, &(parent, key_of(&name)))?;
+            if !entries(txn, id, "", 1)?.is_empty() {
+                return Err(MetaError::NotEmpty(path));
+            }
+            NAMES.delete(txn, &(row.parent, key_of(&row.name)))?;
             DIRECTORIES.delete(txn, &id)
         })
     }
 
-    /// Gives a directory another path, in one transaction whatever is below it. Directories above the new path that
-    /// are missing are made. Does nothing if it has the path already: a lost answer leads to a second request.
+    /// Gives a directory another path, if it is in this generation: one transaction whatever is below it.
+    /// Directories above the new path that are missing are made. Does nothing if this was the last change of its
+    /// name: a lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::DirectoryGone`]; [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one;
-    /// [`MetaError::FileExists`]; [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the
-    /// directory; [`MetaError::TooDeep`] when a directory below would have too many above it.
-    pub fn rename_directory(&self, id: DirectoryId, to: &str) -> Result<(), MetaError> {
+    /// [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another generation;
+    /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one; [`MetaError::FileExists`];
+    /// [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the directory;
+    /// [`MetaError::TooDeep`] when a directory below would have too many above it.
+    pub fn rename_directory(
+        &self,
+        id: DirectoryId,
+        generation: u64,
+        to: &str,
+    ) -> Result<(), MetaError> {
         check_file_name(to)?;
         self.change(|txn| {
             let row = DIRECTORIES.get(txn, &id)?;
             let row = row.ok_or(MetaError::DirectoryGone(id))?;
-            if path_of(txn, row.parent, &row.name)? == to {
+            let (path, next) = (
+                path_of(txn, row.parent, &row.name)?,
+                generation.saturating_add(1),
+            );
+            if path == to && [generation, next].contains(&row.generation) {
                 return Ok(());
+            }
+            if row.generation != generation {
+                return Err(MetaError::DirectoryRenamed(path));
             }
             if lies_below(txn, to, id)? {
                 return Err(MetaError::IntoItself(to.to_owned()));
             }
             check_free(txn, to)?;
-            if to.split('/').count() + row.level_count as usize > LEVELS_MAX {
-                return Err(MetaError::TooDeep(to.to_owned()));
-            }
+            check_levels(to, row.level_count)?;
             let (parent, name) = make_parents(txn, to)?;
             NAMES.delete(txn, &(row.parent, key_of(&row.name)))?;
             NAMES.put(txn, &(parent, key_of(name)), &Entry::Directory(id))?;
@@ -79,11 +103,21 @@ impl<K: KeyValue> Meta<K> {
             let moved = DirectoryRecord {
                 parent,
                 name: name.to_owned(),
+                generation: next,
                 ..row
             };
             DIRECTORIES.put(txn, &id, &moved)
         })
     }
+}
+
+/// Refuses the path of a directory with so many levels of directories below it if a file in the deepest would have
+/// too long a path.
+fn check_levels(path: &str, below: u32) -> Result<(), MetaError> {
+    if path.split('/').count() + below as usize >= LEVELS_MAX {
+        return Err(MetaError::TooDeep(path.to_owned()));
+    }
+    Ok(())
 }
 
 /// The key of a directory's name.
@@ -112,20 +146,23 @@ fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<En
     }
 }
 
-/// What a path belongs to.
+/// What a path belongs to, and the directory in which that lies.
 ///
 /// # Errors
 /// [`MetaError::NotADirectory`] when a file has a path above it.
-pub(crate) fn find(txn: &dyn ReadTxn, path: &str) -> Result<Option<Entry>, MetaError> {
+pub(crate) fn find(
+    txn: &dyn ReadTxn,
+    path: &str,
+) -> Result<Option<(DirectoryId, Entry)>, MetaError> {
     let (above, name) = split(path);
     let parent = match above {
         Some(above) => descend(txn, above)?,
         None => Some(DirectoryId::ROOT),
     };
-    match parent {
-        Some(parent) => entry(txn, parent, name),
-        None => Ok(None),
-    }
+    let Some(parent) = parent else {
+        return Ok(None);
+    };
+    Ok(entry(txn, parent, name)?.map(|entry| (parent, entry)))
 }
 
 /// The directory with this path, if there is one.
@@ -146,16 +183,12 @@ pub(crate) fn descend(txn: &dyn ReadTxn, path: &str) -> Result<Option<DirectoryI
     Ok(Some(at))
 }
 
-fn directory(txn: &dyn ReadTxn, path: &str) -> Result<DirectoryId, MetaError> {
-    descend(txn, path)?.ok_or_else(|| MetaError::UnknownDirectory(path.to_owned()))
-}
-
 /// Refuses a path that is taken.
 fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
     match find(txn, path)? {
         None => Ok(()),
-        Some(Entry::File(_)) => Err(MetaError::FileExists(path.to_owned())),
-        Some(Entry::Directory(_)) => Err(MetaError::DirectoryExists(path.to_owned())),
+        Some((_, Entry::File(_))) => Err(MetaError::FileExists(path.to_owned())),
+        Some((_, Entry::Directory(_))) => Err(MetaError::DirectoryExists(path.to_owned())),
     }
 }
 
@@ -203,6 +236,7 @@ fn make(txn: &mut dyn WriteTxn, parent: DirectoryId, name: &str) -> Result<Direc
         parent,
         name: name.to_owned(),
         level_count: 0,
+        generation: 0,
     };
     DIRECTORIES.put(txn, &id, &made)?;
     note_levels(txn, parent, 1)?;
@@ -221,6 +255,9 @@ fn note_levels(
         if row.level_count >= level_count {
             break;
         }
+        if level_count as usize > LEVELS_MAX {
+            return Err(lies_in_itself(id));
+        }
         row.level_count = level_count;
         DIRECTORIES.put(txn, &id, &row)?;
         (id, level_count) = (row.parent, level_count + 1);
@@ -234,6 +271,11 @@ pub(crate) fn record(txn: &dyn ReadTxn, id: DirectoryId) -> Result<DirectoryReco
     row.ok_or_else(|| DIRECTORIES.contradiction(&id, "a name lies in it, and it is missing"))
 }
 
+/// The error for a directory with more levels above or below it than there can be.
+fn lies_in_itself(id: DirectoryId) -> MetaError {
+    DIRECTORIES.contradiction(&id, "it lies in itself")
+}
+
 /// The path of a name in a directory.
 pub(crate) fn path_of(
     txn: &dyn ReadTxn,
@@ -242,8 +284,8 @@ pub(crate) fn path_of(
 ) -> Result<String, MetaError> {
     let mut names = vec![name.to_owned()];
     while parent != DirectoryId::ROOT {
-        if names.len() > 2 * LEVELS_MAX {
-            return Err(DIRECTORIES.contradiction(&parent, "it lies in itself"));
+        if names.len() > LEVELS_MAX {
+            return Err(lies_in_itself(parent));
         }
         let row = record(txn, parent)?;
         names.push(row.name);
@@ -260,10 +302,8 @@ pub(crate) fn entries(
     first: &str,
     limit: usize,
 ) -> Result<Vec<(String, Entry)>, MetaError> {
-    let span = NAMES.between(
-        &(id, first.to_owned()),
-        &(DirectoryId(id.0 + 1), String::new()),
-    );
+    let next = DirectoryId(id.0.saturating_add(1));
+    let span = NAMES.between(&(id, first.to_owned()), &(next, String::new()));
     let rows = NAMES.scan(txn, &span, limit)?;
     Ok(rows
         .into_iter()
@@ -276,6 +316,9 @@ pub(crate) fn behind(key: &str) -> String {
     format!("{key}\0")
 }
 
+/// Rows that a walk reads at a time: a directory may have any number.
+const PAGE: usize = 1024;
+
 /// Files in the byte order of their paths.
 pub(crate) struct Walk<'a> {
     pub(crate) txn: &'a dyn ReadTxn,
@@ -283,7 +326,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) prefix: &'a str,
     /// Most files.
     pub(crate) limit: usize,
-    pub(crate) found: Vec<(String, PutId)>,
+    /// Their paths, and the directories in which they lie.
+    pub(crate) found: Vec<(String, DirectoryId, PutId)>,
 }
 
 impl Walk<'_> {
@@ -294,8 +338,9 @@ impl Walk<'_> {
         base: &str,
         after: Option<&str>,
     ) -> Result<(), MetaError> {
-        // Rows per page: a directory may have any number.
-        const PAGE: usize = 1024;
+        if base.split('/').count() > LEVELS_MAX + 1 {
+            return Err(lies_in_itself(id));
+        }
         let wanted = self.prefix.get(base.len()..).unwrap_or("");
         let begins_with = wanted.split_inclusive('/').next().unwrap_or("");
         let (first, rest) = match after.map(|after| (after, after.split_once('/'))) {
@@ -316,7 +361,7 @@ impl Walk<'_> {
                 }
                 let path = format!("{base}{key}");
                 match entry {
-                    Entry::File(put) => self.found.push((path, put)),
+                    Entry::File(put) => self.found.push((path, id, put)),
                     Entry::Directory(below) => {
                         let after = rest.filter(|_| key == first);
                         self.walk(below, &path, after)?;

@@ -198,11 +198,14 @@ pub enum MetaError {
     /// The directory has been removed.
     #[error("the directory was removed; look its name up again")]
     DirectoryGone(DirectoryId),
+    /// The directory has another name by now.
+    #[error("the directory was renamed to '{0}' meanwhile; look it up again")]
+    DirectoryRenamed(String),
     /// A directory has the name already.
     #[error("'{0}' is a directory already; remove it first or choose another name")]
     DirectoryExists(String),
     /// The name is a directory's where a file's is expected.
-    #[error("'{0}' is a directory; name a file")]
+    #[error("'{0}' is a directory; name a file, or remove it if it is empty")]
     IsADirectory(String),
     /// A file has a name where a directory's is expected.
     #[error("'{0}' is a file, not a directory; choose another name")]
@@ -214,7 +217,9 @@ pub enum MetaError {
     #[error("'{0}' lies below the directory that is to be moved there; choose a name outside")]
     IntoItself(String),
     /// A directory below would have too many above it.
-    #[error("'{0}' is too deep for the directories below; a path has at most 64 parts")]
+    #[error(
+        "'{0}' is too deep for the directories that are or were below; a file's path has at most 64 parts"
+    )]
     TooDeep(String),
     /// The name belongs to another file now.
     #[error("'{0}' is another file by now; look it up again")]

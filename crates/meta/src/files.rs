@@ -65,14 +65,30 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Vec<FileRecord>, MetaError> {
         self.store.read(|txn| {
             let files = walk(txn, prefix, after, limit)?.into_iter();
-            files.map(|(name, put)| named(txn, name, put)).collect()
+            files.map(|found| named(txn, found)).collect()
+        })
+    }
+
+    /// At most `limit` files behind the one that the put `after` made, in the order of their puts. Unlike a list by
+    /// names, pages of these miss no file that is renamed between them.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn files_by_put(
+        &self,
+        after: Option<PutId>,
+        limit: usize,
+    ) -> Result<Vec<FileRecord>, MetaError> {
+        self.store.read(|txn| {
+            let rows = FILES.scan(txn, &FILES.after(after.as_ref()), limit)?;
+            rows.into_iter().map(|(put, _)| file_of(txn, put)).collect()
         })
     }
 
     /// At most `limit` entries with this prefix, behind `after`, in the byte order of their paths. Files
     /// whose paths have the delimiter behind the prefix are one entry for each common beginning up to the
     /// delimiter, and not entries of their own. With `/` that costs no more than the entries, and directories are
-    /// entries also if they are empty; with another delimiter all paths are read.
+    /// entries also if they are empty.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -131,12 +147,13 @@ impl<K: KeyValue> Meta<K> {
     /// their leases: primaries learn of it with the order to remove their chunks.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when the name is another file's.
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when it has another name by now;
+    /// [`MetaError::InUse`].
     pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
         self.change(|txn| {
-            let file = file(txn, name)?;
-            if file.put != put {
-                return Err(MetaError::FileReplaced(name.to_owned()));
+            let file = file_of(txn, put)?;
+            if file.name != name {
+                return Err(MetaError::FileRenamed(file.name));
             }
             remove(txn, &file)?;
             Ok(file)
@@ -253,8 +270,8 @@ impl<K: KeyValue> Meta<K> {
 /// The file with this path.
 pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
     match find(txn, name)? {
-        Some(Entry::File(put)) => named(txn, name.to_owned(), put),
-        Some(Entry::Directory(_)) => Err(MetaError::IsADirectory(name.to_owned())),
+        Some((directory, Entry::File(put))) => named(txn, (name.to_owned(), directory, put)),
+        Some((_, Entry::Directory(_))) => Err(MetaError::IsADirectory(name.to_owned())),
         None => Err(MetaError::UnknownFile(name.to_owned())),
     }
 }
@@ -289,8 +306,8 @@ pub(crate) fn check_name(
 ) -> Result<Option<PutId>, MetaError> {
     let present = match find(txn, name)? {
         None => return Ok(None),
-        Some(Entry::Directory(_)) => return Err(MetaError::IsADirectory(name.to_owned())),
-        Some(Entry::File(present)) => present,
+        Some((_, Entry::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),
+        Some((_, Entry::File(present))) => present,
     };
     match existing {
         Existing::IsReplaced => Ok(Some(present)),
@@ -307,7 +324,7 @@ pub(crate) fn make_way(
     existing: Existing,
 ) -> Result<(), MetaError> {
     if let Some(present) = check_name(txn, name, existing)? {
-        let file = named(txn, name.to_owned(), present)?;
+        let file = file_of(txn, present)?;
         remove(txn, &file)?;
     }
     Ok(())
@@ -326,11 +343,14 @@ fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
 }
 
 /// The record of a path's file.
-fn named(txn: &dyn ReadTxn, name: String, put: PutId) -> Result<FileRecord, MetaError> {
+fn named(
+    txn: &dyn ReadTxn,
+    (name, directory, put): (String, DirectoryId, PutId),
+) -> Result<FileRecord, MetaError> {
     let contradiction = |reason| FILES.contradiction(&put, reason);
     let record = FILES.get(txn, &put)?;
     let record = record.ok_or_else(|| contradiction(format!("'{name}' is its name")))?;
-    if record.name != last_name(&name) {
+    if (record.directory, record.name.as_str()) != (directory, last_name(&name)) {
         return Err(contradiction(format!("'{name}' is another name of it")));
     }
     Ok(FileRecord { name, ..record })
@@ -342,7 +362,7 @@ fn walk(
     prefix: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(String, PutId)>, MetaError> {
+) -> Result<Vec<(String, DirectoryId, PutId)>, MetaError> {
     let mut walk = Walk {
         txn,
         prefix,
@@ -373,11 +393,11 @@ fn list_files(
             after.as_deref(),
             PAGE.min(limit.saturating_add(1)),
         )?;
-        let Some((last, _)) = page.last() else {
+        let Some((last, ..)) = page.last() else {
             return Ok(listing);
         };
         after = Some(last.clone());
-        for (name, put) in page {
+        for (name, directory, put) in page {
             let shared = common(&name, prefix, delimiter);
             let known = listing.prefixes.last().or(ended.as_ref());
             if shared.is_some_and(|shared| known.is_some_and(|known| known == shared)) {
@@ -388,8 +408,13 @@ fn list_files(
                 return Ok(listing);
             }
             match shared {
-                Some(shared) => listing.prefixes.push(shared.to_owned()),
-                None => listing.files.push(named(txn, name, put)?),
+                Some(shared) => {
+                    // Behind nearly all names that begin with it; those behind are known by it.
+                    after = Some(format!("{shared}{}", char::MAX));
+                    listing.prefixes.push(shared.to_owned());
+                    break;
+                }
+                None => listing.files.push(named(txn, (name, directory, put))?),
             }
         }
     }
@@ -451,7 +476,7 @@ fn list_directory(
             }
             let path = format!("{base}{key}");
             match entry {
-                Entry::File(put) => listing.files.push(named(txn, path, put)?),
+                Entry::File(put) => listing.files.push(named(txn, (path, id, put))?),
                 Entry::Directory(_) => listing.prefixes.push(path),
             }
         }

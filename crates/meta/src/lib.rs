@@ -63,7 +63,7 @@ pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
-pub use names::check_file_name;
+pub use names::check_form;
 pub use puts::Put;
 pub use records::{
     Departure, DirectoryId, DirectoryRecord, Displaced, Exclusive, Existing, Extent,

@@ -12,15 +12,26 @@ const PART_BYTES: usize = 255;
 /// Most names of a path.
 pub(crate) const LEVELS_MAX: usize = 64;
 
-/// Refuses paths of files and directories that could not be listed, typed or stored.
+/// Refuses new paths of files and directories that could not be listed, typed or stored.
 ///
 /// # Errors
 /// [`MetaError::FileName`].
-pub fn check_file_name(path: &str) -> Result<(), MetaError> {
+pub(crate) fn check_file_name(path: &str) -> Result<(), MetaError> {
+    if path.len() > FILE_NAME_BYTES {
+        let problem = "is too long";
+        return Err(MetaError::FileName { problem });
+    }
+    check_form(path)
+}
+
+/// Refuses what is no path of a file or a directory, whatever its length: a rename of a directory makes the paths
+/// below it longer.
+///
+/// # Errors
+/// [`MetaError::FileName`].
+pub fn check_form(path: &str) -> Result<(), MetaError> {
     let problem = if path.is_empty() {
         "must not be empty"
-    } else if path.len() > FILE_NAME_BYTES {
-        "is too long"
     } else if path.chars().any(char::is_control) {
         "holds a control character"
     } else if path.split('/').any(str::is_empty) {
@@ -96,6 +107,7 @@ mod tests {
         ] {
             assert!(check_file_name(name).is_err(), "{name:?}");
         }
+        assert_eq!(check_form(&too_long), Ok(()));
         for name in ["/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/.."] {
             assert!(check_file_name(name).is_err(), "{name:?}");
         }

@@ -191,6 +191,8 @@ pub struct DirectoryRecord {
     pub name: String,
     /// Levels of directories below it, the most that it ever had.
     pub level_count: u32,
+    /// How often it was renamed: a late message of an earlier rename is told by it.
+    pub generation: u64,
 }
 
 /// What a name belongs to.

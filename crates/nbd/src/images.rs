@@ -217,7 +217,7 @@ fn checked(name: &ImageName, opened: Image) -> Result<Image, OpenError> {
 /// The reason why an image is not opened.
 fn not_opened(error: &ClientError) -> OpenError {
     match error.cause() {
-        Cause::NotFound => OpenError::Unknown,
+        Cause::NotFound | Cause::IsADirectory | Cause::NotADirectory => OpenError::Unknown,
         _ => OpenError::Failed(error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
-use gabion_meta::check_file_name;
+use gabion_meta::check_form;
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 
@@ -47,7 +47,7 @@ fn port_of(text: &str) -> Option<u16> {
 /// # Errors
 /// One plain sentence.
 pub(super) fn file_name(text: &str) -> Result<String, String> {
-    check_file_name(text).map_err(|error| error.to_string())?;
+    check_form(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
 }
 

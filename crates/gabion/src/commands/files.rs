@@ -323,10 +323,10 @@ pub(crate) async fn mv(
     match client.rename(name, to, existing(replaces)).await {
         Err(error) if error.cause() == Cause::IsADirectory => {
             // Either of the two may be the directory.
-            match client.rename_directory(name, to).await {
-                Err(other) if other.cause() == Cause::NotADirectory => return Err(error.into()),
-                renamed => renamed?,
+            if client.open(name).await.is_ok() {
+                return Err(error.into());
             }
+            client.rename_directory(name, to).await?;
         }
         renamed => renamed?,
     }

@@ -8,7 +8,7 @@ use crate::output::{Format, align_numbers, bytes, counted, print_json, say, tabl
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::duration;
-use gabion_meta::{PoolRecord, PoolSpec};
+use gabion_meta::{PoolRecord, PoolSpec, PutId};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
 use gabion_protocol::message::{Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
@@ -85,16 +85,15 @@ async fn order(
     }
     let mut left = of_pool(&client, &pool, file).await?;
     let mut progress = Progress::new(format);
-    while let Some(name) = left.last() {
-        match client.layout(name).await {
-            Ok(layout) if layout.has_form(is_encoded) => drop(left.pop()),
-            Ok(_) => {
+    while let Some(&file) = left.last() {
+        match client.layout_of(file).await? {
+            Some(layout) if layout.has_form(is_encoded) => drop(left.pop()),
+            // It was removed in the meantime.
+            None => drop(left.pop()),
+            Some(_) => {
                 progress.tell(&client, &before, left.len()).await?;
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            // It was removed in the meantime.
-            Err(error) if error.cause() == Cause::NotFound => drop(left.pop()),
-            Err(error) => return Err(error.into()),
         }
     }
     let after = client.status().await?.lifecycle;
@@ -165,13 +164,9 @@ fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize)
 }
 
 /// The files of an order.
-async fn of_pool(
-    client: &Client,
-    pool: &str,
-    file: Option<String>,
-) -> Result<Vec<String>, Failure> {
+async fn of_pool(client: &Client, pool: &str, file: Option<String>) -> Result<Vec<PutId>, Failure> {
     if let Some(file) = file {
-        return Ok(vec![file]);
+        return Ok(vec![client.layout(&file).await?.file.put]);
     }
     let pools = client.pools().await?;
     let id = pools
@@ -181,7 +176,7 @@ async fn of_pool(
     let files = client.ls("").await?.into_iter();
     Ok(files
         .filter(|file| Some(file.pool) == id)
-        .map(|file| file.name)
+        .map(|file| file.put)
         .collect())
 }
 

@@ -115,7 +115,7 @@ impl Model {
     /// Gives a path, and asks the metadata which directories it has made above.
     fn insert(&mut self, meta: &Meta<MemoryStore>, path: &str, known: Known) {
         for path in above(path) {
-            let id = || Known::Directory(meta.directory(path).expect("it is made"));
+            let id = || Known::Directory(meta.directory(path).expect("it is made").0);
             self.0.entry(path.to_owned()).or_insert_with(id);
         }
         self.0.insert(path.to_owned(), known);
@@ -198,7 +198,9 @@ impl Model {
         if expected.is_ok() {
             self.0.remove(path);
         }
-        (meta.remove_directory(path), expected)
+        let found = meta.directory(path);
+        let removed = found.and_then(|(id, generation)| meta.remove_directory(id, generation));
+        (removed, expected)
     }
 
     fn rename_directory(&mut self, meta: &Meta<MemoryStore>, from: &str, to: &str) -> Outcomes {
@@ -212,7 +214,8 @@ impl Model {
         } else {
             self.check_free(to)
         };
-        let renamed = meta.rename_directory(id, to);
+        let (_, generation) = meta.directory(from).expect("it is there");
+        let renamed = meta.rename_directory(id, generation, to);
         if expected.is_ok() && from != to {
             self.insert(meta, to, Known::Directory(id));
             self.0.remove(from);
@@ -271,7 +274,7 @@ fn compare(meta: &Meta<MemoryStore>, model: &Model) {
                 assert_eq!(meta.file_of(put).map(|file| file.name).as_ref(), Ok(path));
                 assert_eq!(meta.file(path).map(|file| file.put), Ok(put));
             }
-            Known::Directory(id) => assert_eq!(meta.directory(path), Ok(id)),
+            Known::Directory(id) => assert_eq!(meta.directory(path).map(|(id, _)| id), Ok(id)),
         }
     }
     for prefix in ["", "a", "a/", "a/b", "b/a-/", "none/"] {
@@ -341,12 +344,13 @@ fn a_directory_is_renamed_by_one_transaction_however_much_is_below() {
     for at in 1..500 {
         put(&meta, &pool, &format!("old/{at}/f"));
     }
-    let id = meta.directory("old").expect("it was made");
+    let (id, generation) = meta.directory("old").expect("it was made");
     let before = meta.change_count();
-    meta.rename_directory(id, "new/place").expect("a free path");
+    meta.rename_directory(id, generation, "new/place")
+        .expect("a free path");
     assert_eq!(meta.change_count(), before + 1);
     assert_eq!(
-        meta.rename_directory(id, "new/place"),
+        meta.rename_directory(id, generation, "new/place"),
         Ok(()),
         "a lost answer"
     );
@@ -373,22 +377,27 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
         meta.make_directory(&deep(65)),
         Err(MetaError::FileName { .. })
     ));
-    // The directory that moves has 39 levels below it.
-    meta.make_directory(&format!("e/{}", deep(39)))
-        .expect("40 levels");
+    // The directory that moves has 39 levels below it, and a file in the last.
+    put(&meta, &pool, &format!("e/{}/f", deep(39)));
     let (moved, target) = (
-        meta.directory("e").expect("made"),
-        format!("g/{}", deep(24)),
+        meta.directory("e").expect("made").0,
+        format!("g/{}", deep(23)),
     );
-    meta.make_directory(&target).expect("25 levels");
-    let too_deep = meta.rename_directory(moved, &format!("{target}/e"));
+    meta.make_directory(&target).expect("24 levels");
+    let too_deep = meta.rename_directory(moved, 0, &format!("{target}/e"));
     assert!(
         matches!(too_deep, Err(MetaError::TooDeep(_))),
         "{too_deep:?}"
     );
-    let fits = format!("h/{}", deep(24));
-    meta.rename_directory(moved, &fits)
-        .expect("25 and 39 parts");
+    let fits = format!("h/{}", deep(23));
+    meta.rename_directory(moved, 0, &fits)
+        .expect("24 parts, 39 below, and the file's");
+    let deepest = format!("{fits}/{}/f", deep(39));
+    assert!(meta.file(&deepest).is_ok(), "it has 64 parts");
+    assert!(matches!(
+        meta.make_directory(&format!("i/{}", deep(63))),
+        Err(MetaError::TooDeep(_))
+    ));
     assert_eq!(meta.check(), Ok(vec![]));
 }
 
@@ -407,4 +416,50 @@ fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_
     let refused = meta.commit_put(below.id, 0);
     assert_eq!(refused, Err(MetaError::NotADirectory("b".to_owned())));
     assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_late_message_about_a_directory_changes_nothing_after_a_later_rename() {
+    let (meta, pool) = cluster();
+    put(&meta, &pool, "a/f");
+    let (id, first) = meta.directory("a").expect("made");
+    meta.rename_directory(id, first, "b").expect("free");
+    let (_, second) = meta.directory("b").expect("renamed");
+    meta.rename_directory(id, second, "c").expect("free");
+    let is_late = |moved| moved == Err(MetaError::DirectoryRenamed("c".to_owned()));
+    assert!(
+        is_late(meta.rename_directory(id, first, "b")),
+        "a repetition of the first rename"
+    );
+    assert!(is_late(meta.remove_directory(id, second)));
+    assert_eq!(meta.file("c/f").map(|file| file.name), Ok("c/f".to_owned()));
+    // A repeated removal leaves the next directory of the name alone.
+    let (_, third) = meta.directory("c").expect("renamed");
+    let file = meta.file("c/f").expect("it is there").put;
+    let moved = meta.remove_file("a/f", file);
+    assert_eq!(
+        moved.map(drop),
+        Err(MetaError::FileRenamed("c/f".to_owned()))
+    );
+    meta.remove_file("c/f", file).expect("it is there");
+    meta.remove_directory(id, third).expect("empty");
+    meta.make_directory("c").expect("free");
+    assert_eq!(meta.remove_directory(id, third), Ok(()));
+    assert!(meta.directory("c").is_ok());
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn pages_by_puts_miss_no_file_of_a_directory_that_moves_between_them() {
+    let (meta, pool) = cluster();
+    let puts: Vec<PutId> = ["m/1", "n/1", "z/1", "z/2"]
+        .map(|path| put(&meta, &pool, path))
+        .into();
+    let first = meta.files_by_put(None, 2).expect("a page");
+    let (z, generation) = meta.directory("z").expect("made");
+    meta.rename_directory(z, generation, "a").expect("free");
+    let second = meta.files_by_put(Some(first[1].put), 9).expect("a page");
+    let seen: Vec<PutId> = first.iter().chain(&second).map(|file| file.put).collect();
+    assert_eq!(seen, puts);
+    assert_eq!(second[0].name, "a/1");
 }

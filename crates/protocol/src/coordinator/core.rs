@@ -6,7 +6,7 @@ use super::wake_up::WakeUp;
 use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use gabion_layout::{StripeId, StripeRecord};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId};
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) use crate::locks::lock;
@@ -155,16 +155,17 @@ pub(super) fn each_page<T, P>(
     }
 }
 
-/// Visits all files, in the order of their names.
+/// Visits all files, in the order of their puts.
 pub(super) fn each_file<K: KeyValue>(
     meta: &Meta<K>,
     mut visit: impl FnMut(&FileRecord) -> Result<(), MetaError>,
 ) -> Result<(), MetaError> {
-    let page_after = |after: Option<&String>| meta.files("", after.map(String::as_str), PAGE);
-    let name = |file: &FileRecord| file.name.clone();
-    each_page(page_after, name, |files| {
-        files.iter().try_for_each(&mut visit)
-    })
+    let page_after = |after: Option<&PutId>| meta.files_by_put(after.copied(), PAGE);
+    each_page(
+        page_after,
+        |file: &FileRecord| file.put,
+        |files| files.iter().try_for_each(&mut visit),
+    )
 }
 
 /// Visits all stripes of files, in the order of their ids.

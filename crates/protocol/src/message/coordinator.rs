@@ -177,7 +177,12 @@ pub enum CoordinatorReply {
     /// A file with its layout.
     File(FileLayout),
     /// The directory with the path.
-    Directory(DirectoryId),
+    Directory {
+        /// The directory.
+        directory: DirectoryId,
+        /// How often it was renamed.
+        generation: u64,
+    },
     /// The file was removed.
     FileGone,
     /// The file's size.

@@ -240,25 +240,31 @@ calls! {
         /// What happens to a file that has that name already.
         existing: Existing,
     }
-    /// The directory with this path.
+    /// The directory with this path, and its generation.
     LookupDirectory {
         /// The path.
         path: String,
-    } -> DirectoryId { CoordinatorReply::Directory(directory) => directory }
+    } -> (DirectoryId, u64) {
+        CoordinatorReply::Directory { directory, generation } => (directory, generation),
+    }
     /// Make a directory, and those above it that are missing.
     MakeDirectory {
         /// The path.
         path: String,
     }
-    /// Remove an empty directory.
+    /// Remove an empty directory. May be repeated.
     RemoveDirectory {
-        /// The path.
-        path: String,
+        /// The directory.
+        directory: DirectoryId,
+        /// Its generation, of which the sender knows.
+        generation: u64,
     }
     /// Give a directory another path, and so all that is below it. May be repeated.
     RenameDirectory {
         /// The directory.
         directory: DirectoryId,
+        /// Its generation, of which the sender knows.
+        generation: u64,
         /// The new path.
         to: String,
     }

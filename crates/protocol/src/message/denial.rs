@@ -82,8 +82,6 @@ impl From<&MetaError> for Cause {
             MetaError::UnknownPool(_)
             | MetaError::UnknownFile(_)
             | MetaError::UnknownNode(_)
-            | MetaError::UnknownStripe(_)
-            | MetaError::UnknownChunk(_)
             | MetaError::UnknownDirectory(_) => Self::NotFound,
             MetaError::PoolExists(_)
             | MetaError::FileExists(_)
@@ -92,13 +90,14 @@ impl From<&MetaError> for Cause {
             MetaError::NotADirectory(_) => Self::NotADirectory,
             MetaError::IsADirectory(_) => Self::IsADirectory,
             MetaError::NotEmpty(_) => Self::NotEmpty,
-            MetaError::InUse(_) | MetaError::Held { .. } | MetaError::AddressInUse { .. } => {
-                Self::InUse
-            }
+            MetaError::InUse(_) | MetaError::AddressInUse { .. } => Self::InUse,
             MetaError::FileReplaced(_)
             | MetaError::FileRenamed(_)
             | MetaError::FileGone(_)
             | MetaError::DirectoryGone(_)
+            | MetaError::DirectoryRenamed(_)
+            | MetaError::UnknownStripe(_)
+            | MetaError::UnknownChunk(_)
             | MetaError::FileChanged(_)
             | MetaError::Superseded { .. }
             | MetaError::PutStep { .. }
@@ -132,6 +131,7 @@ impl From<&MetaError> for Cause {
             | MetaError::IdsExhausted(_)
             | MetaError::Placement { .. }
             | MetaError::StillServed(_)
+            | MetaError::Held { .. }
             | MetaError::NodeInStripe { .. } => Self::Failure,
         }
     }

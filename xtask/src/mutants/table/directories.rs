@@ -48,17 +48,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-directory-gets-too-deep",
         file: "crates/meta/src/directories.rs",
-        text: "+ row.level_count as usize > LEVELS_MAX",
-        replacement: "> LEVELS_MAX",
+        text: "check_levels(to, row.level_count)?;",
+        replacement: "check_levels(to, 0)?;",
         check: meta("directories::a_path_has_at_most_64_parts_also_after_renames"),
     },
     Mutant {
         name: "a-put-takes-a-directory-s-name",
         file: "crates/meta/src/files.rs",
-        text: "        Some(Entry::Directory(_)) => return Err(MetaError::IsADirectory(name.to_owned())),",
-        replacement: "        Some(Entry::Directory(_)) => return Ok(None),",
+        text: "Some((_, Entry::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),",
+        replacement: "Some((_, Entry::Directory(_))) => return Ok(None),",
         check: meta(
             "directories::a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_then",
+        ),
+    },
+    Mutant {
+        name: "a-late-rename-of-a-directory-undoes-a-later-one",
+        file: "crates/meta/src/directories.rs",
+        text: "            if row.generation != generation {\n                return Err(MetaError::DirectoryRenamed(path));\n            }\n            if lies_below",
+        replacement: "            if lies_below",
+        check: meta(
+            "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
+        ),
+    },
+    Mutant {
+        name: "a-file-that-moved-away-is-removed-under-its-old-name",
+        file: "crates/meta/src/files.rs",
+        text: "if file.name != name {",
+        replacement: "if false && file.name != name {",
+        check: meta(
+            "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
         ),
     },
 ];

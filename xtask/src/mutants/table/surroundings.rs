@@ -257,8 +257,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-operator-ends-the-grace-of-nodes-by-old-metadata",
         file: "crates/protocol/src/message/coordinator_request.rs",
-        text: "                | Self::RepairNow { .. }\n        )",
-        replacement: "        )",
+        text: "            Self::BeginJoin { .. }",
+        replacement: "            Self::RepairNow { .. } | Self::BeginJoin { .. }",
         check: protocol(
             "coordinator::identity::an_operator_ends_no_grace_before_most_nodes_have_spoken",
         ),

@@ -12,9 +12,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         ask::LookupDirectory { path }: ask::LookupDirectory,
     ) -> Answer {
         let look = move |meta: &Meta<K>| meta.directory(&path);
-        Ok(CoordinatorReply::Directory(
-            self.core.with_meta(look).await?,
-        ))
+        let (directory, generation) = self.core.with_meta(look).await?;
+        Ok(CoordinatorReply::Directory {
+            directory,
+            generation,
+        })
     }
 
     /// Makes a directory.
@@ -30,9 +32,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Removes an empty directory.
     pub(in crate::coordinator) async fn remove_directory(
         &self,
-        ask::RemoveDirectory { path }: ask::RemoveDirectory,
+        asked: ask::RemoveDirectory,
     ) -> Answer {
-        let remove = move |meta: &Meta<K>| meta.remove_directory(&path);
+        let ask::RemoveDirectory {
+            directory,
+            generation,
+        } = asked;
+        let remove = move |meta: &Meta<K>| meta.remove_directory(directory, generation);
         self.core.with_meta(remove).await?;
         Ok(CoordinatorReply::Done)
     }
@@ -40,9 +46,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Gives a directory another path.
     pub(in crate::coordinator) async fn rename_directory(
         &self,
-        ask::RenameDirectory { directory, to }: ask::RenameDirectory,
+        asked: ask::RenameDirectory,
     ) -> Answer {
-        let rename = move |meta: &Meta<K>| meta.rename_directory(directory, &to);
+        let ask::RenameDirectory {
+            directory,
+            generation,
+            to,
+        } = asked;
+        let rename = move |meta: &Meta<K>| meta.rename_directory(directory, generation, &to);
         self.core.with_meta(rename).await?;
         Ok(CoordinatorReply::Done)
     }

@@ -205,7 +205,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let named = name.to_owned();
         let find = move |meta: &Meta<K>| match meta.file(&named) {
             Ok(file) => Ok(Some((file.put, meta.exclusive(file.put)?))),
-            Err(MetaError::UnknownFile(_)) => Ok(None),
+            Err(
+                MetaError::UnknownFile(_)
+                | MetaError::IsADirectory(_)
+                | MetaError::NotADirectory(_),
+            ) => Ok(None),
             Err(error) => Err(error),
         };
         let Some((file, present)) = self.core.with_meta(find).await? else {

@@ -265,12 +265,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         match removed.await {
             Ok(_) => self.leftovers.wake(),
             // The file is gone already, perhaps by a request whose answer was lost.
-            Err(
-                MetaError::UnknownFile(_)
-                | MetaError::FileReplaced(_)
-                | MetaError::IsADirectory(_)
-                | MetaError::NotADirectory(_),
-            ) => {}
+            Err(MetaError::FileGone(_)) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(CoordinatorReply::Done)

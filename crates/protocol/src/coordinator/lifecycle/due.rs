@@ -152,7 +152,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Schedules a check of all files whose blocks are replicated first: the coordinator keeps no durable
     /// note of the conversions that were due when its last run ended.
     async fn enter_all(&self) -> Result<(), MetaError> {
-        let mut after: Option<String> = None;
+        let mut after = None;
         loop {
             let look = move |meta: &Meta<K>| {
                 let pools = meta.pools()?.into_iter();
@@ -161,13 +161,13 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 if pools.is_empty() {
                     return Ok((pools, Vec::new()));
                 }
-                Ok((pools, meta.files("", after.as_deref(), PAGE)?))
+                Ok((pools, meta.files_by_put(after, PAGE)?))
             };
             let (pools, page) = self.core.with_meta(look).await?;
             let Some(last) = page.last() else {
                 return Ok(());
             };
-            after = Some(last.name.clone());
+            after = Some(last.put);
             let mut times = self.timetable.times();
             for file in page.iter().filter(|file| pools.contains(&file.pool)) {
                 times.look_at(file.put, 0);

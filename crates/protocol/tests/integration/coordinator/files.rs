@@ -54,6 +54,75 @@ fn a_refusal_names_its_cause_for_programs() {
 }
 
 #[test]
+fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() {
+    let mut bed = Bed::three_racks();
+    let path = |path: &str| path.to_owned();
+    let made = bed.ask(ask::MakeDirectory { path: path("d/e") });
+    assert_eq!(made, CoordinatorReply::Done);
+    bed.put("d/e/f", 1);
+    let again = bed.ask(ask::MakeDirectory { path: path("d/e") });
+    assert_eq!(cause(again), Cause::Exists);
+    let lookup = bed.ask(ask::LookupDirectory { path: path("d") });
+    let CoordinatorReply::Directory {
+        directory,
+        generation,
+    } = lookup
+    else {
+        panic!("{lookup:?}");
+    };
+    let remove = ask::RemoveDirectory {
+        directory,
+        generation,
+    };
+    assert_eq!(cause(bed.ask(remove.clone())), Cause::NotEmpty);
+    let CoordinatorReply::File(file) = bed.ask(ask::Lookup {
+        name: path("d/e/f"),
+    }) else {
+        panic!("it is there");
+    };
+    let rename = |to: &str| ask::RenameDirectory {
+        directory,
+        generation,
+        to: path(to),
+    };
+    assert_eq!(
+        cause(bed.ask(rename("d/e/x"))),
+        Cause::Invalid,
+        "below itself"
+    );
+    assert_eq!(
+        cause(bed.ask(rename("d/e/f/x"))),
+        Cause::Invalid,
+        "below itself"
+    );
+    for _ in 0..2 {
+        assert_eq!(
+            bed.ask(rename("g")),
+            CoordinatorReply::Done,
+            "may be repeated"
+        );
+    }
+    let late = ask::RemoveFile {
+        name: path("d/e/f"),
+        file: file.file.put,
+    };
+    assert_eq!(cause(bed.ask(late)), Cause::Stale);
+    assert_eq!(cause(bed.ask(remove)), Cause::Stale);
+    assert!(matches!(
+        bed.ask(ask::Lookup { name: path("g/e/f") }),
+        CoordinatorReply::File(found) if found.file.put == file.file.put
+    ));
+    let above = bed.ask(ask::Lookup {
+        name: path("g/e/f/h"),
+    });
+    assert_eq!(cause(above), Cause::NotADirectory);
+    assert_eq!(
+        cause(bed.ask(ask::Lookup { name: path("g/e") })),
+        Cause::IsADirectory
+    );
+}
+
+#[test]
 fn a_placement_seed_gives_files_of_the_same_size_the_same_places() {
     let places = |placement_seed| {
         let mut bed = Bed::placed(3, 3, placement_seed);
