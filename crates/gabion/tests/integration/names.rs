@@ -26,6 +26,45 @@ fn cluster() -> TestCluster {
 }
 
 #[test]
+fn directories_are_made_moved_and_removed() {
+    let cluster = cluster();
+    cluster.put("in/the/file", b"bytes");
+    cluster.run(&["mkdir", "empty/below"]);
+    let list = |options: &[&str]| names(&cluster.json(&[&["ls"], options].concat()));
+    assert_eq!(list(&["--delimiter=/"]), set(["empty/", "in/"]));
+    assert_eq!(list(&[]), set(["in/the/file"]));
+    for (arguments, code, words) in [
+        (&["mkdir", "in/the"] as &[&str], 1, "is a directory already"),
+        (&["mkdir", "in/the/file/x"], 1, "is a file, not a directory"),
+        (&["mkdir", "a//b"], 2, "beside another one"),
+        (&["rmdir", "in"], 1, "is not empty"),
+        (&["rmdir", "none"], 1, "no directory 'none'"),
+        (&["rmdir", "in/the/file"], 1, "is a file, not a directory"),
+        (&["mv", "in", "in/the/new"], 2, "lies below"),
+        (&["mv", "in", "empty/below"], 1, "is a directory already"),
+        (&["mv", "in/the/file", "empty"], 1, "'empty' is a directory"),
+        (&["mv", "none", "x"], 1, "no file 'none'"),
+        (
+            &["get", "in/the", "/dev/null"],
+            1,
+            "'in/the' is a directory",
+        ),
+        (&["rm", "in"], 1, "'in' is a directory"),
+    ] {
+        let error = fails_on(&cluster, arguments, code);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    cluster.run(&["mv", "in/the", "out/of"]);
+    assert!(cluster.get("out/of/file") == b"bytes");
+    assert_eq!(list(&["--delimiter=/"]), set(["empty/", "in/", "out/"]));
+    for path in ["in", "empty/below", "empty"] {
+        cluster.run(&["rmdir", path]);
+    }
+    cluster.run(&["rm", "out/of/file"]);
+    assert_eq!(list(&["--delimiter=/"]), set(["out/"]));
+}
+
+#[test]
 fn files_are_listed_by_pages_and_directories_and_removed_by_prefix() {
     let cluster = cluster();
     for name in ["a", "d/1", "d/2/x", "d/2/y", "e"] {
