@@ -458,16 +458,22 @@ impl FaultInjector {
             return false;
         }
         let bit = world.roll(|dice| dice.below(length * 8));
-        world.note(&format!(
-            "{fault:?} on machine {}, bit {bit} of {path}",
-            slot.0
-        ));
-        match fault {
-            Fault::BitRot => disk.flip_bit(&path, bit),
-            Fault::LostPage => disk.lose_page(&path, bit / 8),
-            _ => disk.fail_next_read(),
+        if fault == Fault::ReadError {
+            // It may be of any file: the disk tells the watch which.
+            world.note(&format!("{fault:?} on machine {}", slot.0));
+            disk.fail_next_read();
+        } else {
+            world.note(&format!(
+                "{fault:?} on machine {}, bit {bit} of {path}",
+                slot.0
+            ));
+            if fault == Fault::BitRot {
+                disk.flip_bit(&path, bit);
+            } else {
+                disk.lose_page(&path, bit / 8);
+            }
+            self.cluster.watch.rots(path);
         }
-        self.cluster.watch.rots(path);
         if must_be_alone {
             self.is_damage_unknown.store(true, Ordering::Relaxed);
             // A scrub that fails may have found it or not; the next fault happens either way.

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: Mutex<Seen>,
-    /// Files with an injected rotten bit that is not known to be repaired.
+    /// Files with an injected rotten bit or a failed read, of which the damage is not known to be repaired.
     rotten: Mutex<BTreeSet<String>>,
     /// Nodes whose disks were lost or replaced.
     doubtful: Mutex<BTreeSet<NodeId>>,
@@ -64,6 +64,9 @@ impl Watch {
     /// Runs the checks, if there is a change. An error ends the run.
     pub(crate) fn look(&self, cluster: &Cluster) {
         let disks = cluster.disks();
+        // A failed read may cost a chunk whose bytes are intact.
+        let failed = disks.values().flat_map(SimDisk::take_failed_reads);
+        lock(&self.rotten).extend(failed);
         let name_counts = disks.iter().map(|(&node, disk)| (node, disk.counts()));
         let name_counts = name_counts.map(|(node, counts)| (node, counts.name_count));
         let name_counts: BTreeMap<NodeId, u64> = name_counts.collect();
@@ -114,8 +117,8 @@ struct Aftermath<'a> {
 }
 
 impl Aftermath<'_> {
-    /// Whether a chunk may be missing or damaged: it is marked stale, its node's disk is lost, or a bit of
-    /// it has rotted.
+    /// Whether a chunk may be missing or damaged: it is marked stale, its node's disk is lost, a bit of it
+    /// has rotted, or a read of it has failed.
     fn is_excused(&self, stripe: &StripeRecord, index: ChunkIndex) -> bool {
         let chunk = chunk_of(stripe, index);
         stripe.is_stale(index)
@@ -263,5 +266,97 @@ fn holding(state: StripeState, appended: AppendedState) -> Holding {
         mark: state.mark,
         records: records.collect(),
         appended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Slot;
+    use crate::run::start;
+    use crate::shape::Shape;
+    use crate::workload::create_pool;
+    use crate::world::World;
+    use gabion_layout::UpdateScheme;
+    use gabion_store::{Damage, Piece, Record, RecordKind, UpdateStamp};
+
+    /// A cluster with one file. Its parity chunks have reserves.
+    fn cluster() -> Arc<Cluster> {
+        let world = World::new(1, 0);
+        let shape = Shape {
+            update: UpdateScheme::Plr,
+            append: None,
+            lifecycle: None,
+            ..world.roll(|dice| Shape::draw(1, dice))
+        };
+        let cluster = Cluster::new(&world, shape);
+        let known = Arc::clone(&cluster);
+        world.run(async move {
+            let client = start(&known).await;
+            create_pool(&known, &client).await;
+            while client.put("file", 1).await.is_err() {
+                known.world.sleep(100_000).await;
+            }
+        });
+        cluster
+    }
+
+    /// A chunk with a reserve, and its machine.
+    fn chunk_with_reserve(cluster: &Cluster) -> (Slot, ChunkId) {
+        let stripes = cluster.stripes();
+        let mut chunks = stripes.iter().flat_map(|stripe| {
+            let places = stripe.chunks().zip(&stripe.nodes);
+            places.map(|(index, &node)| (node, chunk_of(stripe, index)))
+        });
+        let found = chunks.find_map(|(node, chunk)| {
+            let slot = cluster.slot_of(node)?;
+            let reserve = cluster.sound_store(slot)?.reserve(chunk);
+            reserve.expect("the disk works").map(|_| (slot, chunk))
+        });
+        found.expect("parity chunks have reserves")
+    }
+
+    /// Appends a record to a chunk and drops it again, while a read fails: the store then loses the chunk.
+    fn drop_unread(cluster: &Cluster, slot: Slot, chunk: ChunkId) -> Result<(), StoreError> {
+        let store = cluster.sound_store(slot).expect("no node has failed");
+        let state = store.collect(chunk.stripe)?;
+        let (epoch, sequence) = (Epoch(state.epoch.0 + 1), Sequence(state.mark.0 + 1));
+        let lsn = store.append(&Record {
+            chunk,
+            generation: state.generation,
+            stamp: UpdateStamp { epoch, sequence },
+            run: None,
+            participants: vec![chunk.index],
+            kind: RecordKind::ParityDelta,
+            pieces: vec![Piece {
+                data: chunk.index,
+                offset: 0,
+                bytes: b"delta",
+            }],
+        })?;
+        store.sync(lsn)?;
+        cluster.disk(slot).fail_next_read();
+        store.resolve(chunk.stripe, Epoch(epoch.0 + 1), state.mark, &[sequence])
+    }
+
+    #[test]
+    fn a_chunk_that_a_failed_read_has_cost_is_excused() {
+        let cluster = cluster();
+        let (slot, chunk) = chunk_with_reserve(&cluster);
+        let look = || {
+            Watch::default().look(&cluster);
+            cluster.world.failure()
+        };
+        assert_eq!(look(), None);
+        drop_unread(&cluster, slot, chunk).unwrap();
+        assert_eq!(look(), None);
+        // Another watch was not told of the read.
+        let lost = StoreError::Corrupt {
+            chunk,
+            range: Damage::WHOLE,
+        };
+        assert_eq!(look(), Some(format!("after a loss of power: {lost}")));
+        cluster.world.end();
+        cluster.network.clear();
     }
 }

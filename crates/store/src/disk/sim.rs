@@ -65,6 +65,20 @@ impl SimDisk {
         self.lock().fails_next.read = true;
     }
 
+    /// The files of which a read has failed by [`SimDisk::fail_next_read`] since the last call. Files
+    /// without a name are left out.
+    pub fn take_failed_reads(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let failed = std::mem::take(&mut state.failed_reads);
+        let path_of = |inode: &Arc<Mutex<Inode>>| {
+            let is_it =
+                |node: &Node| matches!(node, Node::File(known) if Arc::ptr_eq(known, inode));
+            let mut names = state.names.iter();
+            names.find_map(|(path, node)| is_it(node).then(|| path.clone()))
+        };
+        failed.iter().filter_map(path_of).collect()
+    }
+
     /// Cuts the power during the operation that raises `operation_count` to `number`: that one may
     /// take effect in part, and everything fails until [`SimDisk::crash`].
     pub fn power_off_at(&self, number: u64) {
@@ -385,12 +399,12 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        self.state()?.check_read()?;
+        self.state()?.check_read(&self.inode)?;
         lock_inode(&self.inode).read(output, offset)
     }
 
     fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        self.state()?.check_read()?;
+        self.state()?.check_read(&self.inode)?;
         lock_inode(&self.inode).read_device(output, offset)
     }
 

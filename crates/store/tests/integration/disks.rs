@@ -142,3 +142,21 @@ fn a_file_that_is_gone_gives_its_space_back_with_its_last_handle() {
     found.read_exact_at(&mut bytes[..7], 0).unwrap();
     assert_eq!(&bytes[..7], b"another");
 }
+
+#[test]
+fn a_read_that_fails_names_its_file_once() {
+    let disk = SimDisk::new(1);
+    let read = |file: &dyn DiskFile| file.read_exact_at(&mut [0], 0);
+    let file = disk.create("first").unwrap();
+    file.write_all_at(b"bytes", 0).unwrap();
+    disk.create("other").unwrap();
+    disk.fail_next_read();
+    read(&*file).unwrap_err();
+    disk.rename("first", "second").unwrap();
+    assert_eq!(disk.take_failed_reads(), ["second"]);
+    read(&*file).unwrap();
+    disk.fail_next_read();
+    file.read_device_at(&mut [0], 0).unwrap_err();
+    disk.remove("second").unwrap();
+    assert!(disk.take_failed_reads().is_empty());
+}

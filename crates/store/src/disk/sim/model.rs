@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) counts: DiskCounts,
     pub(super) fail_at: Option<u64>,
     pub(super) fails_next: FailsNext,
+    /// The files of reads that failed on request, until someone asks.
+    pub(super) failed_reads: Vec<Arc<Mutex<Inode>>>,
     pub(super) power_off_at: Option<u64>,
     pub(super) capacity_bytes: u64,
     /// Whether the device fails every operation.
@@ -68,6 +70,7 @@ impl State {
             counts: DiskCounts::default(),
             fail_at: None,
             fails_next: FailsNext::default(),
+            failed_reads: Vec::new(),
             power_off_at: None,
             capacity_bytes: u64::MAX,
             is_dead: false,
@@ -246,9 +249,10 @@ impl State {
     }
 
     /// Like [`State::check`], for a read of the device.
-    pub(super) fn check_read(&mut self) -> io::Result<()> {
+    pub(super) fn check_read(&mut self, inode: &Arc<Mutex<Inode>>) -> io::Result<()> {
         self.check()?;
         if std::mem::take(&mut self.fails_next.read) {
+            self.failed_reads.push(Arc::clone(inode));
             return Err(input_output_error());
         }
         Ok(())
