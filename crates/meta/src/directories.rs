@@ -91,7 +91,8 @@ impl<K: KeyValue> Meta<K> {
             if row.generation != generation {
                 return Err(MetaError::DirectoryRenamed(path));
             }
-            if lies_below(txn, to, id)? {
+            let is_below = |rest: &str| rest.starts_with('/');
+            if to.strip_prefix(&path).is_some_and(is_below) {
                 return Err(MetaError::IntoItself(to.to_owned()));
             }
             check_free(txn, to)?;
@@ -111,8 +112,8 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Refuses the path of a directory with so many levels of directories below it if a file in the deepest would have
-/// too long a path.
+/// Refuses a path for a directory that has `below` levels of directories below it, if the path of a file in the
+/// deepest one would have more than [`LEVELS_MAX`] names.
 fn check_levels(path: &str, below: u32) -> Result<(), MetaError> {
     if path.split('/').count() + below as usize >= LEVELS_MAX {
         return Err(MetaError::TooDeep(path.to_owned()));
@@ -192,19 +193,6 @@ fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
     }
 }
 
-/// Whether a path would lie below a directory, or is its own.
-fn lies_below(txn: &dyn ReadTxn, path: &str, id: DirectoryId) -> Result<bool, MetaError> {
-    let mut at = DirectoryId::ROOT;
-    for name in path.split('/') {
-        match entry(txn, at, name)? {
-            Some(Entry::Directory(found)) if found == id => return Ok(true),
-            Some(Entry::Directory(found)) => at = found,
-            Some(Entry::File(_)) | None => return Ok(false),
-        }
-    }
-    Ok(false)
-}
-
 /// The directory in which a path lies, and its last name. Makes directories that are missing.
 ///
 /// # Errors
@@ -243,8 +231,8 @@ fn make(txn: &mut dyn WriteTxn, parent: DirectoryId, name: &str) -> Result<Direc
     Ok(id)
 }
 
-/// Notes that a directory, and each one above it, has so many levels of directories below it. The count is never
-/// lowered: a removal need not look for other levels as deep.
+/// Raises a directory's count of the levels below it to `level_count`, and the counts of the directories above
+/// accordingly. No removal lowers a count: it would have to find the deepest of the other levels.
 fn note_levels(
     txn: &mut dyn WriteTxn,
     mut id: DirectoryId,
@@ -316,28 +304,38 @@ pub(crate) fn behind(key: &str) -> String {
     format!("{key}\0")
 }
 
-/// Rows that a walk reads at a time: a directory may have any number.
-const PAGE: usize = 1024;
+/// Rows that a list reads at a time: a directory may have any number.
+pub(crate) const PAGE: usize = 1024;
 
-/// Files in the byte order of their paths.
-pub(crate) struct Walk<'a> {
-    pub(crate) txn: &'a dyn ReadTxn,
-    /// The beginning of all their paths.
-    pub(crate) prefix: &'a str,
-    /// Most files.
-    pub(crate) limit: usize,
-    /// Their paths, and the directories in which they lie.
-    pub(crate) found: Vec<(String, DirectoryId, PutId)>,
+/// At most `limit` files whose paths begin with `prefix`, behind `after`, in the byte order of their paths. Each with
+/// the directory in which it lies.
+pub(crate) fn walk(
+    txn: &dyn ReadTxn,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, DirectoryId, PutId)>, MetaError> {
+    let mut walk = Walk {
+        txn,
+        prefix,
+        limit,
+        found: Vec::new(),
+    };
+    walk.walk(DirectoryId::ROOT, "", after)?;
+    Ok(walk.found)
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    txn: &'a dyn ReadTxn,
+    prefix: &'a str,
+    limit: usize,
+    found: Vec<(String, DirectoryId, PutId)>,
 }
 
 impl Walk<'_> {
     /// Finds files below a directory, whose path with its `/` is `base`, behind a path that is relative to it.
-    pub(crate) fn walk(
-        &mut self,
-        id: DirectoryId,
-        base: &str,
-        after: Option<&str>,
-    ) -> Result<(), MetaError> {
+    fn walk(&mut self, id: DirectoryId, base: &str, after: Option<&str>) -> Result<(), MetaError> {
         if base.split('/').count() > LEVELS_MAX + 1 {
             return Err(lies_in_itself(id));
         }

@@ -2,7 +2,7 @@
 //! record, a row for its name, and its extents.
 
 use crate::directories::{
-    Walk, behind, descend, entries, find, key_of, last_name, make_parents, path_of,
+    PAGE, behind, descend, entries, find, key_of, last_name, make_parents, path_of, walk,
 };
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
@@ -31,9 +31,6 @@ pub struct FilePart {
     /// The offset of the first extent behind it.
     pub behind: Option<u64>,
 }
-
-/// Rows that a list reads at a time.
-const PAGE: usize = 1024;
 
 impl<K: KeyValue> Meta<K> {
     /// The file with this name.
@@ -81,7 +78,8 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Vec<FileRecord>, MetaError> {
         self.store.read(|txn| {
             let rows = FILES.scan(txn, &FILES.after(after.as_ref()), limit)?;
-            rows.into_iter().map(|(put, _)| file_of(txn, put)).collect()
+            let files = rows.into_iter().map(|(_, row)| with_path(txn, row));
+            files.collect()
         })
     }
 
@@ -278,9 +276,14 @@ pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaErro
 
 /// The file that this put made.
 pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
-    let mut file = FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))?;
-    file.name = path_of(txn, file.directory, &file.name)?;
-    Ok(file)
+    let row = FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))?;
+    with_path(txn, row)
+}
+
+/// A file's row as its record, whose name is the whole path.
+fn with_path(txn: &dyn ReadTxn, mut row: FileRecord) -> Result<FileRecord, MetaError> {
+    row.name = path_of(txn, row.directory, &row.name)?;
+    Ok(row)
 }
 
 /// Sets a file's row. The caller keeps its name in agreement.
@@ -354,23 +357,6 @@ fn named(
         return Err(contradiction(format!("'{name}' is another name of it")));
     }
     Ok(FileRecord { name, ..record })
-}
-
-/// At most `limit` files with this prefix, behind `after`, in the byte order of their paths.
-fn walk(
-    txn: &dyn ReadTxn,
-    prefix: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<(String, DirectoryId, PutId)>, MetaError> {
-    let mut walk = Walk {
-        txn,
-        prefix,
-        limit,
-        found: Vec::new(),
-    };
-    walk.walk(DirectoryId::ROOT, "", after)?;
-    Ok(walk.found)
 }
 
 /// A page of files, of which those with a common beginning up to the delimiter are one entry.

@@ -47,6 +47,12 @@ impl Key for String {
     }
 }
 
+/// A key whose encoding has a fixed length, so that another one may follow it.
+pub(crate) trait FixedKey: Key {
+    /// Bytes of the encoding.
+    const BYTES: usize;
+}
+
 macro_rules! big_endian_key {
     ($($id:ident),*) => {$(
         impl Key for $id {
@@ -57,6 +63,10 @@ macro_rules! big_endian_key {
             fn decode(bytes: &[u8]) -> Option<Self> {
                 bytes.try_into().ok().map(|bytes| Self(FromBytes::from_be(bytes)))
             }
+        }
+
+        impl FixedKey for $id {
+            const BYTES: usize = size_of::<$id>();
         }
     )*};
 }
@@ -80,50 +90,15 @@ impl FromBytes<8> for u64 {
 
 big_endian_key!(NodeId, PoolId, StripeId, PutId, DirectoryId);
 
-impl Key for (DirectoryId, String) {
+impl<A: FixedKey, B: Key> Key for (A, B) {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
         self.1.encode(out);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (directory, name) = bytes.split_at_checked(8)?;
-        Some((DirectoryId::decode(directory)?, String::decode(name)?))
-    }
-}
-
-impl Key for (NodeId, StripeId) {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (node, stripe) = bytes.split_at_checked(4)?;
-        Some((NodeId::decode(node)?, StripeId::decode(stripe)?))
-    }
-}
-
-impl Key for (PutId, StripeId) {
-    fn encode(&self, out: &mut Vec<u8>) {
-        (self.0, self.1.0).encode(out);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (file, stripe) = <(PutId, u64)>::decode(bytes)?;
-        Some((file, StripeId(stripe)))
-    }
-}
-
-impl Key for (PutId, u64) {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (file, offset) = bytes.split_at_checked(8)?;
-        Some((PutId::decode(file)?, u64::decode(offset)?))
+        let (first, second) = bytes.split_at_checked(A::BYTES)?;
+        Some((A::decode(first)?, B::decode(second)?))
     }
 }
 
