@@ -1,16 +1,36 @@
 //! Stripes in an append phase (CAU, section 3.1): they may have updates that parity does not
 //! include, protected by their copies only. The note is durable before the first of these is made,
-//! and is removed after a commit; so it may exist without such updates, but never the reverse.
+//! and is removed after a commit; so it may exist without such updates, but never the reverse, not
+//! even when a request arrives once more after later ones.
 
 use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::leases::check_term;
 use crate::meta::Meta;
 use crate::schema::PHASES;
-use gabion_layout::{Epoch, StripeId, StripeRecord};
+use gabion_layout::{Epoch, Sequence, StripeId, StripeRecord};
+use serde::{Deserialize, Serialize};
+
+/// The begin of an append phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    /// The term in which it began.
+    epoch: Epoch,
+    /// The mark at its begin: what is appended in it comes after that.
+    mark: Sequence,
+}
+
+/// Reads a row of version 1, which did not say when its phase began: any term may end it.
+pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<Phase> {
+    let epoch = Epoch::default();
+    let mark = Sequence::default();
+    (version == 1 && body.is_empty()).then_some(Phase { epoch, mark })
+}
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes that a stripe of a file begins an append phase in a term, or has ended it.
+    /// Notes that a stripe of a file begins an append phase in a term, or has ended it: then parity covers
+    /// all updates up to the stripe's `mark`, and ends the phases that began before it. A request that
+    /// arrives late or again ends no later phase.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`] when no file has the stripe; [`MetaError::TermOver`].
@@ -18,14 +38,17 @@ impl<K: KeyValue> Meta<K> {
         &self,
         stripe: StripeId,
         epoch: Epoch,
+        mark: Sequence,
         appends: bool,
     ) -> Result<(), MetaError> {
         self.change(|txn| {
             check_term(txn, stripe, epoch)?;
-            if appends {
-                PHASES.put(txn, &stripe, &())
-            } else {
-                PHASES.delete(txn, &stripe)
+            let noted = PHASES.get(txn, &stripe)?;
+            let told = Phase { epoch, mark };
+            match noted {
+                Some(began) if began >= told => Ok(()),
+                _ if appends => PHASES.put(txn, &stripe, &told),
+                _ => PHASES.delete(txn, &stripe),
             }
         })
     }
@@ -63,6 +86,6 @@ impl<K: KeyValue> Meta<K> {
         let rows = self
             .store
             .read(|txn| PHASES.scan(txn, &PHASES.all(), usize::MAX))?;
-        Ok(rows.into_iter().map(|(stripe, ())| stripe).collect())
+        Ok(rows.into_iter().map(|(stripe, _)| stripe).collect())
     }
 }

@@ -4,6 +4,7 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
+use crate::phases::{self, Phase};
 use crate::records::{
     DirectoryId, DirectoryRecord, Entry, Exclusive, Extent, FileRecord, Growth, LeaseRecord,
     NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
@@ -58,7 +59,8 @@ pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12,
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates that parity does not include yet.
-pub(crate) const PHASES: Table<StripeId, ()> = Table::new("append phases", 17, 1);
+pub(crate) const PHASES: Table<StripeId, Phase> =
+    Table::new("append phases", 17, 2).reading(phases::read_older);
 /// Stripes that have replaced others, which may still be served; until those are removed, no node
 /// updates the new ones.
 pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);

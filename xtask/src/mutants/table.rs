@@ -68,6 +68,15 @@ const UPDATES: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-late-end-of-an-append-phase-ends-a-later-one",
+        file: "crates/meta/src/phases.rs",
+        text: "Some(began) if began >= told => Ok(()),",
+        replacement: "Some(began) if appends && began >= told => Ok(()),",
+        check: protocol(
+            "coordinator::leases::a_note_of_an_ended_phase_that_arrives_again_ends_no_later_phase",
+        ),
+    },
+    Mutant {
         name: "records-not-synced-before-the-reply",
         file: "crates/protocol/src/parts.rs",
         text: "appended.into_iter().try_for_each(|lsn| store.sync(lsn))",

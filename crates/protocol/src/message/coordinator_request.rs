@@ -119,6 +119,9 @@ calls! {
         stripe: StripeId,
         /// The primary's term.
         epoch: Epoch,
+        /// The last settled update. What is appended comes after it, or parity covers all up to it: the note
+        /// has its place among others by this, however late it arrives.
+        mark: Sequence,
         /// Whether there may be updates that parity does not cover.
         appends: bool,
     }

@@ -167,6 +167,7 @@ impl Primaries {
         let request = ask::NotePhase {
             stripe: term.stripe.id,
             epoch: term.epoch,
+            mark: term.mark,
             appends,
         };
         self.tell_coordinator(request).await?;

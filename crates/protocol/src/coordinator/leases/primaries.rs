@@ -72,8 +72,14 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         self: &Arc<Self>,
         told: ask::NotePhase,
     ) -> Answer {
+        let ask::NotePhase {
+            stripe,
+            epoch,
+            mark,
+            appends,
+        } = told;
         self.core
-            .with_meta(move |meta| meta.note_phase(told.stripe, told.epoch, told.appends))
+            .with_meta(move |meta| meta.note_phase(stripe, epoch, mark, appends))
             .await?;
         Ok(CoordinatorReply::Done)
     }

@@ -151,7 +151,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         };
         resolve(&*self.core.ports, stripe, epoch, failed, &committed).await?;
         let id = stripe.id;
-        let end = move |meta: &Meta<K>| meta.note_phase(id, epoch, false);
+        let mark = committed.mark;
+        let end = move |meta: &Meta<K>| meta.note_phase(id, epoch, mark, false);
         let ended = self.core.with_meta(end).await;
         ended.map_err(|error| says(error.to_string()))?;
         Ok(committed)

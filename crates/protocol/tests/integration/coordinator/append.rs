@@ -44,6 +44,7 @@ fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
     let noted = bed.ask(ask::NotePhase {
         stripe: stripe.id,
         epoch: lease.epoch,
+        mark: Sequence(0),
         appends: true,
     });
     assert_eq!(noted, CoordinatorReply::Done);

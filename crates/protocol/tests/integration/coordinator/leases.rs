@@ -226,6 +226,7 @@ fn only_the_present_primary_says_whether_updates_are_appended() {
         bed.ask(ask::NotePhase {
             stripe: stripe.id,
             epoch: Epoch(epoch),
+            mark: Sequence(9),
             appends,
         })
     };
@@ -237,8 +238,58 @@ fn only_the_present_primary_says_whether_updates_are_appended() {
             "{refused:?}"
         );
     }
+    assert!(appends(&mut bed, &stripe));
+}
+
+/// Whether a stripe's next term is told that there may be updates which parity does not cover.
+fn appends(bed: &mut Bed, stripe: &StripeRecord) -> bool {
     let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
         panic!("it has the lease")
     };
-    assert!(lease.appends);
+    lease.appends
+}
+
+#[test]
+fn a_note_of_an_ended_phase_that_arrives_again_ends_no_later_phase() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let epoch = epoch(&bed.acquire(stripe.id, stripe.nodes[0]));
+    let note = |mark, appends| ask::NotePhase {
+        stripe: stripe.id,
+        epoch: Epoch(epoch),
+        mark: Sequence(mark),
+        appends,
+    };
+    // Update 1 is appended, 2 commits it, and 3 is appended.
+    let notes = [note(0, true), note(2, false), note(2, true)];
+    for told in &notes {
+        assert_eq!(bed.ask(told.clone()), CoordinatorReply::Done);
+    }
+    // The connection that carried the first ones was slow to die.
+    for late in &notes[..2] {
+        assert_eq!(bed.ask(late.clone()), CoordinatorReply::Done);
+    }
+    assert!(appends(&mut bed, &stripe), "update 3 waits for its commit");
+}
+
+#[test]
+fn a_phase_ends_with_its_commit_and_with_any_commit_of_a_later_term() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let first = epoch(&bed.acquire(stripe.id, stripe.nodes[0]));
+    let note = |epoch, mark, appends| ask::NotePhase {
+        stripe: stripe.id,
+        epoch: Epoch(epoch),
+        mark: Sequence(mark),
+        appends,
+    };
+    bed.ask(note(first, 4, true));
+    assert_eq!(bed.ask(note(first, 6, false)), CoordinatorReply::Done);
+    assert!(!appends(&mut bed, &stripe));
+    // The first update of a phase is dropped, so its mark is that of the phase before it and of its end.
+    let second = epoch(&bed.acquire(stripe.id, stripe.nodes[0]));
+    bed.ask(note(second, 6, true));
+    let third = epoch(&bed.acquire(stripe.id, stripe.nodes[0]));
+    assert_eq!(bed.ask(note(third, 6, false)), CoordinatorReply::Done);
+    assert!(!appends(&mut bed, &stripe));
 }
