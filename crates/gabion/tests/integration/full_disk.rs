@@ -29,6 +29,16 @@ impl SmallDisk {
     fn path(&self) -> &Path {
         self.0.path()
     }
+
+    fn used_mib(&self) -> u64 {
+        let mut df = Command::new("df");
+        df.args(["--block-size=MiB", "--output=used"])
+            .arg(self.path());
+        let output = text(&df.output().expect("df runs").stdout);
+        let used = output.lines().last().expect("a line for the file system");
+        let used = used.trim().trim_end_matches("MiB");
+        used.parse().expect("df prints a number")
+    }
 }
 
 impl Drop for SmallDisk {
@@ -97,10 +107,18 @@ fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
             "{name}"
         );
     }
-    // Room comes back when a file goes.
+    // Room comes back when a file goes. A refused put leaves chunks for a moment, which take the room of the
+    // next one, so each attempt waits for their end.
+    let used_before = disk.used_mib();
     succeeds(&["rm", &stored[0]]);
-    wait_for("the deleted file's chunks are gone", || {
-        run(&["put", path_text(&source), "later"]).status.success()
+    wait_for("the room of the deleted file is taken again", || {
+        wait_for("no chunks are left but those of files", || {
+            disk.used_mib() + 2 * 30 <= used_before
+        });
+        let output = run(&["put", path_text(&source), "later"]);
+        // Printed if the test fails.
+        println!("{} MiB: {}", disk.used_mib(), text(&output.stderr));
+        output.status.success()
     });
     // A client of an image gets the error that guests know, and its reads go on.
     if has_nbd_tools() {
