@@ -171,7 +171,9 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
 pub(crate) mod sample {
     use super::*;
     use gabion_layout::{PoolId, Survive, UpdateScheme};
-    use gabion_meta::{DirectoryId, Exclusive, PoolRecord, PutId};
+    use gabion_meta::{
+        Attributes, DirectoryId, Exclusive, Permissions, PoolRecord, PutId, WallTime,
+    };
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
     pub(crate) fn layout() -> FileLayout {
@@ -200,6 +202,7 @@ pub(crate) mod sample {
                 created_ms: 0,
                 generation: 0,
                 truncation_count: 0,
+                attributes: Attributes::new(Permissions::FILE, WallTime::default()),
             },
             pool: PoolRecord {
                 id,

@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod attempts;
+mod attributes;
 mod cache;
 mod cached_cluster;
 mod cached_file;
@@ -69,6 +70,6 @@ pub use file::File;
 pub use gabion_protocol::message::{Cause, Denial, ScrubReport};
 pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use progress::Progress;
-pub use put::PutSummary;
+pub use put::{NewFile, PutSummary};
 pub use read::ReadPart;
 pub use resize::StoredWindow;

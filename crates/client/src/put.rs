@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
-use gabion_meta::{Existing, PoolRecord, PutId};
+use gabion_meta::{Existing, Permissions, PoolRecord, PutId};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
@@ -31,6 +31,31 @@ const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 const FIRST_BYTES: u64 = 1 << 20;
 /// Most stripes for which it reserves places at a time.
 const MORE_COUNT_MAX: u64 = 256;
+
+/// What a put makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewFile<'a> {
+    /// The file's name.
+    pub name: &'a str,
+    /// What happens to a file that has the name already.
+    pub existing: Existing,
+    /// The pool; may be omitted when there is only one.
+    pub pool: Option<&'a str>,
+    /// The file's permissions. Directories above it that are missing get its owner.
+    pub permissions: Permissions,
+}
+
+impl<'a> NewFile<'a> {
+    /// A file of this name, of root and readable for all, in the only pool. A file that has the name already stays.
+    pub const fn named(name: &'a str) -> Self {
+        Self {
+            name,
+            existing: Existing::Stays,
+            pool: None,
+            permissions: Permissions::FILE,
+        }
+    }
+}
 
 /// A stored file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,24 +104,26 @@ impl Client {
         size_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        self.put_over((name, Existing::Stays), pool, source, size_bytes, progress)
-            .await
+        let new = NewFile {
+            pool,
+            ..NewFile::named(name)
+        };
+        self.put_over(new, source, size_bytes, progress).await
     }
 
-    /// As [`Client::put`], but a file that has the name already is replaced if `existing` allows it: readers
+    /// As [`Client::put`], but a file that has the name already is replaced if `new` allows it: readers
     /// find it until the new one is complete and durable, and then that one, at no time neither.
     ///
     /// # Errors
     /// Those of [`Client::put`].
     pub async fn put_over(
         &self,
-        (name, existing): (&str, Existing),
-        pool: Option<&str>,
+        new: NewFile<'_>,
         source: impl AsyncRead + Unpin,
         size_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        self.put_all((name, existing), pool, (source, Some(size_bytes)), progress)
+        self.put_all(new, (source, Some(size_bytes)), progress)
             .await
     }
 
@@ -108,33 +135,28 @@ impl Client {
     /// Those of [`Client::put`].
     pub async fn put_stream(
         &self,
-        (name, existing): (&str, Existing),
-        pool: Option<&str>,
+        new: NewFile<'_>,
         source: impl AsyncRead + Unpin,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        self.put_all((name, existing), pool, (source, None), progress)
-            .await
+        self.put_all(new, (source, None), progress).await
     }
 
     async fn put_all(
         &self,
-        (name, existing): (&str, Existing),
-        pool: Option<&str>,
+        new: NewFile<'_>,
         (source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
         let reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
-        let mut begun = self
-            .begin_put((name, existing), pool, reserved_bytes)
-            .await?;
+        let mut begun = self.begin_put(new, reserved_bytes).await?;
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
         let stored = match size_bytes {
             Some(size_bytes) => store_all(&begun, source, size_bytes, progress).await,
             None => store_stream(self, &mut begun, source, progress).await,
         };
         let done = match stored {
-            Ok(stored) => self.commit_put(name, begun.put).await.map(|()| stored),
+            Ok(stored) => self.commit_put(new.name, begun.put).await.map(|()| stored),
             Err(error) => Err(error),
         };
         let (size_bytes, stripes) = match done {
@@ -159,17 +181,13 @@ impl Client {
         })
     }
 
-    async fn begin_put(
-        &self,
-        (name, existing): (&str, Existing),
-        pool: Option<&str>,
-        size_bytes: u64,
-    ) -> Result<Begun, ClientError> {
+    async fn begin_put(&self, new: NewFile<'_>, size_bytes: u64) -> Result<Begun, ClientError> {
         let request = ask::BeginPut {
-            name: name.to_owned(),
-            existing,
-            pool: pool.map(str::to_owned),
+            name: new.name.to_owned(),
+            existing: new.existing,
+            pool: new.pool.map(str::to_owned),
             size_bytes,
+            permissions: new.permissions,
         };
         let PutPlaces {
             put,

@@ -189,9 +189,28 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },
-    /// Show a file's stripes, the location of each chunk, and the failures that each still survives
+    /// Change the mode of files and directories, which the cluster keeps and does not enforce
+    Chmod {
+        /// The new mode in octal, for example 640
+        #[arg(value_parser = checks::mode)]
+        mode: u32,
+        /// Names of the files and directories
+        #[arg(required = true, value_parser = checks::file_name)]
+        names: Vec<String>,
+    },
+    /// Change the owner of files and directories, which the cluster keeps and does not enforce
+    Chown {
+        /// The new owner and group by their numbers, as OWNER, OWNER:GROUP or :GROUP
+        #[arg(value_parser = checks::owner)]
+        owner: Owner,
+        /// Names of the files and directories
+        #[arg(required = true, value_parser = checks::file_name)]
+        names: Vec<String>,
+    },
+    /// Show the permissions and times of a file or directory, and a file's stripes: the location of each chunk,
+    /// and the failures that each still survives
     Stat {
-        /// Name of the file
+        /// Name of the file or the directory
         #[arg(value_parser = checks::file_name)]
         name: String,
     },
@@ -410,6 +429,9 @@ pub(crate) struct PutOptions {
     /// Replace the file that has the name already, at once when the new one is stored
     #[arg(long)]
     pub(crate) replace: bool,
+    /// Keep the whole mode, the owner and the times of the local file
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
 }
 
 #[derive(Args, Debug)]
@@ -442,6 +464,16 @@ pub(crate) struct GetOptions {
     /// Bytes to read; the default is up to the end
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) length: Option<u64>,
+    /// Give the local file the mode and the times of the stored one
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+}
+
+/// A new owner, a new group, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    pub(crate) owner: Option<u32>,
+    pub(crate) group: Option<u32>,
 }
 
 #[derive(Args, Debug)]

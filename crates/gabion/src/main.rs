@@ -132,6 +132,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
                 commands::files::rm(names, prefix, &place, format).await
             }
             Command::Df => commands::df::run(&place, format).await,
+            Command::Chmod { mode, names } => {
+                commands::attributes::chmod(mode, &names, &place, format).await
+            }
+            Command::Chown { owner, names } => {
+                commands::attributes::chown(owner, &names, &place, format).await
+            }
             Command::Stat { name } => commands::files::stat(&name, &place, format).await,
             Command::Image(command) => commands::image::run(command, &place, format).await,
             Command::Nbd(command) => commands::nbd::run(command, &place).await,

@@ -9,7 +9,7 @@
 
 use gabion_layout::{NodeId, RackId, UpdateScheme};
 use gabion_meta::{
-    ClusterId, Existing, FileRecord, Meta, Placement, PoolRecord, PoolSpec, RedbStore,
+    ClusterId, Existing, FileRecord, Meta, Permissions, Placement, PoolRecord, PoolSpec, RedbStore,
 };
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,13 @@ fn create(meta: &Meta<RedbStore>, pool: &PoolRecord, name: &str) -> FileRecord {
         chunk_bytes: CHUNK_BYTES,
         nodes: (0..NODE_COUNT).map(NodeId).collect(),
     };
-    let put = meta.begin_put((name, Existing::Stays), pool.id, size_bytes, &[place], 0);
+    let put = meta.begin_put(
+        (name, Existing::Stays, Permissions::FILE),
+        pool.id,
+        size_bytes,
+        &[place],
+        0,
+    );
     let put = put.expect("a new file").id;
     meta.commit_put(put, 0).expect("the put is there")
 }

@@ -8,7 +8,7 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{DirectoryId, DirectoryRecord, Entry, Extent, FileRecord, PoolSpec, PutId};
+use crate::records::{DirectoryId, DirectoryRecord, Extent, FileRecord, Inode, PoolSpec, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
     GARBAGE, GROWTHS, LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
@@ -132,7 +132,7 @@ impl<'t> Check<'t> {
     /// their names away.
     fn directories(
         &mut self,
-        names: &mut BTreeMap<(DirectoryId, String), Entry>,
+        names: &mut BTreeMap<(DirectoryId, String), Inode>,
     ) -> Result<(), MetaError> {
         let rows = DIRECTORIES.scan(self.txn, &DIRECTORIES.all(), usize::MAX)?;
         let next = Counter::NextDirectory.value(self.txn)?;
@@ -143,22 +143,25 @@ impl<'t> Check<'t> {
                 level_count,
                 ..
             } = row;
+            if id == DirectoryId::ROOT {
+                continue;
+            }
             let of_name = names.remove(&(parent, key_of(&name)));
-            let is_its_own = of_name == Some(Entry::Directory(id));
-            self.demand(is_its_own && id != DirectoryId::ROOT && id.0 < next, || {
+            let is_its_own = of_name == Some(Inode::Directory(id));
+            self.demand(is_its_own && id.0 < next, || {
                 format!("directory '{name}' and its name do not agree")
             });
             let is_below_root = path_of(self.txn, parent, &name).is_ok();
             self.demand(is_below_root, || format!("directory '{name}' lies nowhere"));
             let above = DIRECTORIES.get(self.txn, &parent)?;
-            let counts = above.is_none_or(|above| above.level_count > level_count);
+            let counts = parent == DirectoryId::ROOT
+                || above.is_some_and(|above| above.level_count > level_count);
             self.demand(counts, || {
                 format!("directory '{name}' is too deep for the one above")
             });
         }
         for (parent, name) in names.keys() {
-            let is_held =
-                *parent == DirectoryId::ROOT || DIRECTORIES.get(self.txn, parent)?.is_some();
+            let is_held = DIRECTORIES.get(self.txn, parent)?.is_some();
             self.demand(is_held, || {
                 format!("'{name}' lies in a directory that is not there")
             });
@@ -171,7 +174,7 @@ impl<'t> Check<'t> {
         let mut unclaimed: BTreeSet<StripeId> = self.live.keys().copied().collect();
         let mut faults = Vec::new();
         let names = NAMES.scan(self.txn, &NAMES.all(), usize::MAX)?;
-        let mut names: BTreeMap<(DirectoryId, String), Entry> = names.into_iter().collect();
+        let mut names: BTreeMap<(DirectoryId, String), Inode> = names.into_iter().collect();
         self.directories(&mut names)?;
         let rows = EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)?;
         let mut unclaimed_extents: BTreeSet<PutId> =
@@ -180,7 +183,7 @@ impl<'t> Check<'t> {
             let name = &file.name;
             unclaimed_extents.remove(&put);
             let of_name = names.remove(&(file.directory, name.clone()));
-            let is_its_own = of_name == Some(Entry::File(put)) && file.put == put;
+            let is_its_own = of_name == Some(Inode::File(put)) && file.put == put;
             self.demand(is_its_own, || {
                 format!("file '{name}' and its name do not agree")
             });

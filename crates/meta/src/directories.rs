@@ -4,11 +4,12 @@
 //! In the table of names the key of a directory ends with `/`. So the rows of a directory, and those of the
 //! directories in it one after another, are in the byte order of whole paths.
 
+use crate::attributes::{Attributes, Permissions, WallTime, check_permissions};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{LEVELS_MAX, check_file_name};
-use crate::records::{DirectoryId, DirectoryRecord, Entry, PutId};
+use crate::records::{DirectoryId, DirectoryRecord, Inode, PutId};
 use crate::schema::{Counter, DIRECTORIES, NAMES};
 
 impl<K: KeyValue> Meta<K> {
@@ -24,19 +25,25 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Makes a directory, and those above it that are missing.
+    /// Makes a directory, and those above it that are missing, which get the same permissions.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
     /// [`MetaError::NotADirectory`] when a file has a path above it; [`MetaError::TooDeep`];
-    /// [`MetaError::IdsExhausted`].
-    pub fn make_directory(&self, path: &str) -> Result<DirectoryId, MetaError> {
+    /// [`MetaError::Attributes`]; [`MetaError::IdsExhausted`].
+    pub fn make_directory(
+        &self,
+        path: &str,
+        permissions: Permissions,
+    ) -> Result<DirectoryId, MetaError> {
         check_file_name(path)?;
         check_levels(path, 0)?;
+        check_permissions(permissions)?;
+        let new = (permissions, self.wall_time());
         self.change(|txn| {
             check_free(txn, path)?;
-            let (parent, name) = make_parents(txn, path)?;
-            make(txn, parent, name)
+            let (parent, name) = make_parents(txn, path, new)?;
+            make(txn, parent, name, new)
         })
     }
 
@@ -44,8 +51,10 @@ impl<K: KeyValue> Meta<K> {
     /// lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].
+    /// [`MetaError::Root`]; [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].
     pub fn remove_directory(&self, id: DirectoryId, generation: u64) -> Result<(), MetaError> {
+        check_not_root(id)?;
+        let now = self.wall_time();
         self.change(|txn| {
             let Some(row) = DIRECTORIES.get(txn, &id)? else {
                 return Ok(());
@@ -57,7 +66,7 @@ impl<K: KeyValue> Meta<K> {
             if !entries(txn, id, "", 1)?.is_empty() {
                 return Err(MetaError::NotEmpty(path));
             }
-            NAMES.delete(txn, &(row.parent, key_of(&row.name)))?;
+            unlink(txn, (row.parent, key_of(&row.name)), now)?;
             DIRECTORIES.delete(txn, &id)
         })
     }
@@ -67,8 +76,8 @@ impl<K: KeyValue> Meta<K> {
     /// name: a lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another generation;
-    /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one; [`MetaError::FileExists`];
+    /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another
+    /// generation; [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one; [`MetaError::FileExists`];
     /// [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the directory;
     /// [`MetaError::TooDeep`] when a directory below would have too many above it.
     pub fn rename_directory(
@@ -77,10 +86,12 @@ impl<K: KeyValue> Meta<K> {
         generation: u64,
         to: &str,
     ) -> Result<(), MetaError> {
+        check_not_root(id)?;
         check_file_name(to)?;
+        let now = self.wall_time();
         self.change(|txn| {
             let row = DIRECTORIES.get(txn, &id)?;
-            let row = row.ok_or(MetaError::DirectoryGone(id))?;
+            let mut row = row.ok_or(MetaError::DirectoryGone(id))?;
             let (path, next) = (
                 path_of(txn, row.parent, &row.name)?,
                 generation.saturating_add(1),
@@ -97,9 +108,10 @@ impl<K: KeyValue> Meta<K> {
             }
             check_free(txn, to)?;
             check_levels(to, row.level_count)?;
-            let (parent, name) = make_parents(txn, to)?;
-            NAMES.delete(txn, &(row.parent, key_of(&row.name)))?;
-            NAMES.put(txn, &(parent, key_of(name)), &Entry::Directory(id))?;
+            let (parent, name) = make_parents(txn, to, (row.attributes.above(), now))?;
+            unlink(txn, (row.parent, key_of(&row.name)), now)?;
+            link(txn, (parent, key_of(name)), Inode::Directory(id), now)?;
+            row.attributes.changed = now;
             note_levels(txn, parent, row.level_count + 1)?;
             let moved = DirectoryRecord {
                 parent,
@@ -140,7 +152,7 @@ pub(crate) fn last_name(path: &str) -> &str {
 }
 
 /// What a name in a directory belongs to.
-fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<Entry>, MetaError> {
+fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<Inode>, MetaError> {
     match NAMES.get(txn, &(parent, name.to_owned()))? {
         Some(entry) => Ok(Some(entry)),
         None => NAMES.get(txn, &(parent, key_of(name))),
@@ -154,7 +166,7 @@ fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<En
 pub(crate) fn find(
     txn: &dyn ReadTxn,
     path: &str,
-) -> Result<Option<(DirectoryId, Entry)>, MetaError> {
+) -> Result<Option<(DirectoryId, Inode)>, MetaError> {
     let (above, name) = split(path);
     let parent = match above {
         Some(above) => descend(txn, above)?,
@@ -175,8 +187,8 @@ pub(crate) fn descend(txn: &dyn ReadTxn, path: &str) -> Result<Option<DirectoryI
     for name in path.split('/') {
         end += name.len();
         match entry(txn, at, name)? {
-            Some(Entry::Directory(id)) => at = id,
-            Some(Entry::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
+            Some(Inode::Directory(id)) => at = id,
+            Some(Inode::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
             None => return Ok(None),
         }
         end += 1;
@@ -188,43 +200,99 @@ pub(crate) fn descend(txn: &dyn ReadTxn, path: &str) -> Result<Option<DirectoryI
 fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
     match find(txn, path)? {
         None => Ok(()),
-        Some((_, Entry::File(_))) => Err(MetaError::FileExists(path.to_owned())),
-        Some((_, Entry::Directory(_))) => Err(MetaError::DirectoryExists(path.to_owned())),
+        Some((_, Inode::File(_))) => Err(MetaError::FileExists(path.to_owned())),
+        Some((_, Inode::Directory(_))) => Err(MetaError::DirectoryExists(path.to_owned())),
     }
 }
 
-/// The directory in which a path lies, and its last name. Makes directories that are missing.
+/// Refuses to remove or rename the root.
+fn check_not_root(id: DirectoryId) -> Result<(), MetaError> {
+    if id == DirectoryId::ROOT {
+        return Err(MetaError::Root);
+    }
+    Ok(())
+}
+
+/// Gives a name in a directory to an inode. In the table of names a directory's ends with `/`.
+pub(crate) fn link(
+    txn: &mut dyn WriteTxn,
+    key: (DirectoryId, String),
+    inode: Inode,
+    now: WallTime,
+) -> Result<(), MetaError> {
+    NAMES.put(txn, &key, &inode)?;
+    note_names(txn, key.0, now)
+}
+
+/// Takes a name in a directory away.
+pub(crate) fn unlink(
+    txn: &mut dyn WriteTxn,
+    key: (DirectoryId, String),
+    now: WallTime,
+) -> Result<(), MetaError> {
+    NAMES.delete(txn, &key)?;
+    note_names(txn, key.0, now)
+}
+
+/// Notes that the names in a directory change now.
+fn note_names(txn: &mut dyn WriteTxn, id: DirectoryId, now: WallTime) -> Result<(), MetaError> {
+    let mut row = record(txn, id)?;
+    row.attributes.note_content(now);
+    DIRECTORIES.put(txn, &id, &row)
+}
+
+/// Makes the root of a new cluster.
+pub(crate) fn make_root(txn: &mut dyn WriteTxn, now: WallTime) -> Result<(), MetaError> {
+    let root = DirectoryRecord {
+        parent: DirectoryId::ROOT,
+        name: String::new(),
+        level_count: 0,
+        generation: 0,
+        attributes: Attributes::new(Permissions::DIRECTORY, now),
+    };
+    DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)
+}
+
+/// The directory in which a path lies, and its last name. Makes directories that are missing, with these
+/// permissions at this time.
 ///
 /// # Errors
 /// [`MetaError::NotADirectory`]; [`MetaError::IdsExhausted`].
 pub(crate) fn make_parents<'a>(
     txn: &mut dyn WriteTxn,
     path: &'a str,
+    new: (Permissions, WallTime),
 ) -> Result<(DirectoryId, &'a str), MetaError> {
     let (above, last) = split(path);
     let (mut at, mut end) = (DirectoryId::ROOT, 0);
     for name in above.into_iter().flat_map(|above| above.split('/')) {
         end += name.len();
         at = match entry(txn, at, name)? {
-            Some(Entry::Directory(id)) => id,
-            Some(Entry::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
-            None => make(txn, at, name)?,
+            Some(Inode::Directory(id)) => id,
+            Some(Inode::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
+            None => make(txn, at, name, new)?,
         };
         end += 1;
     }
     Ok((at, last))
 }
 
-fn make(txn: &mut dyn WriteTxn, parent: DirectoryId, name: &str) -> Result<DirectoryId, MetaError> {
+fn make(
+    txn: &mut dyn WriteTxn,
+    parent: DirectoryId,
+    name: &str,
+    (permissions, now): (Permissions, WallTime),
+) -> Result<DirectoryId, MetaError> {
     // The root has the first.
     Counter::NextDirectory.reach(txn, 1)?;
     let id = DirectoryId(Counter::NextDirectory.take(txn, 1, u64::MAX, "directory")?);
-    NAMES.put(txn, &(parent, key_of(name)), &Entry::Directory(id))?;
+    link(txn, (parent, key_of(name)), Inode::Directory(id), now)?;
     let made = DirectoryRecord {
         parent,
         name: name.to_owned(),
         level_count: 0,
         generation: 0,
+        attributes: Attributes::new(permissions, now),
     };
     DIRECTORIES.put(txn, &id, &made)?;
     note_levels(txn, parent, 1)?;
@@ -289,7 +357,7 @@ pub(crate) fn entries(
     id: DirectoryId,
     first: &str,
     limit: usize,
-) -> Result<Vec<(String, Entry)>, MetaError> {
+) -> Result<Vec<(String, Inode)>, MetaError> {
     let next = DirectoryId(id.0.saturating_add(1));
     let span = NAMES.between(&(id, first.to_owned()), &(next, String::new()));
     let rows = NAMES.scan(txn, &span, limit)?;
@@ -359,8 +427,8 @@ impl Walk<'_> {
                 }
                 let path = format!("{base}{key}");
                 match entry {
-                    Entry::File(put) => self.found.push((path, id, put)),
-                    Entry::Directory(below) => {
+                    Inode::File(put) => self.found.push((path, id, put)),
+                    Inode::Directory(below) => {
                         let after = rest.filter(|_| key == first);
                         self.walk(below, &path, after)?;
                     }

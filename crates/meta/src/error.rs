@@ -207,6 +207,20 @@ pub enum MetaError {
     /// The name is a directory's where a file's is expected.
     #[error("'{0}' is a directory; name a file, or remove it if it is empty")]
     IsADirectory(String),
+    /// The root was to be removed or renamed.
+    #[error("the root directory cannot be removed or renamed; name a directory below it")]
+    Root,
+    /// Attributes that no inode can have.
+    #[error("these attributes are invalid: {problem}")]
+    Attributes {
+        /// The rule.
+        problem: &'static str,
+    },
+    /// Attributes go by an earlier state of the inode.
+    #[error(
+        "the permissions or times have been changed by another client since; look them up again"
+    )]
+    AttributesChanged,
     /// A file has a name where a directory's is expected.
     #[error("'{0}' is a file, not a directory; choose another name")]
     NotADirectory(String),

@@ -132,7 +132,13 @@ mod tests {
         let chunk_bytes = 4096;
         let place = Placement { chunk_bytes, nodes };
         let put = meta
-            .begin_put(("f", crate::Existing::Stays), pool, 8192, &[place], 0)
+            .begin_put(
+                ("f", crate::Existing::Stays, crate::Permissions::FILE),
+                pool,
+                8192,
+                &[place],
+                0,
+            )
             .unwrap();
         meta.commit_put(put.id, 0).unwrap();
         (meta, put.stripes[0].id)

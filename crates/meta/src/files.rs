@@ -1,8 +1,10 @@
 //! Files: finding, listing, renaming and removing them, and the garbage of removed ones. A file is its
 //! record, a row for its name, and its extents.
 
+use crate::attributes::WallTime;
 use crate::directories::{
-    PAGE, behind, descend, entries, find, key_of, last_name, make_parents, path_of, walk,
+    PAGE, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of, unlink,
+    walk,
 };
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
@@ -10,9 +12,9 @@ use crate::extents::{Placed, extents, extents_within, neighbours};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
-use crate::records::{DirectoryId, Entry, Existing, FileRecord, Listing, PutId};
+use crate::records::{DirectoryId, Existing, FileRecord, Inode, Listing, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, NAMES, REMOVED, REQUESTED_FORMS, WITHDRAWN,
+    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -148,12 +150,13 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when it has another name by now;
     /// [`MetaError::InUse`].
     pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
+        let now = self.wall_time();
         self.change(|txn| {
             let file = file_of(txn, put)?;
             if file.name != name {
                 return Err(MetaError::FileRenamed(file.name));
             }
-            remove(txn, &file)?;
+            remove(txn, &file, now)?;
             Ok(file)
         })
     }
@@ -173,6 +176,7 @@ impl<K: KeyValue> Meta<K> {
         existing: Existing,
     ) -> Result<FileRecord, MetaError> {
         check_file_name(to)?;
+        let now = self.wall_time();
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             let next = generation.saturating_add(1);
@@ -182,10 +186,11 @@ impl<K: KeyValue> Meta<K> {
             if file.generation != generation {
                 return Err(MetaError::FileRenamed(file.name));
             }
-            make_way(txn, to, existing)?;
-            let (directory, name) = make_parents(txn, to)?;
-            NAMES.delete(txn, &key_of_file(&file))?;
-            NAMES.put(txn, &(directory, name.to_owned()), &Entry::File(put))?;
+            make_way(txn, to, existing, now)?;
+            let (directory, name) = make_parents(txn, to, (file.attributes.above(), now))?;
+            unlink(txn, key_of_file(&file), now)?;
+            link(txn, (directory, name.to_owned()), Inode::File(put), now)?;
+            file.attributes.changed = now;
             file.directory = directory;
             to.clone_into(&mut file.name);
             file.generation = next;
@@ -268,8 +273,8 @@ impl<K: KeyValue> Meta<K> {
 /// The file with this path.
 pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
     match find(txn, name)? {
-        Some((directory, Entry::File(put))) => named(txn, (name.to_owned(), directory, put)),
-        Some((_, Entry::Directory(_))) => Err(MetaError::IsADirectory(name.to_owned())),
+        Some((directory, Inode::File(put))) => named(txn, (name.to_owned(), directory, put)),
+        Some((_, Inode::Directory(_))) => Err(MetaError::IsADirectory(name.to_owned())),
         None => Err(MetaError::UnknownFile(name.to_owned())),
     }
 }
@@ -309,8 +314,8 @@ pub(crate) fn check_name(
 ) -> Result<Option<PutId>, MetaError> {
     let present = match find(txn, name)? {
         None => return Ok(None),
-        Some((_, Entry::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),
-        Some((_, Entry::File(present))) => present,
+        Some((_, Inode::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),
+        Some((_, Inode::File(present))) => present,
     };
     match existing {
         Existing::IsReplaced => Ok(Some(present)),
@@ -325,22 +330,23 @@ pub(crate) fn make_way(
     txn: &mut dyn WriteTxn,
     name: &str,
     existing: Existing,
+    now: WallTime,
 ) -> Result<(), MetaError> {
     if let Some(present) = check_name(txn, name, existing)? {
         let file = file_of(txn, present)?;
-        remove(txn, &file)?;
+        remove(txn, &file, now)?;
     }
     Ok(())
 }
 
 /// Removes a file. One that a session has stays, even if the client of the session is gone: it is displaced first.
-fn remove(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+fn remove(txn: &mut dyn WriteTxn, file: &FileRecord, now: WallTime) -> Result<(), MetaError> {
     check_no_session(txn, file)?;
     REMOVED.put(txn, &file.put, &())?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
     EXCLUSIVE.delete(txn, &file.put)?;
-    NAMES.delete(txn, &key_of_file(file))?;
+    unlink(txn, key_of_file(file), now)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }
@@ -462,8 +468,8 @@ fn list_directory(
             }
             let path = format!("{base}{key}");
             match entry {
-                Entry::File(put) => listing.files.push(named(txn, (path, id, put))?),
-                Entry::Directory(_) => listing.prefixes.push(path),
+                Inode::File(put) => listing.files.push(named(txn, (path, id, put))?),
+                Inode::Directory(_) => listing.prefixes.push(path),
             }
         }
     }

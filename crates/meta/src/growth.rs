@@ -25,6 +25,7 @@ impl<K: KeyValue> Meta<K> {
         to: u64,
         truncation_count: u64,
     ) -> Result<(FileRecord, bool), MetaError> {
+        let now = self.wall_time();
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             check_growth(txn, &file, to)?;
@@ -35,6 +36,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok((file, false));
             }
             file.size_bytes = to;
+            file.attributes.note_content(now);
             put_file(txn, &file)?;
             Ok((file, true))
         })
@@ -54,6 +56,7 @@ impl<K: KeyValue> Meta<K> {
         (number, truncation_count): (u64, u64),
         token: FencingToken,
     ) -> Result<(FileRecord, bool), MetaError> {
+        let now = self.wall_time();
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
             let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
@@ -71,6 +74,7 @@ impl<K: KeyValue> Meta<K> {
             let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
             growths.drain(..forgotten);
             GROWTHS.put(txn, &put, &growths)?;
+            file.attributes.note_content(now);
             put_file(txn, &file)?;
             Ok((file, true))
         })

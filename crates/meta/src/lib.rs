@@ -9,6 +9,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod attributes;
 mod check;
 mod conversions;
 mod directories;
@@ -23,6 +24,7 @@ mod former_holders;
 mod generations;
 mod group_commit;
 mod growth;
+mod inodes;
 mod inventory;
 mod kv;
 mod leases;
@@ -54,7 +56,9 @@ mod stripes;
 mod table;
 mod tokens;
 mod verdicts;
+mod wall_clock;
 
+pub use attributes::{AttributeChange, Attributes, Permissions, WallTime};
 pub use error::MetaError;
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
@@ -67,11 +71,12 @@ pub use names::check_form;
 pub use puts::Put;
 pub use records::{
     Departure, DirectoryId, DirectoryRecord, Displaced, Exclusive, Existing, Extent,
-    FILE_BYTES_MAX, FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Lease,
-    Listing, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
+    FILE_BYTES_MAX, FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode,
+    Lease, Listing, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
     PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId,
     SizeChange, Standing, StripeRun, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;
 pub use verdicts::{Exclusion, Held, StoodUpdate, Verdict};
+pub use wall_clock::WallClock;

@@ -1,10 +1,13 @@
 //! A cluster's metadata: opened or created in a store, changed by counted transactions. The operations are in
 //! the files of what they are about.
 
+use crate::attributes::WallTime;
+use crate::directories::make_root;
 use crate::error::MetaError;
 use crate::generations::abandon_moves;
 use crate::kv::{KeyValue, WriteTxn};
 use crate::schema::{CLUSTER, Counter, FORMAT, FORMATS};
+use crate::wall_clock::WallClock;
 use gabion_layout::ClusterId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +19,7 @@ pub struct Meta<K> {
     incarnation: u64,
     /// See [`Meta::change_count`].
     change_count: AtomicU64,
+    wall_clock: WallClock,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -30,6 +34,7 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::ClusterExists(present));
             }
             FORMATS.put(txn, &(), &FORMAT)?;
+            make_root(txn, WallClock::system().now())?;
             CLUSTER.put(txn, &(), &cluster)
         })?;
         Self::open(store)
@@ -55,7 +60,19 @@ impl<K: KeyValue> Meta<K> {
             cluster,
             incarnation,
             change_count: AtomicU64::new(change_count),
+            wall_clock: WallClock::system(),
         })
+    }
+
+    /// The same, with another clock for the times of files and directories than this machine's.
+    #[must_use]
+    pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
+        Self { wall_clock, ..self }
+    }
+
+    /// The time now.
+    pub(crate) fn wall_time(&self) -> WallTime {
+        self.wall_clock.now()
     }
 
     /// The cluster's id.

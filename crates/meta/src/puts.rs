@@ -2,7 +2,8 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
-use crate::directories::make_parents;
+use crate::attributes::{Attributes, Permissions, check_permissions};
+use crate::directories::{link, make_parents};
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
@@ -14,10 +15,10 @@ use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
 use crate::records::{
-    Entry, Existing, FileRecord, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget,
+    Existing, FileRecord, Inode, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget,
     StripeRun,
 };
-use crate::schema::{COMMITTED, Counter, GARBAGE, NAMES, PENDING, PLACED_ANEW, PUTS, STRIPES};
+use crate::schema::{COMMITTED, Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, STRIPES};
 use crate::stripe_rows::index_stripe;
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
@@ -46,19 +47,20 @@ impl<K: KeyValue> Meta<K> {
     /// name the first to commit wins, or the last if they replace `existing` files.
     ///
     /// # Errors
-    /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
+    /// [`MetaError::FileName`], [`MetaError::Attributes`], [`MetaError::FileExists`], [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
     /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] when a stripe would not survive the loss of
     /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
-        (name, existing): (&str, Existing),
+        (name, existing, permissions): (&str, Existing, Permissions),
         pool_id: PoolId,
         size_bytes: u64,
         placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         check_file_name(name)?;
+        check_permissions(permissions)?;
         self.change(|txn| {
             check_name(txn, name, existing)?;
             let record = pool(txn, pool_id)?;
@@ -70,6 +72,7 @@ impl<K: KeyValue> Meta<K> {
                 existing,
                 pool: pool_id,
                 size_bytes,
+                permissions,
             };
             reserve(txn, target, &placements, &failed, now_ms)
         })
@@ -154,6 +157,7 @@ impl<K: KeyValue> Meta<K> {
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] and
     /// [`MetaError::FileReplaced`] when another file has the name by now; [`MetaError::PutLost`].
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
+        let now = self.wall_time();
         self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
@@ -162,11 +166,12 @@ impl<K: KeyValue> Meta<K> {
                 existing,
                 pool,
                 size_bytes,
+                permissions,
             } = record.target
             else {
                 return Err(MetaError::UnknownPut(put));
             };
-            make_way(txn, name, existing)?;
+            make_way(txn, name, existing, now)?;
             let stripes = surviving_stripes(txn, &record)?;
             for stripe in &stripes {
                 PENDING.delete(txn, &stripe.id)?;
@@ -177,7 +182,8 @@ impl<K: KeyValue> Meta<K> {
             forget_anew(txn, &record)?;
             let stripe_count = stripes.len() as u64;
             Counter::StripeCount.raise(txn, stripe_count)?;
-            let (directory, last) = make_parents(txn, name)?;
+            let attributes = Attributes::new(permissions, now);
+            let (directory, last) = make_parents(txn, name, (attributes.above(), now))?;
             let file = FileRecord {
                 name: name.clone(),
                 directory,
@@ -188,8 +194,9 @@ impl<K: KeyValue> Meta<K> {
                 created_ms: now_ms,
                 generation: 0,
                 truncation_count: 0,
+                attributes,
             };
-            NAMES.put(txn, &(directory, last.to_owned()), &Entry::File(put))?;
+            link(txn, (directory, last.to_owned()), Inode::File(put), now)?;
             put_file(txn, &file)?;
             end_committed(txn, put)?;
             Ok(file)

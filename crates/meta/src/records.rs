@@ -1,6 +1,7 @@
 //! The records of the tables, as callers see them. A change of any field here changes the stored
 //! format: raise the table's version in `schema.rs`, and keep reading the old one.
 
+use crate::attributes::{Attributes, Permissions};
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
     ReserveSpec, Start, StripeId, Survive, UpdateScheme,
@@ -193,11 +194,13 @@ pub struct DirectoryRecord {
     pub level_count: u32,
     /// How often it was renamed: a late message of an earlier rename is told by it.
     pub generation: u64,
+    /// Its permissions and times.
+    pub attributes: Attributes,
 }
 
 /// What a name belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Entry {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Inode {
     /// The file that this put made.
     File(PutId),
     /// A directory.
@@ -228,6 +231,8 @@ pub struct FileRecord {
     pub generation: u64,
     /// How often it became shorter: a late message of an earlier growth is told by it.
     pub truncation_count: u64,
+    /// Its permissions and times.
+    pub attributes: Attributes,
 }
 
 /// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
@@ -286,6 +291,8 @@ pub enum PutTarget {
         pool: PoolId,
         /// The file's bytes.
         size_bytes: u64,
+        /// The file's permissions.
+        permissions: Permissions,
     },
     /// Stripes for the file of this put.
     Stripes(PutId),

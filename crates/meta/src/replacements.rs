@@ -106,6 +106,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
     /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`].
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
+        let now = self.wall_time();
         self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = REPLACEMENTS.get(txn, &put)?;
@@ -151,6 +152,7 @@ impl<K: KeyValue> Meta<K> {
             }
             note_dropped(txn, file.put, places.values())?;
             recount(txn, &file)?;
+            file.attributes.note_content(now);
             put_file(txn, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
             end_committed(txn, put)?;

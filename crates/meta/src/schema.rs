@@ -6,7 +6,7 @@ use crate::kv::{ReadTxn, WriteTxn};
 use crate::older_pools;
 use crate::phases::{self, Phase};
 use crate::records::{
-    DirectoryId, DirectoryRecord, Entry, Exclusive, Extent, FileRecord, Growth, LeaseRecord,
+    DirectoryId, DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord,
     NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
     RequestedForm, Standing,
 };
@@ -16,7 +16,7 @@ use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -32,16 +32,16 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> =
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 4);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 5);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.
-pub(crate) const NAMES: Table<(DirectoryId, String), Entry> = Table::new("names", 33, 2);
-/// Directories but the root.
+pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
+/// Directories. The root has a row too, but no name.
 pub(crate) const DIRECTORIES: Table<DirectoryId, DirectoryRecord> =
-    Table::new("directories", 40, 1);
+    Table::new("directories", 40, 2);
 /// Their extents by offset in bytes.
 pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
 /// Open puts.
-pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 3);
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 4);
 /// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of open puts that were placed again: from their first id to their current one.

@@ -183,7 +183,7 @@ mod tests {
         };
         let put = meta
             .begin_put(
-                ("f", crate::Existing::Stays),
+                ("f", crate::Existing::Stays, crate::Permissions::FILE),
                 pool.id,
                 8192,
                 &[placement],

@@ -9,7 +9,7 @@ use crate::ports::SimPorts;
 use crate::world::{World, lock};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
-use gabion_client::{CachedFile, Client, ClientError, ClientOptions, File};
+use gabion_client::{CachedFile, Client, ClientError, ClientOptions, File, NewFile};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_meta::{Existing, PutId};
 use gabion_protocol::client_ports::FlowRouter;
@@ -129,9 +129,11 @@ impl SimClient {
             .putting(self.party.slot, name, write, cell_count);
         let called_us = self.world.now_us();
         let bytes = bytes.as_slice();
-        let put = self
-            .client
-            .put_over((name, existing), None, bytes, size_bytes, &());
+        let new = NewFile {
+            existing,
+            ..NewFile::named(name)
+        };
+        let put = self.client.put_over(new, bytes, size_bytes, &());
         let put = put.await?.put;
         self.ledger.put_is_done(name, put, write, called_us);
         Ok(())

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use gabion_client::ClientOptions;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, RackId, Start, StripeId, StripeRecord};
-use gabion_meta::{ClusterId, Meta, PutId, Timing};
+use gabion_meta::{ClusterId, Meta, PutId, Timing, WallClock, WallTime};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::Purpose;
@@ -289,6 +289,8 @@ impl Cluster {
         let party = self.begin(COORDINATOR);
         let opened = Meta::open(disk).and_then(|meta| {
             let options = coordinator_options(self.shape.window_stripe_count);
+            let world = Arc::clone(&self.world);
+            let meta = meta.with_wall_clock(WallClock::new(move || wall_time(&world)));
             Coordinator::new(meta, self.ports(party, None), options)
         });
         match opened {
@@ -573,5 +575,14 @@ fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
         convert_parallel: 2,
         scrub_deadline_ms: 20_000,
         placement_seed: None,
+    }
+}
+
+/// The simulated time as the wall clock of the cluster.
+fn wall_time(world: &World) -> WallTime {
+    let now_us = world.now_us();
+    WallTime {
+        seconds: (now_us / 1_000_000) as i64,
+        nanoseconds: (now_us % 1_000_000 * 1_000) as u32,
     }
 }

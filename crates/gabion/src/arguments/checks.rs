@@ -1,7 +1,8 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
-use gabion_meta::check_form;
+use super::Owner;
+use gabion_meta::{Permissions, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 
@@ -49,6 +50,37 @@ fn port_of(text: &str) -> Option<u16> {
 pub(super) fn file_name(text: &str) -> Result<String, String> {
     check_form(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
+}
+
+/// Reads a mode in octal.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn mode(text: &str) -> Result<u32, String> {
+    let is_octal = !text.is_empty() && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| is_octal);
+    mode.filter(|mode| *mode <= Permissions::MODE_MAX)
+        .ok_or_else(|| "a mode is an octal number of at most 7777, for example 640".to_owned())
+}
+
+/// Reads the numbers of an owner and a group.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn owner(text: &str) -> Result<Owner, String> {
+    let number = |text: &str| match text {
+        "" => Ok(None),
+        _ if text.starts_with('+') => Err(()),
+        _ => text.parse().map(Some).map_err(drop),
+    };
+    let (owner, group) = text.split_once(':').unwrap_or((text, ""));
+    match (number(owner), number(group)) {
+        (Ok(owner), Ok(group)) if owner.is_some() || group.is_some() => Ok(Owner { owner, group }),
+        _ => Err(
+            "an owner and a group are numbers, as in 1000, 1000:100 or :100; 'id' tells yours"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Checks the beginning of files' names.

@@ -1,14 +1,18 @@
 //! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`; those that change sizes are in `resize.rs`.
 
+use super::attributes::{
+    access, directory_permissions, new_permissions, preserve, preserved, shown, time_json,
+    times_of, to_json,
+};
 use super::connect;
 use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
-use gabion_client::{Cause, ClientError, FileStat, Progress};
+use gabion_client::{Cause, ClientError, FileStat, NewFile, Progress};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
-use gabion_meta::{Existing, Listing};
+use gabion_meta::{Attributes, Existing, Inode, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::io;
@@ -26,25 +30,50 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
         name,
         pool,
         replace,
+        preserve,
     } = options;
-    let target = (name.as_str(), existing(replace));
     let doing = || format!("read {}", file.display());
     let client = connect(place).await?;
     let begun = Instant::now();
-    let pool = pool.as_deref();
+    let new = |permissions| NewFile {
+        name: &name,
+        existing: existing(replace),
+        pool: pool.as_deref(),
+        permissions,
+    };
     let bar = bar();
+    let mut times = None;
     let summary = match LocalFile::open(&file).await.context(doing())? {
         LocalFile::Directory => return Err(is_directory(&file)),
+        LocalFile::Stream(_) if preserve => {
+            return Err(Failure::usage(format!(
+                "{} has no mode and no times to preserve, since it is no regular file; leave --preserve away",
+                file.display()
+            )));
+        }
         LocalFile::Stream(source) => {
-            let put = client.put_stream(target, pool, source.compat(), &bar);
-            put.await?
+            let new = new(new_permissions(None));
+            client.put_stream(new, source.compat(), &bar).await?
         }
         LocalFile::Regular(source, size) => {
-            let put = client.put_over(target, pool, source.compat(), size, &bar);
+            let metadata = source.metadata().await.context(doing())?;
+            times = preserve.then(|| times_of(&metadata));
+            let new = new(match preserve {
+                true => preserved(&metadata),
+                false => new_permissions(Some(&metadata)),
+            });
+            let put = client.put_over(new, source.compat(), size, &bar);
             put.await?
         }
     };
     drop(bar);
+    if let Some(times) = times {
+        let stored = client.open(&name).await?;
+        // By now the name may be another file's.
+        if stored.put_id() == summary.put {
+            stored.set_attributes(&times).await?;
+        }
+    }
     let size = summary.size_bytes;
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
@@ -75,6 +104,7 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
         file,
         offset,
         length,
+        preserve: preserves,
     } = options;
     let client = connect(place).await?;
     // A missing name or a wrong range must not leave a local file behind.
@@ -91,6 +121,11 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     // Opening a FIFO waits for a reader.
     let opened = tokio::task::spawn_blocking(move || OutputFile::create(&file));
     let output = opened.await.context("open the local file")??;
+    if preserves && !output.is_regular() {
+        return Err(Failure::usage(
+            "a device, a FIFO and stdout keep no mode and no times; leave --preserve away",
+        ));
+    }
     let copy = output.file().try_clone().context("open the local file")?;
     let is_stdout = output.is_stdout();
     let bar = bar();
@@ -106,6 +141,9 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
         _ => error.into(),
     })?;
     drop(bar);
+    if preserves {
+        preserve(&stored.attributes().await?, output.file())?;
+    }
     output.finish()?;
     if is_stdout {
         return Ok(());
@@ -272,21 +310,23 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
         let files = files.iter().map(|file| {
             json!({
                 "name": file.name, "bytes": file.size_bytes, "stripes": file.stripe_count,
+                "modified": time_json(file.attributes.modified),
             })
         });
         let prefixes = prefixes.iter().map(|prefix| json!({ "prefix": prefix }));
         return print_json(&files.chain(prefixes).collect::<Vec<_>>());
     }
-    let mut table = table(&["file", "size", "stripes"]);
+    let mut table = table(&["file", "size", "stripes", "modified (UTC)"]);
     // Names stay unbroken, so that they can be searched and copied.
     table.set_content_arrangement(ContentArrangement::Disabled);
-    let mut rows: Vec<[String; 3]> = prefixes
+    let mut rows: Vec<[String; 4]> = prefixes
         .into_iter()
-        .map(|prefix| [prefix, String::new(), String::new()])
+        .map(|prefix| [prefix, String::new(), String::new(), String::new()])
         .collect();
     rows.extend(files.into_iter().map(|file| {
         let stripes = file.stripe_count.to_string();
-        [file.name, bytes(file.size_bytes), stripes]
+        let modified = shown(file.attributes.modified);
+        [file.name, bytes(file.size_bytes), stripes, modified]
     }));
     rows.sort_unstable();
     table.add_rows(rows);
@@ -296,7 +336,9 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
 }
 
 pub(crate) async fn mkdir(path: &str, place: &Place, format: Format) -> Result<(), Failure> {
-    connect(place).await?.make_directory(path).await?;
+    let permissions = directory_permissions();
+    let client = connect(place).await?;
+    client.make_directory(path, permissions).await?;
     if format == Format::Json {
         return print_json(&json!({ "made": path }));
     }
@@ -366,7 +408,11 @@ pub(crate) async fn rm(
 }
 
 pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
-    let stat = connect(place).await?.stat(name).await?;
+    let client = connect(place).await?;
+    if let (Inode::Directory(_), attributes) = client.inode(name).await? {
+        return stat_directory(name, &attributes, format);
+    }
+    let stat = client.stat(name).await?;
     if format == Format::Json {
         return print_json(&stat_json(&stat));
     }
@@ -383,6 +429,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
         spec.code,
         spec.survive
     );
+    print_attributes(&file.attributes);
     let mut table = table(&[
         "offset",
         "stripe",
@@ -420,6 +467,26 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     }
     println!("{table}");
     Ok(())
+}
+
+fn stat_directory(name: &str, attributes: &Attributes, format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        return print_json(
+            &json!({ "name": name, "directory": true, "attributes": to_json(attributes) }),
+        );
+    }
+    println!("{name}: a directory");
+    print_attributes(attributes);
+    Ok(())
+}
+
+fn print_attributes(attributes: &Attributes) {
+    println!(
+        "{}; UTC: modified {}, changed {}",
+        access(attributes),
+        shown(attributes.modified),
+        shown(attributes.changed)
+    );
 }
 
 /// Bytes of a file that no stripe holds.
@@ -469,6 +536,7 @@ fn stat_json(stat: &FileStat) -> Value {
         "hole_bytes": hole_bytes(stat),
         "pool": stat.layout.pool.spec.name,
         "code": stat.layout.pool.spec.code,
+        "attributes": to_json(&stat.layout.file.attributes),
         "stripes": stripes.collect::<Vec<_>>(),
     })
 }

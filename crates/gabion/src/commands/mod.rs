@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod array_status;
+pub(crate) mod attributes;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod demo;

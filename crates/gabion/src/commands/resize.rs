@@ -1,11 +1,12 @@
 //! `gabion append`, `create`, `truncate` and `punch`.
 
+use super::attributes::new_permissions;
 use super::connect;
 use super::files::{LocalFile, is_directory, report_write};
 use crate::arguments::{AppendOptions, CreateOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
-use gabion_client::{Client, File};
+use gabion_client::{Client, File, NewFile};
 use gabion_layout::ByteRange;
 use serde_json::json;
 use std::time::Instant;
@@ -111,7 +112,12 @@ pub(super) async fn create_file(
     size: u64,
     pool: Option<&str>,
 ) -> Result<(), Failure> {
-    client.put(name, pool, [].as_slice(), 0, &()).await?;
+    let new = NewFile {
+        pool,
+        permissions: new_permissions(None),
+        ..NewFile::named(name)
+    };
+    client.put_over(new, [].as_slice(), 0, &()).await?;
     if size > 0 {
         let grown = async { client.open(name).await?.grow(size).await };
         if let Err(error) = grown.await {

@@ -2,9 +2,11 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::{Duration, SystemTime};
 
 fn names(listed: &Value) -> BTreeSet<String> {
     let rows = listed.as_array().expect("a list").iter();
@@ -62,6 +64,90 @@ fn directories_are_made_moved_and_removed() {
     }
     cluster.run(&["rm", "out/of/file"]);
     assert_eq!(list(&["--delimiter=/"]), set(["out/"]));
+}
+
+#[test]
+fn modes_owners_and_times_are_kept_and_copied() {
+    let cluster = cluster();
+    let (source, copy) = (cluster.path("source"), cluster.path("copy"));
+    fs::write(&source, b"bytes").expect("a directory of the test's own");
+    let mode = fs::Permissions::from_mode(0o4751);
+    fs::set_permissions(&source, mode).expect("the file is there");
+    let then = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000_000_500);
+    let local = fs::File::options().write(true).open(&source);
+    let local = local.expect("the file is there");
+    local.set_modified(then).expect("a time");
+    let of = |name: &str| cluster.json(&["stat", name])["attributes"].take();
+
+    cluster.run(&["put", path_text(&source), "d/plain"]);
+    let plain = of("d/plain");
+    assert_eq!(plain["mode"], "0751", "rights of the runner are not copied");
+    let user = fs::metadata(&source).expect("the file is there").uid();
+    assert_eq!(
+        (&plain["owner"], &of("d")["owner"]),
+        (&json!(user), &json!(user))
+    );
+    assert_eq!(plain["modified"], plain["created"]);
+    cluster.run(&["put", "--preserve", path_text(&source), "d/kept"]);
+    let kept = of("d/kept");
+    assert_eq!(kept["mode"], "4751");
+    assert_eq!(kept["modified"], "2001-09-09T01:46:40.5Z");
+    let listed = cluster.run(&["ls", "d/kept"]);
+    assert!(listed.contains("2001-09-09 01:46:40"), "{listed}");
+
+    cluster.run(&["get", "--preserve", "d/kept", path_text(&copy)]);
+    let metadata = fs::metadata(&copy).expect("it was written");
+    assert_eq!(metadata.mode() & 0o7777, 0o751);
+    assert_eq!(metadata.modified().expect("a time"), then);
+
+    let changed = cluster.run(&["chmod", "640", "d", "d/kept"]);
+    assert_eq!(changed.matches("mode 0640").count(), 2, "{changed}");
+    cluster.run(&["chown", "7:8", "d/kept"]);
+    cluster.run(&["chown", ":9", "d/kept"]);
+    cluster.run(&["mv", "d/kept", "d/moved"]);
+    cluster.run(&["append", "d/moved", path_text(&source)]);
+    let moved = of("d/moved");
+    assert_eq!(
+        (&moved["mode"], &moved["owner"], &moved["group"]),
+        (&json!("0640"), &json!(7), &json!(9))
+    );
+    assert_ne!(moved["modified"], kept["modified"], "it has grown");
+    assert_eq!(moved["created"], kept["created"]);
+    assert_eq!(of("d")["mode"], "0640");
+
+    for (arguments, code, words) in [
+        (
+            &["chmod", "888", "d"] as &[&str],
+            2,
+            "an octal number of at most 7777",
+        ),
+        (
+            &["chmod", "10000", "d"],
+            2,
+            "an octal number of at most 7777",
+        ),
+        (&["chmod", "", "d"], 2, "an octal number of at most 7777"),
+        (&["chmod", "640"], 2, "required"),
+        (&["chmod", "640", "none"], 1, "no file 'none'"),
+        (&["chown", "root", "d"], 2, "are numbers"),
+        (&["chown", ":", "d"], 2, "are numbers"),
+        (&["chown", "1:-1", "d"], 2, "are numbers"),
+        (&["chown", "4294967296", "d"], 2, "are numbers"),
+        (
+            &["put", "--preserve", "/dev/null", "x"],
+            2,
+            "no regular file",
+        ),
+        (
+            &["get", "--preserve", "d/moved", "/dev/null"],
+            2,
+            "keep no mode",
+        ),
+        (&["stat", "none"], 1, "no file 'none'"),
+    ] {
+        let error = fails_on(&cluster, arguments, code);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
 }
 
 #[test]

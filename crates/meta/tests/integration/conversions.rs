@@ -4,8 +4,8 @@
 use crate::fixture::{cluster, membership, segments, spec};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Placement, PoolRecord,
-    PoolSpec, Put, RequestedForm, StripeStatus,
+    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Permissions, Placement,
+    PoolRecord, PoolSpec, Put, RequestedForm, StripeStatus,
 };
 
 /// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
@@ -42,7 +42,13 @@ fn place(nodes: &[u32], chunk_bytes: u64) -> Placement {
 fn file(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let blocks = (0..8).map(|at| place(&[0, 2, 4], if at < 4 { 1024 } else { 512 }));
     let blocks: Vec<Placement> = blocks.collect();
-    let put = meta.begin_put(("f", Existing::Stays), pool.id, 4096 + 100, &blocks, 1);
+    let put = meta.begin_put(
+        ("f", Existing::Stays, Permissions::FILE),
+        pool.id,
+        4096 + 100,
+        &blocks,
+        1,
+    );
     let put = put.expect("the blocks make two segments");
     meta.commit_put(put.id, 2).expect("a free name")
 }
@@ -159,7 +165,13 @@ fn blocks_come_in_whole_segments_and_pools_keep_one_promise() {
             .map(|b| place(&[0, 2, 4], b))
             .to_vec(),
     ] {
-        let refused = meta.begin_put(("g", Existing::Stays), pool.id, 4096, &blocks, 1);
+        let refused = meta.begin_put(
+            ("g", Existing::Stays, Permissions::FILE),
+            pool.id,
+            4096,
+            &blocks,
+            1,
+        );
         assert!(
             matches!(refused, Err(MetaError::Placement { .. })),
             "{refused:?}"

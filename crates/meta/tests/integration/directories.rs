@@ -2,17 +2,13 @@
 
 use crate::fixture::cluster;
 use gabion_meta::{
-    DirectoryId, Existing, Listing, MemoryStore, Meta, MetaError, PoolRecord, PutId,
+    AttributeChange, Attributes, DirectoryId, Existing, Inode, Listing, MemoryStore, Meta,
+    MetaError, Permissions, PoolRecord, PutId, WallClock, WallTime,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-
-/// What the model knows of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Known {
-    File(PutId),
-    Directory(DirectoryId),
-}
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -22,7 +18,21 @@ enum Operation {
     Make(String),
     RemoveDirectory(String),
     RenameDirectory(String, String),
+    SetMode(String, u32),
 }
+
+/// Of files that are put.
+const FILE: Permissions = Permissions {
+    mode: 0o640,
+    owner: 7,
+    group: 8,
+};
+/// Of directories that are made.
+const DIRECTORY: Permissions = Permissions {
+    mode: 0o700,
+    owner: 9,
+    group: 10,
+};
 
 /// Paths of up to three names of few letters: many meet, and some sort before or behind `/`.
 fn path() -> impl Strategy<Value = String> {
@@ -38,6 +48,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => path().prop_map(Operation::Make),
         1 => path().prop_map(Operation::RemoveDirectory),
         3 => (path(), path()).prop_map(|(from, to)| Operation::RenameDirectory(from, to)),
+        2 => (path(), 0..0o10000u32).prop_map(|(path, mode)| Operation::SetMode(path, mode)),
     ]
 }
 
@@ -63,16 +74,16 @@ fn kind(error: &MetaError) -> &'static str {
 /// What an operation gave, and what it should have given.
 type Outcomes = (Result<(), MetaError>, Result<(), &'static str>);
 
-/// Paths, each with what has it.
-#[derive(Default)]
-struct Model(BTreeMap<String, Known>);
+/// Paths, each with what has it, and the attributes of all inodes.
+#[derive(Clone)]
+struct Model(BTreeMap<String, Inode>, BTreeMap<Inode, Attributes>);
 
 impl Model {
-    fn find(&self, path: &str) -> Result<Option<Known>, &'static str> {
+    fn find(&self, path: &str) -> Result<Option<Inode>, &'static str> {
         for path in above(path) {
             match self.0.get(path) {
-                Some(Known::Directory(_)) => {}
-                Some(Known::File(_)) => return Err("is no directory"),
+                Some(Inode::Directory(_)) => {}
+                Some(Inode::File(_)) => return Err("is no directory"),
                 None => return Ok(None),
             }
         }
@@ -81,16 +92,16 @@ impl Model {
 
     fn file(&self, path: &str) -> Result<PutId, &'static str> {
         match self.find(path)? {
-            Some(Known::File(put)) => Ok(put),
-            Some(Known::Directory(_)) => Err("is a directory"),
+            Some(Inode::File(put)) => Ok(put),
+            Some(Inode::Directory(_)) => Err("is a directory"),
             None => Err("no file"),
         }
     }
 
     fn directory(&self, path: &str) -> Result<DirectoryId, &'static str> {
         match self.find(path)? {
-            Some(Known::Directory(id)) => Ok(id),
-            Some(Known::File(_)) => Err("is no directory"),
+            Some(Inode::Directory(id)) => Ok(id),
+            Some(Inode::File(_)) => Err("is no directory"),
             None => Err("no directory"),
         }
     }
@@ -99,23 +110,23 @@ impl Model {
     fn check_name(&self, path: &str) -> Result<(), &'static str> {
         match self.find(path)? {
             None => Ok(()),
-            Some(Known::Directory(_)) => Err("is a directory"),
-            Some(Known::File(_)) => Err("a file is there"),
+            Some(Inode::Directory(_)) => Err("is a directory"),
+            Some(Inode::File(_)) => Err("a file is there"),
         }
     }
 
     fn check_free(&self, path: &str) -> Result<(), &'static str> {
         match self.find(path)? {
             None => Ok(()),
-            Some(Known::Directory(_)) => Err("a directory is there"),
-            Some(Known::File(_)) => Err("a file is there"),
+            Some(Inode::Directory(_)) => Err("a directory is there"),
+            Some(Inode::File(_)) => Err("a file is there"),
         }
     }
 
     /// Gives a path, and asks the metadata which directories it has made above.
-    fn insert(&mut self, meta: &Meta<MemoryStore>, path: &str, known: Known) {
+    fn insert(&mut self, meta: &Meta<MemoryStore>, path: &str, known: Inode) {
         for path in above(path) {
-            let id = || Known::Directory(meta.directory(path).expect("it is made").0);
+            let id = || Inode::Directory(meta.directory(path).expect("it is made").0);
             self.0.entry(path.to_owned()).or_insert_with(id);
         }
         self.0.insert(path.to_owned(), known);
@@ -135,6 +146,7 @@ impl Model {
             Operation::Make(path) => self.make(meta, path),
             Operation::RemoveDirectory(path) => self.remove_directory(meta, path),
             Operation::RenameDirectory(from, to) => self.rename_directory(meta, from, to),
+            Operation::SetMode(path, mode) => self.set_mode(meta, path, *mode),
         };
         assert_eq!(
             found.map_err(|error| kind(&error)),
@@ -143,12 +155,89 @@ impl Model {
         );
     }
 
+    /// The names in each directory. The root's path is empty.
+    fn names(&self) -> BTreeMap<Inode, BTreeMap<&str, Inode>> {
+        let mut names = BTreeMap::from([(ROOT, BTreeMap::new())]);
+        for (path, &inode) in &self.0 {
+            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let parent = self.0.get(above).copied().unwrap_or(ROOT);
+            names
+                .entry(parent)
+                .or_insert_with(BTreeMap::new)
+                .insert(name, inode);
+        }
+        names
+    }
+
+    /// What the attributes must be after an operation that has changed the names since `before`.
+    fn note_times(&mut self, before: &Self, operation: &Operation, now: WallTime) {
+        let (old, new) = (before.names(), self.names());
+        let place = |names: &BTreeMap<Inode, BTreeMap<&str, Inode>>, inode: Inode| {
+            let mut all = names.iter();
+            all.find_map(|(parent, names)| {
+                let name = names.iter().find(|(_, other)| **other == inode)?.0;
+                Some((*parent, (*name).to_owned()))
+            })
+        };
+        let made_above = |of: &str| {
+            let moved = before.0.get(of).map(|inode| before.1[inode]);
+            moved.map_or((0, 0), |moved| (moved.owner, moved.group))
+        };
+        let mut attributes = BTreeMap::new();
+        for inode in self.0.values().copied().chain([ROOT]) {
+            let mut expected = match before.1.get(&inode) {
+                Some(known) => *known,
+                None => {
+                    let permissions = match (operation, inode) {
+                        (Operation::Put(_), Inode::File(_)) => FILE,
+                        (Operation::Make(_), _) => DIRECTORY,
+                        (Operation::Put(_), _) => above_with((FILE.owner, FILE.group)),
+                        (Operation::Rename(from, _) | Operation::RenameDirectory(from, _), _) => {
+                            above_with(made_above(from))
+                        }
+                        other => panic!("{other:?} makes nothing"),
+                    };
+                    Attributes::new(permissions, now)
+                }
+            };
+            if old.get(&inode) != new.get(&inode) {
+                (expected.modified, expected.changed) = (now, now);
+            }
+            if place(&old, inode) != place(&new, inode) {
+                expected.changed = now;
+            }
+            attributes.insert(inode, expected);
+        }
+        if let Operation::SetMode(path, mode) = operation
+            && let Some(set) = self.0.get(path).and_then(|inode| attributes.get_mut(inode))
+        {
+            (set.mode, set.changed) = (*mode, now);
+            set.version += 1;
+        }
+        self.1 = attributes;
+    }
+
+    fn set_mode(&mut self, meta: &Meta<MemoryStore>, path: &str, mode: u32) -> Outcomes {
+        let expected = self.find(path).and_then(|found| found.ok_or("no file"));
+        let change = AttributeChange {
+            mode: Some(mode),
+            ..AttributeChange::default()
+        };
+        let found = meta.inode(path);
+        let set = found.and_then(|(inode, known)| {
+            meta.set_attributes(inode, known.version, &change)?;
+            // A request that arrives again changes nothing.
+            meta.set_attributes(inode, known.version, &change)
+        });
+        (set, expected.map(drop))
+    }
+
     fn put(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> Outcomes {
         let expected = self.check_name(path);
-        let begun = meta.begin_put((path, Existing::Stays), pool.id, 0, &[], 0);
+        let begun = meta.begin_put((path, Existing::Stays, FILE), pool.id, 0, &[], 0);
         let made = begun.and_then(|put| meta.commit_put(put.id, 0));
         if let Ok(file) = &made {
-            self.insert(meta, path, Known::File(file.put));
+            self.insert(meta, path, Inode::File(file.put));
         }
         (made.map(drop), expected)
     }
@@ -176,16 +265,16 @@ impl Model {
         let renamed = meta.rename(put, generation, to, Existing::Stays);
         if expected.is_ok() {
             self.0.remove(from);
-            self.insert(meta, to, Known::File(put));
+            self.insert(meta, to, Inode::File(put));
         }
         (renamed.map(drop), expected)
     }
 
     fn make(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
         let expected = self.check_free(path);
-        let made = meta.make_directory(path);
+        let made = meta.make_directory(path, DIRECTORY);
         if let Ok(id) = made {
-            self.insert(meta, path, Known::Directory(id));
+            self.insert(meta, path, Inode::Directory(id));
         }
         (made.map(drop), expected)
     }
@@ -217,7 +306,7 @@ impl Model {
         let (_, generation) = meta.directory(from).expect("it is there");
         let renamed = meta.rename_directory(id, generation, to);
         if expected.is_ok() && from != to {
-            self.insert(meta, to, Known::Directory(id));
+            self.insert(meta, to, Inode::Directory(id));
             self.0.remove(from);
             let below = self.0.keys().filter(|path| Self::is_below(path, from));
             for path in below.cloned().collect::<Vec<_>>() {
@@ -233,10 +322,10 @@ impl Model {
         let mut entries: Vec<String> = Vec::new();
         for (path, known) in &self.0 {
             let whole = match known {
-                Known::File(_) => path.clone(),
+                Inode::File(_) => path.clone(),
                 // A directory shows itself only where names are joined.
-                Known::Directory(_) if joins => format!("{path}/"),
-                Known::Directory(_) => continue,
+                Inode::Directory(_) if joins => format!("{path}/"),
+                Inode::Directory(_) => continue,
             };
             let Some(rest) = whole.strip_prefix(prefix) else {
                 continue;
@@ -258,6 +347,13 @@ impl Model {
     }
 }
 
+const ROOT: Inode = Inode::Directory(DirectoryId::ROOT);
+
+fn above_with((owner, group): (u32, u32)) -> Permissions {
+    let mode = 0o755;
+    Permissions { mode, owner, group }
+}
+
 /// The entries of a page in their order.
 fn entries(listing: &Listing) -> Vec<String> {
     let files = listing.files.iter().map(|file| file.name.clone());
@@ -268,13 +364,20 @@ fn entries(listing: &Listing) -> Vec<String> {
 
 fn compare(meta: &Meta<MemoryStore>, model: &Model) {
     assert_eq!(meta.check(), Ok(vec![]));
+    for (path, inode) in model.0.iter().chain([(&String::new(), &ROOT)]) {
+        assert_eq!(
+            meta.inode(path),
+            Ok((*inode, model.1[inode])),
+            "the attributes of '{path}'"
+        );
+    }
     for (path, known) in &model.0 {
         match *known {
-            Known::File(put) => {
+            Inode::File(put) => {
                 assert_eq!(meta.file_of(put).map(|file| file.name).as_ref(), Ok(path));
                 assert_eq!(meta.file(path).map(|file| file.put), Ok(put));
             }
-            Known::Directory(id) => assert_eq!(meta.directory(path).map(|(id, _)| id), Ok(id)),
+            Inode::Directory(id) => assert_eq!(meta.directory(path).map(|(id, _)| id), Ok(id)),
         }
     }
     for prefix in ["", "a", "a/", "a/b", "b/a-/", "none/"] {
@@ -323,16 +426,30 @@ proptest! {
     #[test]
     fn directories_are_as_a_model_of_paths_has_them(operations in prop::collection::vec(operation(), 1..60)) {
         let (meta, pool) = cluster();
-        let mut model = Model::default();
+        let time = Arc::new(AtomicI64::new(0));
+        let now = move |time: &AtomicI64| WallTime { seconds: time.load(Relaxed), nanoseconds: 5 };
+        let clock = Arc::clone(&time);
+        let meta = meta.with_wall_clock(WallClock::new(move || now(&clock)));
+        let (_, root) = meta.inode("").expect("the root");
+        let mut model = Model(BTreeMap::new(), BTreeMap::from([(ROOT, root)]));
         for operation in &operations {
+            time.fetch_add(1, Relaxed);
+            let before = model.clone();
             model.run(&meta, &pool, operation);
+            model.note_times(&before, operation, now(&time));
             compare(&meta, &model);
         }
     }
 }
 
 fn put(meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> PutId {
-    let begun = meta.begin_put((path, Existing::Stays), pool.id, 0, &[], 0);
+    let begun = meta.begin_put(
+        (path, Existing::Stays, Permissions::FILE),
+        pool.id,
+        0,
+        &[],
+        0,
+    );
     let put = begun.expect("a free path").id;
     meta.commit_put(put, 0).expect("a free path").put
 }
@@ -374,7 +491,7 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
     let deep = |count| vec!["d"; count].join("/");
     put(&meta, &pool, &deep(64));
     assert!(matches!(
-        meta.make_directory(&deep(65)),
+        meta.make_directory(&deep(65), DIRECTORY),
         Err(MetaError::FileName { .. })
     ));
     // The directory that moves has 39 levels below it, and a file in the last.
@@ -383,7 +500,7 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
         meta.directory("e").expect("made").0,
         format!("g/{}", deep(23)),
     );
-    meta.make_directory(&target).expect("24 levels");
+    meta.make_directory(&target, DIRECTORY).expect("24 levels");
     let too_deep = meta.rename_directory(moved, 0, &format!("{target}/e"));
     assert!(
         matches!(too_deep, Err(MetaError::TooDeep(_))),
@@ -395,7 +512,7 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
     let deepest = format!("{fits}/{}/f", deep(39));
     assert!(meta.file(&deepest).is_ok(), "it has 64 parts");
     assert!(matches!(
-        meta.make_directory(&format!("i/{}", deep(63))),
+        meta.make_directory(&format!("i/{}", deep(63)), DIRECTORY),
         Err(MetaError::TooDeep(_))
     ));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -405,11 +522,17 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
 fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_then() {
     let (meta, pool) = cluster();
     let begin = |path| {
-        meta.begin_put((path, Existing::IsReplaced), pool.id, 0, &[], 0)
-            .expect("free")
+        meta.begin_put(
+            (path, Existing::IsReplaced, Permissions::FILE),
+            pool.id,
+            0,
+            &[],
+            0,
+        )
+        .expect("free")
     };
     let (taken, below) = (begin("a"), begin("b/c"));
-    meta.make_directory("a").expect("free");
+    meta.make_directory("a", DIRECTORY).expect("free");
     put(&meta, &pool, "b");
     let refused = meta.commit_put(taken.id, 0);
     assert_eq!(refused, Err(MetaError::IsADirectory("a".to_owned())));
@@ -443,7 +566,7 @@ fn a_late_message_about_a_directory_changes_nothing_after_a_later_rename() {
     );
     meta.remove_file("c/f", file).expect("it is there");
     meta.remove_directory(id, third).expect("empty");
-    meta.make_directory("c").expect("free");
+    meta.make_directory("c", DIRECTORY).expect("free");
     assert_eq!(meta.remove_directory(id, third), Ok(()));
     assert!(meta.directory("c").is_ok());
     assert_eq!(meta.check(), Ok(vec![]));

@@ -1,7 +1,9 @@
 //! Requirements of engines: atomic transactions, refusal of damage, and clear errors.
 
 use crate::fixture::{cluster, cluster_in, one_file, segments};
-use gabion_meta::{ClusterId, Existing, FORMAT, KeyValue, MemoryStore, Meta, MetaError, RedbStore};
+use gabion_meta::{
+    ClusterId, Existing, FORMAT, KeyValue, MemoryStore, Meta, MetaError, Permissions, RedbStore,
+};
 use std::path::Path;
 
 /// The same checks for every engine.
@@ -167,7 +169,7 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "a");
     meta.begin_put(
-        ("b", Existing::Stays),
+        ("b", Existing::Stays, Permissions::FILE),
         pool.id,
         4096,
         &[crate::fixture::place(1)],

@@ -1,7 +1,7 @@
 //! Names of files: lists, renames, and files that take the name of another.
 
 use crate::fixture::{cluster, discard_all, one_file, place, segments};
-use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, StripeStatus};
+use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, Permissions, StripeStatus};
 
 /// What a page shows: files, common beginnings, and whether more follow.
 fn shown(listing: &Listing) -> (Vec<&str>, Vec<&str>, bool) {
@@ -107,7 +107,15 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
     let (meta, pool) = cluster();
     let old = one_file(&meta, &pool, "f");
     let gone = segments(&meta, &old)[0];
-    let begin = |existing| meta.begin_put(("f", existing), pool.id, 4096, &[place(1)], 0);
+    let begin = |existing| {
+        meta.begin_put(
+            ("f", existing, Permissions::FILE),
+            pool.id,
+            4096,
+            &[place(1)],
+            0,
+        )
+    };
     assert_eq!(
         begin(Existing::Stays),
         Err(MetaError::FileExists("f".to_owned()))
@@ -141,7 +149,13 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
 /// A commit that replaces a file and fails at any row changes nothing.
 fn commits_whole_or_not(meta: &Meta<MemoryStore>, pool: &gabion_meta::PoolRecord) {
     let existing = Existing::IsReplaced;
-    let put = meta.begin_put(("f", existing), pool.id, 4096, &[place(0)], 0);
+    let put = meta.begin_put(
+        ("f", existing, Permissions::FILE),
+        pool.id,
+        4096,
+        &[place(0)],
+        0,
+    );
     let (put, before) = (
         put.expect("the file may be replaced").id,
         meta.store().rows(),

@@ -5,14 +5,16 @@ use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, Start,
     StripeId, Survive, UpdateScheme,
 };
-use gabion_meta::{Existing, Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
+use gabion_meta::{
+    Existing, Holder, Meta, MetaError, Permissions, Placement, PoolSpec, StripeStatus,
+};
 
 #[test]
 fn a_file_is_seen_once_it_is_committed() {
     let (meta, pool) = cluster();
     let put = meta
         .begin_put(
-            ("a", Existing::Stays),
+            ("a", Existing::Stays, Permissions::FILE),
             pool.id,
             5000,
             &[place(0), place(1)],
@@ -49,8 +51,14 @@ fn a_file_is_seen_once_it_is_committed() {
 fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     let (meta, pool) = cluster();
     let begin = || {
-        meta.begin_put(("a", Existing::Stays), pool.id, 4096, &[place(0)], 0)
-            .unwrap()
+        meta.begin_put(
+            ("a", Existing::Stays, Permissions::FILE),
+            pool.id,
+            4096,
+            &[place(0)],
+            0,
+        )
+        .unwrap()
     };
     let (slow, fast) = (begin(), begin());
     let file = meta.commit_put(fast.id, 1).unwrap();
@@ -61,7 +69,13 @@ fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     assert_eq!(meta.file("a"), Ok(file));
     assert_eq!(meta.abort_put(slow.id), Ok(true));
     assert_eq!(meta.garbage(None, 9), Ok(slow.stripes));
-    let late = meta.begin_put(("a", Existing::Stays), pool.id, 0, &[], 3);
+    let late = meta.begin_put(
+        ("a", Existing::Stays, Permissions::FILE),
+        pool.id,
+        0,
+        &[],
+        3,
+    );
     assert_eq!(late, Err(MetaError::FileExists("a".to_owned())));
 }
 
@@ -97,9 +111,15 @@ fn garbage_stays_until_it_is_reclaimed() {
 fn silent_puts_expire_and_touched_ones_do_not() {
     let (meta, pool) = cluster();
     let begin = |name, now| {
-        meta.begin_put((name, Existing::Stays), pool.id, 0, &[], now)
-            .unwrap()
-            .id
+        meta.begin_put(
+            (name, Existing::Stays, Permissions::FILE),
+            pool.id,
+            0,
+            &[],
+            now,
+        )
+        .unwrap()
+        .id
     };
     let (old, touched, new) = (begin("a", 0), begin("b", 0), begin("c", 50));
     meta.touch_put(touched, 60).unwrap();
@@ -116,7 +136,13 @@ fn silent_puts_expire_and_touched_ones_do_not() {
 fn segments_must_fill_in_order_and_suit_the_pool() {
     let (meta, pool) = cluster();
     let begin = |size_bytes, placements: &[Placement]| {
-        let put = meta.begin_put(("a", Existing::Stays), pool.id, size_bytes, placements, 0);
+        let put = meta.begin_put(
+            ("a", Existing::Stays, Permissions::FILE),
+            pool.id,
+            size_bytes,
+            placements,
+            0,
+        );
         put.map(|put| meta.abort_put(put.id))
     };
     let sized = |chunk_bytes| Placement {
@@ -156,7 +182,13 @@ fn chunks_go_to_different_nodes_that_have_not_failed() {
     let begin = |change: &dyn Fn(&mut Vec<NodeId>)| {
         let mut placement = place(0);
         change(&mut placement.nodes);
-        let put = meta.begin_put(("a", Existing::Stays), pool.id, 1, &[placement], 0);
+        let put = meta.begin_put(
+            ("a", Existing::Stays, Permissions::FILE),
+            pool.id,
+            1,
+            &[placement],
+            0,
+        );
         put.map(|put| put.id).unwrap_err()
     };
     let placement = |error| matches!(error, MetaError::Placement { segment: 0, .. });
@@ -188,7 +220,13 @@ fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
     let failed = place(0).nodes[3];
     meta.declare_failed(failed).unwrap();
     let put = meta
-        .begin_put(("a", Existing::Stays), pool.id, 1, &[place(0)], 0)
+        .begin_put(
+            ("a", Existing::Stays, Permissions::FILE),
+            pool.id,
+            1,
+            &[place(0)],
+            0,
+        )
         .unwrap();
     let left_out = StaleChunk {
         chunk: ChunkIndex(3),

@@ -1,15 +1,21 @@
 //! Stripes of an open put that are placed again.
 
 use crate::fixture::{cluster, place, segments};
-use gabion_meta::{Existing, MetaError};
+use gabion_meta::{Existing, MetaError, Permissions};
 
 #[test]
 fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
     let (meta, pool) = cluster();
     let places = [place(0), place(0), place(1)];
     let begin = |name| {
-        meta.begin_put((name, Existing::Stays), pool.id, 9000, &places, 0)
-            .unwrap()
+        meta.begin_put(
+            (name, Existing::Stays, Permissions::FILE),
+            pool.id,
+            9000,
+            &places,
+            0,
+        )
+        .unwrap()
     };
     let (put, other) = (begin("a"), begin("b"));
     let old = put.stripes[1].clone();

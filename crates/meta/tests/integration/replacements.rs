@@ -3,15 +3,21 @@
 use crate::fixture::{cluster, membership, one_file, one_stripe, place, segments};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
-    Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord,
-    Put, PutId, Rewrite, SizeChange, StripeStatus,
+    Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Permissions,
+    PoolRecord, Put, PutId, Rewrite, SizeChange, StripeStatus,
 };
 
 /// A file of three full segments.
 fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let places = [place(0), place(0), place(0)];
     let put = meta
-        .begin_put(("f", Existing::Stays), pool.id, 3 * 4096, &places, 1)
+        .begin_put(
+            ("f", Existing::Stays, Permissions::FILE),
+            pool.id,
+            3 * 4096,
+            &places,
+            1,
+        )
         .expect("a step of the test's own preparation");
     meta.commit_put(put.id, 2)
         .expect("a step of the test's own preparation")
@@ -78,7 +84,15 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(meta.check(), Ok(vec![]));
     assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes.clone()));
     let (after, stripes) = meta.layout("f").unwrap();
-    assert_eq!(after, file);
+    assert!(after.attributes.modified > file.attributes.modified);
+    let attributes = file.attributes;
+    assert_eq!(
+        FileRecord {
+            attributes,
+            ..after
+        },
+        file
+    );
     let stripes: Vec<_> = stripes.into_iter().map(|(_, stripe)| stripe).collect();
     assert_eq!((stripes[0].id, &stripes[1..]), (first, &put.stripes[..]));
     assert_eq!(meta.stripe_count(), Ok(3));

@@ -4,7 +4,7 @@ use crate::fixture::{cluster, membership, one_file, place, segments, spec};
 use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_meta::{
     Displaced, Existing, FILE_BYTES_MAX, FencingToken, FileRecord, Holder, MemoryStore, Meta,
-    MetaError, Placement, Put, Rewrite, SizeChange,
+    MetaError, Permissions, Placement, Put, Rewrite, SizeChange,
 };
 
 /// Bytes of a segment of the test's pool.
@@ -279,7 +279,13 @@ fn extents_begin_where_segments_do_and_within_the_file() {
 #[test]
 fn a_put_of_unknown_size_is_extended_once_a_step() {
     let (meta, pool) = cluster();
-    let put = meta.begin_put(("f", Existing::Stays), pool.id, SEGMENT, &[place(0)], 1);
+    let put = meta.begin_put(
+        ("f", Existing::Stays, Permissions::FILE),
+        pool.id,
+        SEGMENT,
+        &[place(0)],
+        1,
+    );
     let put = put.unwrap();
     let extend = |at: (u64, u64), size: u64, count: usize| {
         meta.extend_put(put.id, at, size, &vec![place(0); count], 2)

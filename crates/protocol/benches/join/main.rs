@@ -19,7 +19,7 @@ use gabion_layout::{
     ChunkId, ChunkIndex, ClusterId, Generation, Keeping, NodeId, RackId, Sequence, Start, StripeId,
     UpdateScheme,
 };
-use gabion_meta::{Existing, Meta, Placement, PoolSpec, RedbStore};
+use gabion_meta::{Existing, Meta, Permissions, Placement, PoolSpec, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{
@@ -187,7 +187,7 @@ fn metadata(path: &std::path::Path, stripe_count: u64) -> Meta<RedbStore> {
     for put in 0..stripe_count / STRIPES_PER_PUT {
         let bytes = STRIPES_PER_PUT * 2 * CHUNK_BYTES;
         let begun = meta.begin_put(
-            (&format!("f{put}"), Existing::Stays),
+            (&format!("f{put}"), Existing::Stays, Permissions::FILE),
             pool,
             bytes,
             &places,

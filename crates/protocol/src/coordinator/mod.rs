@@ -166,6 +166,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::LookupFile(asked) => files.lookup_file(asked).await,
             Ask::List(page) => files.list(page).await,
             Ask::Rename(asked) => files.rename(asked).await,
+            Ask::LookupInode(asked) => files.lookup_inode(asked).await,
+            Ask::SetAttributes(asked) => files.set_attributes(asked).await,
             Ask::LookupDirectory(asked) => files.lookup_directory(asked).await,
             Ask::MakeDirectory(asked) => files.make_directory(asked).await,
             Ask::RemoveDirectory(asked) => files.remove_directory(asked).await,

@@ -10,7 +10,9 @@ use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{DirectoryId, Exclusive, FencingToken, FileRecord, Listing, PoolRecord, PutId};
+use gabion_meta::{
+    Attributes, DirectoryId, Exclusive, FencingToken, FileRecord, Inode, Listing, PoolRecord, PutId,
+};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +184,13 @@ pub enum CoordinatorReply {
         directory: DirectoryId,
         /// How often it was renamed.
         generation: u64,
+    },
+    /// What the path belongs to.
+    Inode {
+        /// The file or directory.
+        inode: Inode,
+        /// Its permissions and times.
+        attributes: Attributes,
     },
     /// The file was removed.
     FileGone,

@@ -16,8 +16,8 @@ use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    DirectoryId, Exclusion, Existing, FencingToken, Listing, PoolRecord, PutId, SessionId,
-    SizeChange,
+    AttributeChange, Attributes, DirectoryId, Exclusion, Existing, FencingToken, Inode, Listing,
+    Permissions, PoolRecord, PutId, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,8 @@ calls! {
         pool: Option<String>,
         /// The file's size.
         size_bytes: u64,
+        /// The file's permissions. Directories above it that are missing get its owner.
+        permissions: Permissions,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
     /// Reserve more stripes for a put whose size was not known at its beginning, or fewer. May be repeated;
     /// the answer has the stripes behind the kept ones.
@@ -254,6 +256,8 @@ calls! {
     MakeDirectory {
         /// The path.
         path: String,
+        /// The permissions of all of them.
+        permissions: Permissions,
     }
     /// Remove an empty directory. May be repeated.
     RemoveDirectory {
@@ -270,6 +274,22 @@ calls! {
         generation: u64,
         /// The new path.
         to: String,
+    }
+    /// What a path belongs to, and its attributes. The empty path is the root directory's.
+    LookupInode {
+        /// The path.
+        path: String,
+    } -> (Inode, Attributes) {
+        CoordinatorReply::Inode { inode, attributes } => (inode, attributes),
+    }
+    /// Change permissions or times of a file or directory. May be repeated.
+    SetAttributes {
+        /// The file or directory.
+        inode: Inode,
+        /// The version of its attributes, of which the sender knows.
+        seen: u64,
+        /// The new ones.
+        change: AttributeChange,
     }
     /// Give a file more bytes, which are zero. May be repeated.
     Grow {

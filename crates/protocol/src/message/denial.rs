@@ -96,6 +96,7 @@ impl From<&MetaError> for Cause {
             | MetaError::FileGone(_)
             | MetaError::DirectoryGone(_)
             | MetaError::DirectoryRenamed(_)
+            | MetaError::AttributesChanged
             | MetaError::UnknownStripe(_)
             | MetaError::UnknownChunk(_)
             | MetaError::FileChanged(_)
@@ -107,6 +108,8 @@ impl From<&MetaError> for Cause {
             | MetaError::CommittedBefore(_)
             | MetaError::GenerationChanged { .. } => Self::Stale,
             MetaError::FileName { .. }
+            | MetaError::Attributes { .. }
+            | MetaError::Root
             | MetaError::IntoItself(_)
             | MetaError::TooDeep(_)
             | MetaError::PoolName(_)

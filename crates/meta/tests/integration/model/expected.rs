@@ -5,10 +5,25 @@ use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement,
-    Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
+    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord,
+    Permissions, Placement, Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
+    WallClock, WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Those of every file: the model's clock stands still.
+const ATTRIBUTES: Attributes = Attributes::new(Permissions::FILE, STOPPED);
+
+/// The time of the model's clock.
+const STOPPED: WallTime = WallTime {
+    seconds: 0,
+    nanoseconds: 0,
+};
+
+/// The model's clock.
+pub(crate) fn stopped_clock() -> WallClock {
+    WallClock::new(|| STOPPED)
+}
 
 /// The name of an error's variant.
 pub(crate) fn kind(error: &MetaError) -> String {
@@ -159,6 +174,7 @@ impl Expected {
             existing,
             pool: world.pool,
             size_bytes,
+            permissions: Permissions::FILE,
         };
         let put = self.reserve(target, placements, world);
         Ok(Answer::Put(put))
@@ -491,6 +507,7 @@ impl Expected {
             existing,
             pool,
             size_bytes,
+            ..
         } = record.target.clone()
         else {
             return Err("UnknownPut");
@@ -508,6 +525,7 @@ impl Expected {
             created_ms: now_ms,
             generation: 0,
             truncation_count: 0,
+            attributes: ATTRIBUTES,
         };
         let offsets = (0..).step_by(STRIPE_BYTES as usize);
         let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));

@@ -7,7 +7,7 @@ mod expected;
 mod operation;
 
 use bed::{Bed, MemoryBed, RedbBed};
-use expected::{Expected, kind};
+use expected::{Expected, kind, stopped_clock};
 use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive, UpdateScheme};
 use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
 use operation::{Answer, NODES, Operation, World, operations};
@@ -18,13 +18,17 @@ const CLUSTER: ClusterId = ClusterId(7);
 
 /// Runs all operations on a fresh cluster and on the model of one.
 fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
-    let mut meta = Meta::create(bed.create(), CLUSTER).expect("the store is empty");
+    let mut meta = Meta::create(bed.create(), CLUSTER)
+        .expect("the store is empty")
+        .with_wall_clock(stopped_clock());
     let mut world = furnish(&meta);
     let mut expected = Expected::new(meta.incarnation(), meta.nodes().expect("nodes"));
     let mut epochs = BTreeMap::new();
     for operation in operations {
         if let Operation::Restart { killed } = *operation {
-            meta = Meta::open(bed.reopen(meta.into_store(), killed)).expect("the cluster");
+            meta = Meta::open(bed.reopen(meta.into_store(), killed))
+                .expect("the cluster")
+                .with_wall_clock(stopped_clock());
             assert_eq!(meta.cluster(), CLUSTER);
             assert_eq!(meta.incarnation(), expected.incarnation + 1);
             expected.incarnation += 1;

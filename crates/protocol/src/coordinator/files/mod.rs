@@ -2,11 +2,12 @@
 //!
 //! `pools` creates and commits pools. `puts` stores and deletes files, `lookups` finds them; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
-//! places blocks that are replicated first. `exclusive` decides which client is the only writer of a file.
+//! places blocks that are replicated first. `inodes` keeps permissions and times. `exclusive` decides which client is the only writer of a file.
 
 mod blocks;
 mod directories;
 mod exclusive;
+mod inodes;
 mod live_puts;
 mod lookups;
 mod places;

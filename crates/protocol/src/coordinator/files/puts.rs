@@ -20,6 +20,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             existing,
             pool,
             size_bytes,
+            permissions,
         } = wish;
         if existing != Existing::Stays {
             self.check_unused(&name).await?;
@@ -51,7 +52,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
         let begin = move |meta: &Meta<K>| {
-            meta.begin_put((&name, existing), pool, size_bytes, &placements, now_ms)
+            let new = (name.as_str(), existing, permissions);
+            meta.begin_put(new, pool, size_bytes, &placements, now_ms)
         };
         let put = self.core.with_meta(begin).await?;
         let live = LivePut {

@@ -12,7 +12,7 @@ use gabion_layout::{
     ChunkId, Epoch, Generation, NodeId, RackId, Sequence, Start, StripeId, StripeRecord,
     UpdateScheme,
 };
-use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
+use gabion_meta::{ClusterId, MemoryStore, Meta, Permissions, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
@@ -397,6 +397,7 @@ impl Bed {
             existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes,
+            permissions: Permissions::FILE,
         });
         match reply {
             CoordinatorReply::Put(places) => (places.put, places.stripes),

@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Asked, Bed, TIMING, all_with, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, ChunkId, NodeId, StripeId, StripeRecord};
-use gabion_meta::{Existing, PutId};
+use gabion_meta::{AttributeChange, DirectoryId, Existing, Inode, Permissions, PutId};
 use gabion_protocol::message::{
     Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
 };
@@ -38,6 +38,7 @@ fn a_refusal_names_its_cause_for_programs() {
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes,
+            permissions: Permissions::FILE,
         }))
     };
     assert_eq!(put("f", None, 1), Cause::Exists);
@@ -57,10 +58,14 @@ fn a_refusal_names_its_cause_for_programs() {
 fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() {
     let mut bed = Bed::three_racks();
     let path = |path: &str| path.to_owned();
-    let made = bed.ask(ask::MakeDirectory { path: path("d/e") });
+    let make = || ask::MakeDirectory {
+        path: path("d/e"),
+        permissions: Permissions::DIRECTORY,
+    };
+    let made = bed.ask(make());
     assert_eq!(made, CoordinatorReply::Done);
     bed.put("d/e/f", 1);
-    let again = bed.ask(ask::MakeDirectory { path: path("d/e") });
+    let again = bed.ask(make());
     assert_eq!(cause(again), Cause::Exists);
     let lookup = bed.ask(ask::LookupDirectory { path: path("d") });
     let CoordinatorReply::Directory {
@@ -120,6 +125,72 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
         cause(bed.ask(ask::Lookup { name: path("g/e") })),
         Cause::IsADirectory
     );
+}
+
+#[test]
+fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
+    let mut bed = Bed::three_racks();
+    bed.put("d/f", 1);
+    for path in ["d/f", "d", ""] {
+        let look_up = |bed: &mut Bed| {
+            let path = path.to_owned();
+            let reply = bed.ask(ask::LookupInode { path });
+            let CoordinatorReply::Inode { inode, attributes } = reply else {
+                panic!("{reply:?}");
+            };
+            (inode, attributes)
+        };
+        let (inode, first) = look_up(&mut bed);
+        let set = |seen, mode| ask::SetAttributes {
+            inode,
+            seen,
+            change: AttributeChange {
+                mode: Some(mode),
+                ..AttributeChange::default()
+            },
+        };
+        let seen = first.version;
+        assert_eq!(bed.ask(set(seen, 0o600)), CoordinatorReply::Done);
+        let again = bed.ask(set(seen, 0o600));
+        assert_eq!(
+            again,
+            CoordinatorReply::Done,
+            "its answer may have been lost"
+        );
+        let other = bed.ask(set(seen, 0o640));
+        assert_eq!(
+            cause(other),
+            Cause::Stale,
+            "its sender has not seen the first"
+        );
+        assert_eq!(bed.ask(set(seen + 1, 0o640)), CoordinatorReply::Done);
+        assert_eq!(cause(bed.ask(set(seen, 0o600))), Cause::Stale);
+        let (_, last) = look_up(&mut bed);
+        assert_eq!((last.mode, last.version), (0o640, seen + 2));
+        assert_eq!((last.owner, last.created), (first.owner, first.created));
+        assert_eq!(cause(bed.ask(set(seen + 2, 0o10000))), Cause::Invalid);
+    }
+    let nowhere = ask::LookupInode {
+        path: "d/g".to_owned(),
+    };
+    assert_eq!(cause(bed.ask(nowhere)), Cause::NotFound);
+    let gone = ask::SetAttributes {
+        inode: Inode::File(PutId(99)),
+        seen: 0,
+        change: AttributeChange::default(),
+    };
+    assert_eq!(cause(bed.ask(gone)), Cause::Stale);
+    let root = ask::RemoveDirectory {
+        directory: DirectoryId::ROOT,
+        generation: 0,
+    };
+    assert_eq!(cause(bed.ask(root)), Cause::Invalid);
+    let root = ask::RenameDirectory {
+        directory: DirectoryId::ROOT,
+        generation: 0,
+        to: "r".to_owned(),
+    };
+    assert_eq!(cause(bed.ask(root)), Cause::Invalid);
 }
 
 #[test]
@@ -196,6 +267,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes: (4 << 20) + 1,
+            permissions: Permissions::FILE,
         })
     };
     refused(&bed.ask(begin(None)), "not exactly one pool");
@@ -252,6 +324,7 @@ fn a_put_without_room_is_refused() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
+        permissions: Permissions::FILE,
     });
     refused(&put, "have room for 4");
 }
@@ -428,6 +501,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
+        permissions: Permissions::FILE,
     });
     refused(&refusal, "does not fit");
 }
@@ -452,6 +526,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
+        permissions: Permissions::FILE,
     };
     let reply = bed.ask(begin.clone());
     assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
@@ -622,6 +697,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
         existing: Existing::IsReplacedIf(layout.file.put),
         pool: None,
         size_bytes: 1 << 20,
+        permissions: Permissions::FILE,
     }) else {
         panic!("the file may be replaced")
     };
