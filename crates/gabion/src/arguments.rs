@@ -7,6 +7,7 @@ mod lab;
 mod pool;
 mod repair;
 
+pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
@@ -467,13 +468,6 @@ pub(crate) struct GetOptions {
     /// Give the local file the mode and the times of the stored one
     #[arg(short, long)]
     pub(crate) preserve: bool,
-}
-
-/// A new owner, a new group, or both.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owner {
-    pub(crate) owner: Option<u32>,
-    pub(crate) group: Option<u32>,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,6 @@
 //! Permissions and times of files and directories, as POSIX has them. They are kept for gateways and people; the
 //! cluster does not enforce them.
 
-use crate::error::MetaError;
 use serde::{Deserialize, Serialize};
 
 /// A moment by a wall clock, which may step.
@@ -118,22 +117,6 @@ pub struct AttributeChange {
 }
 
 impl AttributeChange {
-    /// Refuses values that no inode can have.
-    ///
-    /// # Errors
-    /// [`MetaError::Attributes`].
-    pub(crate) fn check(&self) -> Result<(), MetaError> {
-        let times = [self.accessed, self.modified];
-        let problem = if self.mode.is_some_and(|mode| mode > Permissions::MODE_MAX) {
-            "a mode has 12 bits, 7777 in octal at most"
-        } else if times.iter().flatten().any(|time| !time.is_valid()) {
-            "a time has fewer than 1,000,000,000 nanoseconds"
-        } else {
-            return Ok(());
-        };
-        Err(MetaError::Attributes { problem })
-    }
-
     /// The attributes that an inode has afterwards, at this time.
     pub(crate) fn applied(&self, to: &Attributes, now: WallTime) -> Attributes {
         Attributes {
@@ -154,16 +137,4 @@ impl AttributeChange {
         let version = of.version;
         Attributes { version, ..again } == *of
     }
-}
-
-/// Refuses permissions that no inode can have.
-///
-/// # Errors
-/// [`MetaError::Attributes`].
-pub(crate) fn check_permissions(permissions: Permissions) -> Result<(), MetaError> {
-    let change = AttributeChange {
-        mode: Some(permissions.mode),
-        ..AttributeChange::default()
-    };
-    change.check()
 }

@@ -4,11 +4,11 @@
 //! In the table of names the key of a directory ends with `/`. So the rows of a directory, and those of the
 //! directories in it one after another, are in the byte order of whole paths.
 
-use crate::attributes::{Attributes, Permissions, WallTime, check_permissions};
+use crate::attributes::{Attributes, Permissions, WallTime};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::names::{LEVELS_MAX, check_file_name};
+use crate::names::{LEVELS_MAX, check_file_name, check_permissions};
 use crate::records::{DirectoryId, DirectoryRecord, Inode, PutId};
 use crate::schema::{Counter, DIRECTORIES, NAMES};
 
@@ -239,18 +239,6 @@ fn note_names(txn: &mut dyn WriteTxn, id: DirectoryId, now: WallTime) -> Result<
     let mut row = record(txn, id)?;
     row.attributes.note_content(now);
     DIRECTORIES.put(txn, &id, &row)
-}
-
-/// Makes the root of a new cluster.
-pub(crate) fn make_root(txn: &mut dyn WriteTxn, now: WallTime) -> Result<(), MetaError> {
-    let root = DirectoryRecord {
-        parent: DirectoryId::ROOT,
-        name: String::new(),
-        level_count: 0,
-        generation: 0,
-        attributes: Attributes::new(Permissions::DIRECTORY, now),
-    };
-    DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)
 }
 
 /// The directory in which a path lies, and its last name. Makes directories that are missing, with these

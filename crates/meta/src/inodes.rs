@@ -6,6 +6,7 @@ use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
+use crate::names::check_attributes;
 use crate::records::{DirectoryId, Inode};
 use crate::schema::DIRECTORIES;
 
@@ -41,7 +42,7 @@ impl<K: KeyValue> Meta<K> {
         seen: u64,
         change: &AttributeChange,
     ) -> Result<(), MetaError> {
-        change.check()?;
+        check_attributes(change)?;
         let now = self.wall_time();
         self.change(|txn| {
             let old = attributes_of(txn, inode)?;

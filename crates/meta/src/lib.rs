@@ -35,7 +35,7 @@ mod moves;
 mod names;
 mod node_rows;
 mod nodes;
-mod older_pools;
+mod older_rows;
 mod pending;
 mod phases;
 mod placed_anew;

@@ -2,11 +2,11 @@
 //! the files of what they are about.
 
 use crate::attributes::WallTime;
-use crate::directories::make_root;
 use crate::error::MetaError;
 use crate::generations::abandon_moves;
 use crate::kv::{KeyValue, WriteTxn};
-use crate::schema::{CLUSTER, Counter, FORMAT, FORMATS};
+use crate::records::{DirectoryId, DirectoryRecord};
+use crate::schema::{CLUSTER, Counter, DIRECTORIES, FORMAT, FORMATS};
 use crate::wall_clock::WallClock;
 use gabion_layout::ClusterId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,8 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::ClusterExists(present));
             }
             FORMATS.put(txn, &(), &FORMAT)?;
-            make_root(txn, WallClock::system().now())?;
+            let root = DirectoryRecord::root(WallClock::system().now());
+            DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)?;
             CLUSTER.put(txn, &(), &cluster)
         })?;
         Self::open(store)

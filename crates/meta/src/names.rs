@@ -1,5 +1,6 @@
-//! Rules for names and addresses.
+//! Rules for names, addresses and attributes.
 
+use crate::attributes::{AttributeChange, Permissions};
 use crate::error::MetaError;
 use crate::records::FILE_NAME_BYTES;
 
@@ -59,6 +60,33 @@ pub(crate) fn check_pool_name(name: &str) -> Result<(), MetaError> {
     } else {
         Err(MetaError::PoolName(name.to_owned()))
     }
+}
+
+/// Refuses permissions that no inode can have.
+///
+/// # Errors
+/// [`MetaError::Attributes`].
+pub(crate) fn check_permissions(permissions: Permissions) -> Result<(), MetaError> {
+    check_attributes(&AttributeChange {
+        mode: Some(permissions.mode),
+        ..AttributeChange::default()
+    })
+}
+
+/// Refuses attributes that no inode can have.
+///
+/// # Errors
+/// [`MetaError::Attributes`].
+pub(crate) fn check_attributes(change: &AttributeChange) -> Result<(), MetaError> {
+    let times = [change.accessed, change.modified];
+    let problem = if change.mode.is_some_and(|mode| mode > Permissions::MODE_MAX) {
+        "a mode has 12 bits, 7777 in octal at most"
+    } else if times.iter().flatten().any(|time| !time.is_valid()) {
+        "a time has fewer than 1,000,000,000 nanoseconds"
+    } else {
+        return Ok(());
+    };
+    Err(MetaError::Attributes { problem })
 }
 
 /// Refuses addresses that are not `host:port`.

@@ -7,25 +7,9 @@ use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::leases::check_term;
 use crate::meta::Meta;
+use crate::records::Phase;
 use crate::schema::PHASES;
 use gabion_layout::{Epoch, Sequence, StripeId, StripeRecord};
-use serde::{Deserialize, Serialize};
-
-/// The begin of an append phase.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(crate) struct Phase {
-    /// The term in which it began.
-    epoch: Epoch,
-    /// The mark at its begin: what is appended in it comes after that.
-    mark: Sequence,
-}
-
-/// Reads a row of version 1, which did not say when its phase began: any term may end it.
-pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<Phase> {
-    let epoch = Epoch::default();
-    let mark = Sequence::default();
-    (version == 1 && body.is_empty()).then_some(Phase { epoch, mark })
-}
 
 impl<K: KeyValue> Meta<K> {
     /// Notes that a stripe of a file begins an append phase in a term, or has ended it: then parity covers

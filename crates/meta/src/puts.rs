@@ -2,7 +2,7 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
-use crate::attributes::{Attributes, Permissions, check_permissions};
+use crate::attributes::{Attributes, Permissions};
 use crate::directories::{link, make_parents};
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
@@ -10,7 +10,7 @@ use crate::extents;
 use crate::files::{check_name, make_way, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::names::check_file_name;
+use crate::names::{check_file_name, check_permissions};
 use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};

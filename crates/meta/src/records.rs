@@ -1,10 +1,10 @@
 //! The records of the tables, as callers see them. A change of any field here changes the stored
 //! format: raise the table's version in `schema.rs`, and keep reading the old one.
 
-use crate::attributes::{Attributes, Permissions};
+use crate::attributes::{Attributes, Permissions, WallTime};
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
-    ReserveSpec, Start, StripeId, Survive, UpdateScheme,
+    ReserveSpec, Sequence, Start, StripeId, Survive, UpdateScheme,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -196,6 +196,28 @@ pub struct DirectoryRecord {
     pub generation: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
+}
+
+/// The begin of an append phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    /// The term in which it began.
+    pub(crate) epoch: Epoch,
+    /// The mark at its begin: what is appended in it comes after that.
+    pub(crate) mark: Sequence,
+}
+
+impl DirectoryRecord {
+    /// The root of a new cluster. It has no name, and lies in itself.
+    pub(crate) const fn root(now: WallTime) -> Self {
+        Self {
+            parent: DirectoryId::ROOT,
+            name: String::new(),
+            level_count: 0,
+            generation: 0,
+            attributes: Attributes::new(Permissions::DIRECTORY, now),
+        }
+    }
 }
 
 /// What a name belongs to.

@@ -3,11 +3,10 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::older_pools;
-use crate::phases::{self, Phase};
+use crate::older_rows;
 use crate::records::{
     DirectoryId, DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord,
-    NodeRecord, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
+    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
     RequestedForm, Standing,
 };
 use crate::table::{Key, Table};
@@ -28,7 +27,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 /// Pools.
 pub(crate) const POOLS: Table<PoolId, PoolRecord> =
-    Table::new("pools", 4, 4).reading(older_pools::read_older);
+    Table::new("pools", 4, 4).reading(older_rows::read_pool);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
@@ -60,7 +59,7 @@ pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12,
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates that parity does not include yet.
 pub(crate) const PHASES: Table<StripeId, Phase> =
-    Table::new("append phases", 17, 2).reading(phases::read_older);
+    Table::new("append phases", 17, 2).reading(older_rows::read_phase);
 /// Stripes that have replaced others, which may still be served; until those are removed, no node
 /// updates the new ones.
 pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);

@@ -1,7 +1,6 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
-use super::Owner;
 use gabion_meta::{Permissions, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
@@ -50,6 +49,13 @@ fn port_of(text: &str) -> Option<u16> {
 pub(super) fn file_name(text: &str) -> Result<String, String> {
     check_form(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
+}
+
+/// A new owner, a new group, or both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    pub(crate) owner: Option<u32>,
+    pub(crate) group: Option<u32>,
 }
 
 /// Reads a mode in octal.

@@ -10,9 +10,9 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
-use gabion_client::{Cause, ClientError, FileStat, NewFile, Progress};
+use gabion_client::{Cause, Client, ClientError, FileStat, NewFile, Progress, PutSummary};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
-use gabion_meta::{Attributes, Existing, Inode, Listing};
+use gabion_meta::{AttributeChange, Attributes, Existing, Inode, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::io;
@@ -32,41 +32,15 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
         replace,
         preserve,
     } = options;
-    let doing = || format!("read {}", file.display());
     let client = connect(place).await?;
     let begun = Instant::now();
-    let new = |permissions| NewFile {
-        name: &name,
+    let new = NewFile {
         existing: existing(replace),
         pool: pool.as_deref(),
-        permissions,
+        permissions: new_permissions(None),
+        ..NewFile::named(&name)
     };
-    let bar = bar();
-    let mut times = None;
-    let summary = match LocalFile::open(&file).await.context(doing())? {
-        LocalFile::Directory => return Err(is_directory(&file)),
-        LocalFile::Stream(_) if preserve => {
-            return Err(Failure::usage(format!(
-                "{} has no mode and no times to preserve, since it is no regular file; leave --preserve away",
-                file.display()
-            )));
-        }
-        LocalFile::Stream(source) => {
-            let new = new(new_permissions(None));
-            client.put_stream(new, source.compat(), &bar).await?
-        }
-        LocalFile::Regular(source, size) => {
-            let metadata = source.metadata().await.context(doing())?;
-            times = preserve.then(|| times_of(&metadata));
-            let new = new(match preserve {
-                true => preserved(&metadata),
-                false => new_permissions(Some(&metadata)),
-            });
-            let put = client.put_over(new, source.compat(), size, &bar);
-            put.await?
-        }
-    };
-    drop(bar);
+    let (summary, times) = store(&client, &file, new, preserve).await?;
     if let Some(times) = times {
         let stored = client.open(&name).await?;
         // By now the name may be another file's.
@@ -96,6 +70,38 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
         );
     }
     Ok(())
+}
+
+/// Stores a local file, and returns its times if they are to be preserved.
+async fn store(
+    client: &Client,
+    file: &Path,
+    new: NewFile<'_>,
+    preserve: bool,
+) -> Result<(PutSummary, Option<AttributeChange>), Failure> {
+    let doing = || format!("read {}", file.display());
+    let bar = bar();
+    match LocalFile::open(file).await.context(doing())? {
+        LocalFile::Directory => Err(is_directory(file)),
+        LocalFile::Stream(_) if preserve => Err(Failure::usage(format!(
+            "{} has no mode and no times to preserve, since it is no regular file; leave --preserve away",
+            file.display()
+        ))),
+        LocalFile::Stream(source) => {
+            let put = client.put_stream(new, source.compat(), &bar);
+            Ok((put.await?, None))
+        }
+        LocalFile::Regular(source, size) => {
+            let metadata = source.metadata().await.context(doing())?;
+            let permissions = match preserve {
+                true => preserved(&metadata),
+                false => new_permissions(Some(&metadata)),
+            };
+            let new = NewFile { permissions, ..new };
+            let put = client.put_over(new, source.compat(), size, &bar);
+            Ok((put.await?, preserve.then(|| times_of(&metadata))))
+        }
+    }
 }
 
 pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> Result<(), Failure> {

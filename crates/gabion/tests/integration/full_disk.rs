@@ -5,7 +5,7 @@
 use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
 use crate::support::{complaint, gabion, path_text, pattern, text, wait_for};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 const MIB: usize = 1 << 20;
 
@@ -107,23 +107,29 @@ fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
             "{name}"
         );
     }
-    // Room comes back when a file goes. A refused put leaves chunks for a moment, which take the room of the
-    // next one, so each attempt waits for their end.
-    let used_before = disk.used_mib();
-    succeeds(&["rm", &stored[0]]);
-    wait_for("the room of the deleted file is taken again", || {
-        wait_for("no chunks are left but those of files", || {
-            disk.used_mib() + 2 * 30 <= used_before
-        });
-        let output = run(&["put", path_text(&source), "later"]);
-        // Printed if the test fails.
-        println!("{} MiB: {}", disk.used_mib(), text(&output.stderr));
-        output.status.success()
-    });
+    let put_again = || run(&["put", path_text(&source), "later"]);
+    let remove = || drop(succeeds(&["rm", &stored[0]]));
+    room_comes_back(&disk, remove, put_again);
     // A client of an image gets the error that guests know, and its reads go on.
     if has_nbd_tools() {
         succeeds(&["image", "create", "vm/disk", "--size=1GiB"]);
         let server = ImageServer::start_in(&cluster, &["vm/disk"]);
         tool(PYTHON, &[NBD_CLIENT, "full", &server.uri("vm/disk")]);
     }
+}
+
+/// A removed file's room can be taken again. A refused put leaves chunks for a moment, which take the room of the
+/// next one, so each attempt waits for their end.
+fn room_comes_back(disk: &SmallDisk, remove: impl Fn(), put: impl Fn() -> Output) {
+    let used_before = disk.used_mib();
+    remove();
+    wait_for("the room of the deleted file is taken again", || {
+        wait_for("no chunks are left but those of files", || {
+            disk.used_mib() + 2 * 30 <= used_before
+        });
+        let output = put();
+        // Printed if the test fails.
+        println!("{} MiB: {}", disk.used_mib(), text(&output.stderr));
+        output.status.success()
+    });
 }

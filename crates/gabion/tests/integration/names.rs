@@ -114,7 +114,12 @@ fn modes_owners_and_times_are_kept_and_copied() {
     assert_ne!(moved["modified"], kept["modified"], "it has grown");
     assert_eq!(moved["created"], kept["created"]);
     assert_eq!(of("d")["mode"], "0640");
+}
 
+#[test]
+fn wrong_attributes_are_refused_in_one_sentence() {
+    let cluster = cluster();
+    cluster.put("d/f", b"bytes");
     for (arguments, code, words) in [
         (
             &["chmod", "888", "d"] as &[&str],
@@ -139,7 +144,7 @@ fn modes_owners_and_times_are_kept_and_copied() {
             "no regular file",
         ),
         (
-            &["get", "--preserve", "d/moved", "/dev/null"],
+            &["get", "--preserve", "d/f", "/dev/null"],
             2,
             "keep no mode",
         ),

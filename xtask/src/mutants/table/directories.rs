@@ -1,6 +1,6 @@
 //! Rules of directories.
 
-use super::{Mutant, test};
+use super::{Mutant, protocol, test};
 use crate::mutants::check::Check;
 
 const fn meta(name: &'static str) -> Check {
@@ -55,8 +55,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-put-takes-a-directory-s-name",
         file: "crates/meta/src/files.rs",
-        text: "Some((_, Entry::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),",
-        replacement: "Some((_, Entry::Directory(_))) => return Ok(None),",
+        text: "Some((_, Inode::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),",
+        replacement: "Some((_, Inode::Directory(_))) => return Ok(None),",
         check: meta(
             "directories::a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_then",
         ),
@@ -78,5 +78,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: meta(
             "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
         ),
+    },
+    Mutant {
+        name: "a-late-change-of-attributes-undoes-a-later-one",
+        file: "crates/meta/src/inodes.rs",
+        text: "if old.version != seen {",
+        replacement: "if old.version < seen {",
+        check: protocol(
+            "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
+        ),
+    },
+    Mutant {
+        name: "a-removed-name-leaves-the-times-of-its-directory",
+        file: "crates/meta/src/directories.rs",
+        text: "NAMES.delete(txn, &key)?;\n    note_names(txn, key.0, now)",
+        replacement: "NAMES.delete(txn, &key)?;\n    note_names(txn, DirectoryId::ROOT, now)",
+        check: meta("directories::directories_are_as_a_model_of_paths_has_them"),
     },
 ];

@@ -62,8 +62,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
         path: path("d/e"),
         permissions: Permissions::DIRECTORY,
     };
-    let made = bed.ask(make());
-    assert_eq!(made, CoordinatorReply::Done);
+    assert_eq!(bed.ask(make()), CoordinatorReply::Done);
     bed.put("d/e/f", 1);
     let again = bed.ask(make());
     assert_eq!(cause(again), Cause::Exists);

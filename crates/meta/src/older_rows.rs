@@ -1,12 +1,12 @@
-//! Pools' rows as earlier versions of the table wrote them.
+//! Rows as earlier versions of their tables wrote them.
 
-use crate::records::{PoolRecord, PoolSpec};
-use gabion_layout::{PoolId, Survive, UpdateScheme};
+use crate::records::{Phase, PoolRecord, PoolSpec};
+use gabion_layout::{Epoch, PoolId, Sequence, Survive, UpdateScheme};
 use serde::Deserialize;
 
 /// Reads a pool's row of version 1, from before pools had an update scheme. Such pools use parity
 /// logging.
-pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
+pub(crate) fn read_pool(version: u8, body: &[u8]) -> Option<PoolRecord> {
     #[derive(Deserialize)]
     struct First {
         id: PoolId,
@@ -48,6 +48,13 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
     })
 }
 
+/// Reads a row of an append phase of version 1, which did not say when the phase began: any term may end it.
+pub(crate) fn read_phase(version: u8, body: &[u8]) -> Option<Phase> {
+    let epoch = Epoch::default();
+    let mark = Sequence::default();
+    (version == 1 && body.is_empty()).then_some(Phase { epoch, mark })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,14 +82,22 @@ mod tests {
         let body = postcard::to_allocvec(&record).unwrap();
         let (third, new) = body.split_at(body.len() - 1);
         assert_eq!(new, [0]);
-        assert_eq!(read_older(3, third), Some(record.clone()));
+        assert_eq!(read_pool(3, third), Some(record.clone()));
         let (second, new) = third.split_at(third.len() - 1);
         assert_eq!(new, [0]);
         let (first, new) = second.split_at(second.len() - 2);
         assert_eq!(new, [2, 0]);
-        assert_eq!(read_older(1, first), Some(record.clone()));
-        assert_eq!(read_older(2, second), Some(record));
-        assert_eq!(read_older(1, second), None);
-        assert_eq!(read_older(0, first), None);
+        assert_eq!(read_pool(1, first), Some(record.clone()));
+        assert_eq!(read_pool(2, second), Some(record));
+        assert_eq!(read_pool(1, second), None);
+        assert_eq!(read_pool(0, first), None);
+    }
+
+    #[test]
+    fn a_phase_without_a_begin_is_ended_by_any_term() {
+        let phase = read_phase(1, &[]).expect("a row of version 1");
+        assert_eq!((phase.epoch, phase.mark), (Epoch(0), Sequence(0)));
+        assert_eq!(read_phase(1, &[0]), None);
+        assert_eq!(read_phase(0, &[]), None);
     }
 }
