@@ -1,13 +1,21 @@
-//! Permissions and times of files and directories.
+//! Attributes of files and directories.
 
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::File;
 use gabion_meta::{AttributeChange, Attributes, FILE_BYTES_MAX, Inode};
-use gabion_protocol::message::{Cause, Denial, ask};
+use gabion_protocol::message::{Cause, ask};
+
+/// Whose attributes are to change.
+enum Target<'a> {
+    /// Those of the inode that has the path at that moment.
+    Path(&'a Client, &'a str),
+    /// Those of the file, whatever its name.
+    File(&'a File),
+}
 
 impl Client {
-    /// What a path belongs to, with permissions and times. The empty path is the root directory's.
+    /// The inode of a path, and its attributes. The empty path is the root directory's.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path; [`ClientError::NoCoordinator`].
@@ -16,8 +24,8 @@ impl Client {
         self.ask(ask::LookupInode { path }).await
     }
 
-    /// Changes permissions or times of what a path belongs to, all at once. Those that are not named stay, whatever
-    /// other clients change meanwhile.
+    /// Changes attributes of the inode of a path, all at once and once only. Those that are absent stay, even if
+    /// another client changes them at the same time. Returns all of them.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path, or for invalid values; [`ClientError::Late`] when other
@@ -26,37 +34,13 @@ impl Client {
         &self,
         path: &str,
         change: &AttributeChange,
-    ) -> Result<(), ClientError> {
-        let mut attempts = self.attempts(format!("changing the attributes of {path}"), 0);
-        loop {
-            let found = self.inode(path).await?;
-            match self.set(found, change).await? {
-                None => return Ok(()),
-                Some(denial) => attempts.pause(denial).await?,
-            }
-        }
-    }
-
-    /// Changes those of an inode that was looked up; the refusal, if others have changed them since.
-    async fn set(
-        &self,
-        (inode, known): (Inode, Attributes),
-        change: &AttributeChange,
-    ) -> Result<Option<Denial>, ClientError> {
-        let request = ask::SetAttributes {
-            inode,
-            seen: known.version,
-            change: change.clone(),
-        };
-        match self.ask(request).await {
-            Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => Ok(Some(denial)),
-            done => done.map(|()| None),
-        }
+    ) -> Result<Attributes, ClientError> {
+        Target::Path(self, path).set(change).await
     }
 }
 
 impl File {
-    /// Its permissions and times now.
+    /// Its attributes now.
     ///
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
@@ -66,20 +50,47 @@ impl File {
         Ok(layout.file.file.attributes)
     }
 
-    /// Changes its permissions or times, whatever its name is by now.
+    /// Changes attributes of the file, whatever its name is by now. Returns all of them.
     ///
     /// # Errors
     /// [`ClientError::FileGone`]; otherwise those of [`Client::set_attributes`].
-    pub async fn set_attributes(&self, change: &AttributeChange) -> Result<(), ClientError> {
-        let inode = Inode::File(self.put_id());
-        let what = format!("changing the attributes of {}", self.name());
-        let mut attempts = self.client.attempts(what, 0);
+    pub async fn set_attributes(
+        &self,
+        change: &AttributeChange,
+    ) -> Result<Attributes, ClientError> {
+        Target::File(self).set(change).await
+    }
+}
+
+impl Target<'_> {
+    async fn set(&self, change: &AttributeChange) -> Result<Attributes, ClientError> {
+        let (client, name) = match *self {
+            Self::Path(client, path) => (client, path),
+            Self::File(file) => (&file.client, file.name()),
+        };
+        let mut attempts = client.attempts(format!("changing the attributes of {name}"), 0);
+        let number = client.ports().random();
         loop {
-            let found = (inode, self.attributes().await?);
-            match self.client.set(found, change).await? {
-                None => return Ok(()),
-                Some(denial) => attempts.pause(denial).await?,
+            let (inode, known) = self.look_up().await?;
+            let request = ask::SetAttributes {
+                inode,
+                seen: known.version,
+                number,
+                change: change.clone(),
+            };
+            match client.ask(request).await {
+                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {
+                    attempts.pause(denial).await?;
+                }
+                done => return done,
             }
+        }
+    }
+
+    async fn look_up(&self) -> Result<(Inode, Attributes), ClientError> {
+        match *self {
+            Self::Path(client, path) => client.inode(path).await,
+            Self::File(file) => Ok((Inode::File(file.put_id()), file.attributes().await?)),
         }
     }
 }

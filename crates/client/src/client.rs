@@ -8,7 +8,7 @@ use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
-use gabion_meta::{Existing, FileRecord, Listing, Permissions, PoolRecord, PutId};
+use gabion_meta::{Existing, FileRecord, Listing, NewAttributes, PoolRecord, PutId};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
@@ -259,8 +259,8 @@ impl Client {
         self.open(from).await?.rename(to, existing).await
     }
 
-    /// Makes a directory, and those above it that are missing, all with these permissions. A put or a rename makes those above its name by
-    /// itself.
+    /// Makes a directory, and those above it that are missing, all with these attributes. A put or a rename makes
+    /// those above its name by itself.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when a file or a directory has the path; [`ClientError::NoCoordinator`], after which
@@ -268,10 +268,10 @@ impl Client {
     pub async fn make_directory(
         &self,
         path: &str,
-        permissions: Permissions,
+        attributes: NewAttributes,
     ) -> Result<(), ClientError> {
         let path = path.to_owned();
-        self.ask(ask::MakeDirectory { path, permissions }).await
+        self.ask(ask::MakeDirectory { path, attributes }).await
     }
 
     /// Removes an empty directory.

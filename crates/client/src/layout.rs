@@ -172,7 +172,7 @@ pub(crate) mod sample {
     use super::*;
     use gabion_layout::{PoolId, Survive, UpdateScheme};
     use gabion_meta::{
-        Attributes, DirectoryId, Exclusive, Permissions, PoolRecord, PutId, WallTime,
+        Attributes, DirectoryId, Exclusive, NewAttributes, PoolRecord, PutId, WallTime,
     };
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
@@ -202,7 +202,7 @@ pub(crate) mod sample {
                 created_ms: 0,
                 generation: 0,
                 truncation_count: 0,
-                attributes: Attributes::new(Permissions::FILE, WallTime::default()),
+                attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
             },
             pool: PoolRecord {
                 id,

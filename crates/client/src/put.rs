@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
-use gabion_meta::{Existing, Permissions, PoolRecord, PutId};
+use gabion_meta::{Existing, NewAttributes, PoolRecord, PutId};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
@@ -41,18 +41,18 @@ pub struct NewFile<'a> {
     pub existing: Existing,
     /// The pool; may be omitted when there is only one.
     pub pool: Option<&'a str>,
-    /// The file's permissions. Directories above it that are missing get its owner.
-    pub permissions: Permissions,
+    /// The file's attributes. Directories above it that are missing get its owner.
+    pub attributes: NewAttributes,
 }
 
 impl<'a> NewFile<'a> {
-    /// A file of this name, of root and readable for all, in the only pool. A file that has the name already stays.
+    /// A file of this name, owned by root and readable for all, in the only pool. A file that has the name already stays.
     pub const fn named(name: &'a str) -> Self {
         Self {
             name,
             existing: Existing::Stays,
             pool: None,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         }
     }
 }
@@ -187,7 +187,7 @@ impl Client {
             existing: new.existing,
             pool: new.pool.map(str::to_owned),
             size_bytes,
-            permissions: new.permissions,
+            attributes: new.attributes,
         };
         let PutPlaces {
             put,

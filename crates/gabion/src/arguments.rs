@@ -195,8 +195,8 @@ pub(crate) enum Command {
         /// The new mode in octal, for example 640
         #[arg(value_parser = checks::mode)]
         mode: u32,
-        /// Names of the files and directories
-        #[arg(required = true, value_parser = checks::file_name)]
+        /// Names of the files and directories; / is the root directory
+        #[arg(required = true, value_parser = checks::path)]
         names: Vec<String>,
     },
     /// Change the owner of files and directories, which the cluster keeps and does not enforce
@@ -204,15 +204,15 @@ pub(crate) enum Command {
         /// The new owner and group by their numbers, as OWNER, OWNER:GROUP or :GROUP
         #[arg(value_parser = checks::owner)]
         owner: Owner,
-        /// Names of the files and directories
-        #[arg(required = true, value_parser = checks::file_name)]
+        /// Names of the files and directories; / is the root directory
+        #[arg(required = true, value_parser = checks::path)]
         names: Vec<String>,
     },
     /// Show the permissions and times of a file or directory, and a file's stripes: the location of each chunk,
     /// and the failures that each still survives
     Stat {
-        /// Name of the file or the directory
-        #[arg(value_parser = checks::file_name)]
+        /// Name of the file or the directory; / is the root directory
+        #[arg(value_parser = checks::path)]
         name: String,
     },
     /// Show the space of files, chunks and reserves by pool, and what each node has used and free
@@ -430,7 +430,8 @@ pub(crate) struct PutOptions {
     /// Replace the file that has the name already, at once when the new one is stored
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Keep the whole mode, the owner and the times of the local file
+    /// Keep the whole mode, the owner and the times of the local file; without this, the new file has its permissions,
+    /// and belongs to who runs the command
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }
@@ -465,7 +466,7 @@ pub(crate) struct GetOptions {
     /// Bytes to read; the default is up to the end
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) length: Option<u64>,
-    /// Give the local file the mode and the times of the stored one
+    /// Give the local file the permissions and the times of the stored one
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }

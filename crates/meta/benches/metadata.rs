@@ -9,7 +9,8 @@
 
 use gabion_layout::{NodeId, RackId, UpdateScheme};
 use gabion_meta::{
-    ClusterId, Existing, FileRecord, Meta, Permissions, Placement, PoolRecord, PoolSpec, RedbStore,
+    ClusterId, Existing, FileRecord, Meta, NewAttributes, Placement, PoolRecord, PoolSpec,
+    RedbStore, WallClock, WallTime,
 };
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ fn create(meta: &Meta<RedbStore>, pool: &PoolRecord, name: &str) -> FileRecord {
         nodes: (0..NODE_COUNT).map(NodeId).collect(),
     };
     let put = meta.begin_put(
-        (name, Existing::Stays, Permissions::FILE),
+        (name, Existing::Stays, NewAttributes::FILE),
         pool.id,
         size_bytes,
         &[place],
@@ -159,7 +160,8 @@ fn syncs_a_second(directory: &Path, count: u64) -> f64 {
 
 fn cluster(path: &Path) -> (Meta<RedbStore>, PoolRecord) {
     let store = RedbStore::create(path).expect("a new store");
-    let meta = Meta::create(store, ClusterId(1)).expect("a new cluster");
+    let meta = Meta::create(store, ClusterId(1), WallClock::stopped(WallTime::default()))
+        .expect("a new cluster");
     for node in 0..NODE_COUNT {
         let address = format!("host:{}", 7000 + node);
         let joined = meta.join(None, RackId(node / 3), &address, 1 << 40, 0);

@@ -1,5 +1,5 @@
-//! Permissions and times of files and directories, as POSIX has them. They are kept for gateways and people; the
-//! cluster does not enforce them.
+//! Attributes of files and directories, as POSIX has them: permissions and times. They are kept for gateways and people;
+//! the cluster does not enforce them.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,20 +19,22 @@ impl WallTime {
     }
 }
 
-/// The permissions of a new file or directory, which nothing in the cluster enforces.
+/// The attributes of a new file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Permissions {
+pub struct NewAttributes {
     /// The mode, of 12 bits.
     pub mode: u32,
     /// The owner's number.
     pub owner: u32,
     /// The group's number.
     pub group: u32,
+    /// When it was read last; none for now.
+    pub accessed: Option<WallTime>,
+    /// When its content changed last; none for now.
+    pub modified: Option<WallTime>,
 }
 
-impl Permissions {
-    /// The highest mode: all bits of permissions, and the set-user-id, set-group-id and sticky bits.
-    pub const MODE_MAX: u32 = 0o7777;
+impl NewAttributes {
     /// Those of a new file of which the client says nothing else.
     pub const FILE: Self = Self::of_root(0o644);
     /// Those of a new directory of which the client says nothing else.
@@ -43,60 +45,8 @@ impl Permissions {
             mode,
             owner: 0,
             group: 0,
-        }
-    }
-}
-
-/// Permissions and times of a file or directory, as POSIX has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Attributes {
-    /// The mode, of 12 bits: permissions, and the set-user-id, set-group-id and sticky bits.
-    pub mode: u32,
-    /// The owner's number.
-    pub owner: u32,
-    /// The group's number.
-    pub group: u32,
-    /// When it was made.
-    pub created: WallTime,
-    /// When it was read last, as far as clients say so.
-    pub accessed: WallTime,
-    /// When its content changed last: its size or its holes, the names in a directory, or what a client has said.
-    /// A write in place changes no metadata.
-    pub modified: WallTime,
-    /// When anything of its inode changed last.
-    pub changed: WallTime,
-    /// How often clients have set attributes: a late message of an earlier change is told by it.
-    pub version: u64,
-}
-
-impl Attributes {
-    /// Those of what is made now.
-    pub const fn new(permissions: Permissions, now: WallTime) -> Self {
-        let Permissions { mode, owner, group } = permissions;
-        Self {
-            mode,
-            owner,
-            group,
-            created: now,
-            accessed: now,
-            modified: now,
-            changed: now,
-            version: 0,
-        }
-    }
-
-    /// Notes that the content changes now.
-    pub(crate) const fn note_content(&mut self, now: WallTime) {
-        self.modified = now;
-        self.changed = now;
-    }
-
-    /// The permissions of directories that are made above it.
-    pub(crate) const fn above(&self) -> Permissions {
-        Permissions {
-            owner: self.owner,
-            group: self.group,
-            ..Permissions::DIRECTORY
+            accessed: None,
+            modified: None,
         }
     }
 }
@@ -116,25 +66,93 @@ pub struct AttributeChange {
     pub modified: Option<WallTime>,
 }
 
-impl AttributeChange {
-    /// The attributes that an inode has afterwards, at this time.
-    pub(crate) fn applied(&self, to: &Attributes, now: WallTime) -> Attributes {
-        Attributes {
-            mode: self.mode.unwrap_or(to.mode),
-            owner: self.owner.unwrap_or(to.owner),
-            group: self.group.unwrap_or(to.group),
-            accessed: self.accessed.unwrap_or(to.accessed),
-            modified: self.modified.unwrap_or(to.modified),
+impl From<NewAttributes> for AttributeChange {
+    fn from(new: NewAttributes) -> Self {
+        Self {
+            mode: Some(new.mode),
+            owner: Some(new.owner),
+            group: Some(new.group),
+            accessed: new.accessed,
+            modified: new.modified,
+        }
+    }
+}
+
+/// The attributes of a file or directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attributes {
+    /// The mode, of 12 bits: permissions, and the set-user-id, set-group-id and sticky bits.
+    pub mode: u32,
+    /// The owner's number.
+    pub owner: u32,
+    /// The group's number.
+    pub group: u32,
+    /// When it was made.
+    pub created: WallTime,
+    /// When it was read last, as far as clients say so.
+    pub accessed: WallTime,
+    /// When its content changed last: its size or its stripes, the names in a directory, or what a client has said.
+    /// A write in place changes no metadata.
+    pub modified: WallTime,
+    /// When anything of its inode changed last. It never goes back.
+    pub changed: WallTime,
+    /// How often clients have set attributes: a late message of an earlier change is told by it.
+    pub version: u64,
+}
+
+impl Attributes {
+    /// The highest mode: permissions, and the set-user-id, set-group-id and sticky bits.
+    pub const MODE_MAX: u32 = 0o7777;
+
+    /// Those of what is made now.
+    pub fn new(new: NewAttributes, now: WallTime) -> Self {
+        Self {
+            mode: new.mode,
+            owner: new.owner,
+            group: new.group,
+            created: now,
+            accessed: new.accessed.unwrap_or(now),
+            modified: new.modified.unwrap_or(now),
             changed: now,
-            version: to.version.saturating_add(1),
-            ..*to
+            version: 0,
         }
     }
 
-    /// Whether an inode has all of the values.
-    pub(crate) fn is_made(&self, of: &Attributes) -> bool {
-        let again = self.applied(of, of.changed);
-        let version = of.version;
-        Attributes { version, ..again } == *of
+    /// Notes that the inode changes now.
+    pub(crate) fn note_change(&mut self, now: WallTime) {
+        self.changed = self.changed.max(now);
+    }
+
+    /// Notes that the content changes now.
+    pub(crate) fn note_content(&mut self, now: WallTime) {
+        self.modified = now;
+        self.note_change(now);
+    }
+
+    /// Sets some of them now.
+    pub(crate) fn set(&mut self, change: &AttributeChange, now: WallTime) {
+        let AttributeChange {
+            mode,
+            owner,
+            group,
+            accessed,
+            modified,
+        } = *change;
+        self.mode = mode.unwrap_or(self.mode);
+        self.owner = owner.unwrap_or(self.owner);
+        self.group = group.unwrap_or(self.group);
+        self.accessed = accessed.unwrap_or(self.accessed);
+        self.modified = modified.unwrap_or(self.modified);
+        self.version = self.version.saturating_add(1);
+        self.note_change(now);
+    }
+
+    /// Those of directories that are made above it.
+    pub(crate) const fn for_parent(&self) -> NewAttributes {
+        NewAttributes {
+            owner: self.owner,
+            group: self.group,
+            ..NewAttributes::DIRECTORY
+        }
     }
 }

@@ -136,6 +136,7 @@ impl<'t> Check<'t> {
     ) -> Result<(), MetaError> {
         let rows = DIRECTORIES.scan(self.txn, &DIRECTORIES.all(), usize::MAX)?;
         let next = Counter::NextDirectory.value(self.txn)?;
+        let mut has_root = false;
         for (id, row) in rows {
             let DirectoryRecord {
                 parent,
@@ -144,6 +145,7 @@ impl<'t> Check<'t> {
                 ..
             } = row;
             if id == DirectoryId::ROOT {
+                has_root = parent == id && name.is_empty();
                 continue;
             }
             let of_name = names.remove(&(parent, key_of(&name)));
@@ -160,6 +162,7 @@ impl<'t> Check<'t> {
                 format!("directory '{name}' is too deep for the one above")
             });
         }
+        self.demand(has_root, || "the root directory is missing".to_owned());
         for (parent, name) in names.keys() {
             let is_held = DIRECTORIES.get(self.txn, parent)?.is_some();
             self.demand(is_held, || {

@@ -4,13 +4,13 @@
 //! In the table of names the key of a directory ends with `/`. So the rows of a directory, and those of the
 //! directories in it one after another, are in the byte order of whole paths.
 
-use crate::attributes::{Attributes, Permissions, WallTime};
+use crate::attributes::{Attributes, NewAttributes, WallTime};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::names::{LEVELS_MAX, check_file_name, check_permissions};
+use crate::names::{LEVELS_MAX, check_attributes, check_file_name};
 use crate::records::{DirectoryId, DirectoryRecord, Inode, PutId};
-use crate::schema::{Counter, DIRECTORIES, NAMES};
+use crate::schema::{ATTRIBUTE_CHANGES, Counter, DIRECTORIES, NAMES};
 
 impl<K: KeyValue> Meta<K> {
     /// The directory with this path, and how often it was renamed.
@@ -25,7 +25,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Makes a directory, and those above it that are missing, which get the same permissions.
+    /// Makes a directory, and those above it that are missing, which get the same attributes.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
@@ -34,12 +34,12 @@ impl<K: KeyValue> Meta<K> {
     pub fn make_directory(
         &self,
         path: &str,
-        permissions: Permissions,
+        attributes: NewAttributes,
     ) -> Result<DirectoryId, MetaError> {
         check_file_name(path)?;
         check_levels(path, 0)?;
-        check_permissions(permissions)?;
-        let new = (permissions, self.wall_time());
+        check_attributes(&attributes.into())?;
+        let new = (attributes, self.wall_time());
         self.change(|txn| {
             check_free(txn, path)?;
             let (parent, name) = make_parents(txn, path, new)?;
@@ -66,7 +66,8 @@ impl<K: KeyValue> Meta<K> {
             if !entries(txn, id, "", 1)?.is_empty() {
                 return Err(MetaError::NotEmpty(path));
             }
-            unlink(txn, (row.parent, key_of(&row.name)), now)?;
+            unlink(txn, &(row.parent, key_of(&row.name)), now)?;
+            ATTRIBUTE_CHANGES.delete(txn, &Inode::Directory(id))?;
             DIRECTORIES.delete(txn, &id)
         })
     }
@@ -108,10 +109,10 @@ impl<K: KeyValue> Meta<K> {
             }
             check_free(txn, to)?;
             check_levels(to, row.level_count)?;
-            let (parent, name) = make_parents(txn, to, (row.attributes.above(), now))?;
-            unlink(txn, (row.parent, key_of(&row.name)), now)?;
-            link(txn, (parent, key_of(name)), Inode::Directory(id), now)?;
-            row.attributes.changed = now;
+            let (parent, name) = make_parents(txn, to, (row.attributes.for_parent(), now))?;
+            unlink(txn, &(row.parent, key_of(&row.name)), now)?;
+            link(txn, &(parent, key_of(name)), Inode::Directory(id), now)?;
+            row.attributes.note_change(now);
             note_levels(txn, parent, row.level_count + 1)?;
             let moved = DirectoryRecord {
                 parent,
@@ -216,21 +217,21 @@ fn check_not_root(id: DirectoryId) -> Result<(), MetaError> {
 /// Gives a name in a directory to an inode. In the table of names a directory's ends with `/`.
 pub(crate) fn link(
     txn: &mut dyn WriteTxn,
-    key: (DirectoryId, String),
+    key: &(DirectoryId, String),
     inode: Inode,
     now: WallTime,
 ) -> Result<(), MetaError> {
-    NAMES.put(txn, &key, &inode)?;
+    NAMES.put(txn, key, &inode)?;
     note_names(txn, key.0, now)
 }
 
 /// Takes a name in a directory away.
 pub(crate) fn unlink(
     txn: &mut dyn WriteTxn,
-    key: (DirectoryId, String),
+    key: &(DirectoryId, String),
     now: WallTime,
 ) -> Result<(), MetaError> {
-    NAMES.delete(txn, &key)?;
+    NAMES.delete(txn, key)?;
     note_names(txn, key.0, now)
 }
 
@@ -242,14 +243,14 @@ fn note_names(txn: &mut dyn WriteTxn, id: DirectoryId, now: WallTime) -> Result<
 }
 
 /// The directory in which a path lies, and its last name. Makes directories that are missing, with these
-/// permissions at this time.
+/// attributes at this time.
 ///
 /// # Errors
 /// [`MetaError::NotADirectory`]; [`MetaError::IdsExhausted`].
 pub(crate) fn make_parents<'a>(
     txn: &mut dyn WriteTxn,
     path: &'a str,
-    new: (Permissions, WallTime),
+    new: (NewAttributes, WallTime),
 ) -> Result<(DirectoryId, &'a str), MetaError> {
     let (above, last) = split(path);
     let (mut at, mut end) = (DirectoryId::ROOT, 0);
@@ -269,18 +270,18 @@ fn make(
     txn: &mut dyn WriteTxn,
     parent: DirectoryId,
     name: &str,
-    (permissions, now): (Permissions, WallTime),
+    (attributes, now): (NewAttributes, WallTime),
 ) -> Result<DirectoryId, MetaError> {
     // The root has the first.
     Counter::NextDirectory.reach(txn, 1)?;
     let id = DirectoryId(Counter::NextDirectory.take(txn, 1, u64::MAX, "directory")?);
-    link(txn, (parent, key_of(name)), Inode::Directory(id), now)?;
+    link(txn, &(parent, key_of(name)), Inode::Directory(id), now)?;
     let made = DirectoryRecord {
         parent,
         name: name.to_owned(),
         level_count: 0,
         generation: 0,
-        attributes: Attributes::new(permissions, now),
+        attributes: Attributes::new(attributes, now),
     };
     DIRECTORIES.put(txn, &id, &made)?;
     note_levels(txn, parent, 1)?;

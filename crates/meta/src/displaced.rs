@@ -9,7 +9,7 @@ use crate::schema::{
     EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };
 use crate::stripe_rows::{live_stripe, unindex_stripe};
-use gabion_layout::{StaleChunk, StripeId};
+use gabion_layout::{Sequence, StaleChunk, StripeId};
 
 /// Whether the coordinator has held the lease without a break since the epoch began. A later run of
 /// it takes its leases under new epochs.
@@ -65,6 +65,7 @@ pub(crate) fn release_displaced(txn: &mut dyn WriteTxn, put: PutId) -> Result<()
                 epoch,
                 holder,
                 is_settled: false,
+                committed: Sequence::default(),
             };
             LEASES.put(txn, &old.stripe, &record)?;
         }

@@ -186,6 +186,9 @@ pub enum MetaError {
     /// The pool's name exists already.
     #[error("pool '{0}' already exists; choose another name")]
     PoolExists(String),
+    /// Nothing has the path.
+    #[error("there is no file and no directory '{0}'; check the name against the list of files")]
+    UnknownPath(String),
     /// No such file.
     #[error("there is no file '{0}'; check the name against the list of files")]
     UnknownFile(String),
@@ -217,9 +220,7 @@ pub enum MetaError {
         problem: &'static str,
     },
     /// Attributes go by an earlier state of the inode.
-    #[error(
-        "the permissions or times have been changed by another client since; look them up again"
-    )]
+    #[error("another client has changed the permissions or times; look them up again")]
     AttributesChanged,
     /// A file has a name where a directory's is expected.
     #[error("'{0}' is a file, not a directory; choose another name")]

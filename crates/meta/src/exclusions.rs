@@ -109,7 +109,12 @@ mod tests {
     use gabion_layout::{NodeId, RackId, UpdateScheme};
 
     fn stripe_on_three_nodes() -> (Meta<MemoryStore>, StripeId) {
-        let meta = Meta::create(MemoryStore::new(), ClusterId(1)).unwrap();
+        let meta = Meta::create(
+            MemoryStore::new(),
+            ClusterId(1),
+            crate::WallClock::stopped(crate::WallTime::default()),
+        )
+        .unwrap();
         let join = |n: u32| {
             meta.join(None, RackId(n), &format!("host:{}", 7000 + n), 1 << 40, 0)
                 .unwrap()
@@ -133,7 +138,7 @@ mod tests {
         let place = Placement { chunk_bytes, nodes };
         let put = meta
             .begin_put(
-                ("f", crate::Existing::Stays, crate::Permissions::FILE),
+                ("f", crate::Existing::Stays, crate::NewAttributes::FILE),
                 pool,
                 8192,
                 &[place],

@@ -14,7 +14,8 @@ use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::records::{DirectoryId, Existing, FileRecord, Inode, Listing, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, WITHDRAWN,
+    ABSENT_HOLDERS, ATTRIBUTE_CHANGES, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED,
+    REQUESTED_FORMS, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -187,10 +188,10 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::FileRenamed(file.name));
             }
             make_way(txn, to, existing, now)?;
-            let (directory, name) = make_parents(txn, to, (file.attributes.above(), now))?;
-            unlink(txn, key_of_file(&file), now)?;
-            link(txn, (directory, name.to_owned()), Inode::File(put), now)?;
-            file.attributes.changed = now;
+            let (directory, name) = make_parents(txn, to, (file.attributes.for_parent(), now))?;
+            unlink(txn, &key_of_file(&file), now)?;
+            link(txn, &(directory, name.to_owned()), Inode::File(put), now)?;
+            file.attributes.note_change(now);
             file.directory = directory;
             to.clone_into(&mut file.name);
             file.generation = next;
@@ -345,8 +346,9 @@ fn remove(txn: &mut dyn WriteTxn, file: &FileRecord, now: WallTime) -> Result<()
     REMOVED.put(txn, &file.put, &())?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
+    ATTRIBUTE_CHANGES.delete(txn, &Inode::File(file.put))?;
     EXCLUSIVE.delete(txn, &file.put)?;
-    unlink(txn, key_of_file(file), now)?;
+    unlink(txn, &key_of_file(file), now)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }

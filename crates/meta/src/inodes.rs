@@ -7,31 +7,32 @@ use crate::files::{file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::names::check_attributes;
-use crate::records::{DirectoryId, Inode};
-use crate::schema::DIRECTORIES;
+use crate::records::{DirectoryId, DirectoryRecord, FileRecord, Inode};
+use crate::schema::{ATTRIBUTE_CHANGES, DIRECTORIES};
+
+/// How many changes of an inode's attributes are remembered, for requests that are repeated after a lost answer.
+const REMEMBERED_COUNT: usize = 16;
 
 impl<K: KeyValue> Meta<K> {
     /// The inode with this path, and its attributes. The empty path is the root's.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`]; [`MetaError::NotADirectory`] when a file has a path above it.
+    /// [`MetaError::UnknownPath`]; [`MetaError::NotADirectory`] when a file has a path above it.
     pub fn inode(&self, path: &str) -> Result<(Inode, Attributes), MetaError> {
         self.store.read(|txn| {
-            let inode = match path {
-                "" => Inode::Directory(DirectoryId::ROOT),
-                _ => {
-                    let found = find(txn, path)?;
-                    found
-                        .ok_or_else(|| MetaError::UnknownFile(path.to_owned()))?
-                        .1
-                }
+            let inode = if path.is_empty() {
+                Inode::Directory(DirectoryId::ROOT)
+            } else {
+                let unknown = || MetaError::UnknownPath(path.to_owned());
+                find(txn, path)?.ok_or_else(unknown)?.1
             };
             Ok((inode, attributes_of(txn, inode)?))
         })
     }
 
-    /// Changes attributes of an inode, if its version is the one that the caller has `seen`. Does nothing if this
-    /// was the last change of them: a lost answer leads to a second request. A late copy of a request changes nothing.
+    /// Changes attributes of an inode, if their version is the one that the caller has `seen`: a late message changes
+    /// nothing. Does nothing if one of the last 16 changes had this `number`, whatever others have changed since: a lost
+    /// answer leads to a second request. Returns the attributes then.
     ///
     /// # Errors
     /// [`MetaError::Attributes`] for invalid values; [`MetaError::FileGone`]; [`MetaError::DirectoryGone`];
@@ -39,32 +40,36 @@ impl<K: KeyValue> Meta<K> {
     pub fn set_attributes(
         &self,
         inode: Inode,
-        seen: u64,
+        (seen, number): (u64, u64),
         change: &AttributeChange,
-    ) -> Result<(), MetaError> {
+    ) -> Result<Attributes, MetaError> {
         check_attributes(change)?;
         let now = self.wall_time();
         self.change(|txn| {
-            let old = attributes_of(txn, inode)?;
-            if Some(old.version) == seen.checked_add(1) && change.is_made(&old) {
-                return Ok(());
+            let mut attributes = attributes_of(txn, inode)?;
+            let mut numbers = ATTRIBUTE_CHANGES.get(txn, &inode)?.unwrap_or_default();
+            if numbers.contains(&number) {
+                return Ok(attributes);
             }
-            if old.version != seen {
+            if attributes.version != seen {
                 return Err(MetaError::AttributesChanged);
             }
-            let new = change.applied(&old, now);
+            attributes.set(change, now);
             match inode {
                 Inode::File(put) => {
-                    let mut file = file_of(txn, put)?;
-                    file.attributes = new;
-                    put_file(txn, &file)
+                    let file = file_of(txn, put)?;
+                    put_file(txn, &FileRecord { attributes, ..file })?;
                 }
                 Inode::Directory(id) => {
-                    let mut row = record(txn, id)?;
-                    row.attributes = new;
-                    DIRECTORIES.put(txn, &id, &row)
+                    let row = record(txn, id)?;
+                    DIRECTORIES.put(txn, &id, &DirectoryRecord { attributes, ..row })?;
                 }
             }
+            numbers.push(number);
+            let forgotten = numbers.len().saturating_sub(REMEMBERED_COUNT);
+            numbers.drain(..forgotten);
+            ATTRIBUTE_CHANGES.put(txn, &inode, &numbers)?;
+            Ok(attributes)
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::predecessors::is_alone;
 use crate::records::{Holder, Lease, LeaseRecord};
 use crate::schema::LEASES;
 use crate::stripe_rows::live_stripe;
-use gabion_layout::{Epoch, StripeId};
+use gabion_layout::{Epoch, Sequence, StripeId};
 
 impl<K: KeyValue> Meta<K> {
     /// Grants the lease of a stripe.
@@ -96,6 +96,7 @@ impl<K: KeyValue> Meta<K> {
                     epoch,
                     holder,
                     is_settled,
+                    committed: last.committed,
                 };
                 LEASES.put(txn, &stripe, &record)?;
                 Ok(true)
@@ -162,6 +163,7 @@ impl<K: KeyValue> Meta<K> {
             epoch,
             holder: Some(holder),
             is_settled: false,
+            committed: Sequence::default(),
         };
         LEASES.put(txn, &stripe, &record)?;
         // A move belongs to one term of the coordinator.
@@ -216,7 +218,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Refuses a request of a past term, in the transaction that would make it durable.
+/// Refuses a request of a past term, in the transaction that would make it durable. Returns the lease.
 ///
 /// # Errors
 /// [`MetaError::TermOver`]; [`MetaError::UnknownStripe`].
@@ -224,10 +226,10 @@ pub(crate) fn check_term(
     txn: &dyn ReadTxn,
     stripe: StripeId,
     epoch: Epoch,
-) -> Result<(), MetaError> {
+) -> Result<LeaseRecord, MetaError> {
     live_stripe(txn, stripe)?;
     match LEASES.get(txn, &stripe)? {
-        Some(last) if last.epoch == epoch && last.holder.is_some() => Ok(()),
+        Some(last) if last.epoch == epoch && last.holder.is_some() => Ok(last),
         _ => Err(MetaError::TermOver { stripe, epoch }),
     }
 }

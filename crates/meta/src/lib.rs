@@ -35,7 +35,6 @@ mod moves;
 mod names;
 mod node_rows;
 mod nodes;
-mod older_rows;
 mod pending;
 mod phases;
 mod placed_anew;
@@ -58,7 +57,7 @@ mod tokens;
 mod verdicts;
 mod wall_clock;
 
-pub use attributes::{AttributeChange, Attributes, Permissions, WallTime};
+pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
 pub use error::MetaError;
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;

@@ -23,22 +23,23 @@ pub struct Meta<K> {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Creates a cluster in an empty store. The caller draws `cluster` at random.
+    /// Creates a cluster in an empty store. The caller draws `cluster` at random. `wall_clock` stamps files and
+    /// directories.
     ///
     /// # Errors
     /// [`MetaError::ClusterExists`] when the store already holds one, even the same.
-    pub fn create(store: K, cluster: ClusterId) -> Result<Self, MetaError> {
+    pub fn create(store: K, cluster: ClusterId, wall_clock: WallClock) -> Result<Self, MetaError> {
         store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
             if let Some(present) = CLUSTER.get(txn, &())? {
                 return Err(MetaError::ClusterExists(present));
             }
             FORMATS.put(txn, &(), &FORMAT)?;
-            let root = DirectoryRecord::root(WallClock::system().now());
+            let root = DirectoryRecord::root(wall_clock.now());
             DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)?;
             CLUSTER.put(txn, &(), &cluster)
         })?;
-        Self::open(store)
+        Self::open(store, wall_clock)
     }
 
     /// Opens a store's cluster, as a new incarnation of its coordinator. Abandons the moves of chunks that an
@@ -48,27 +49,23 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] and
     /// [`MetaError::OlderFormat`] when another program wrote it, which is checked before any other row is
     /// read.
-    pub fn open(store: K) -> Result<Self, MetaError> {
+    pub fn open(store: K, wall_clock: WallClock) -> Result<Self, MetaError> {
         let (cluster, incarnation, change_count) = store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
             let incarnation = Counter::Incarnation.raise(txn, 1)?;
             abandon_moves(txn)?;
-            Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
+            // An opening is no change that nodes could miss, so it does not count as one: the next start would
+            // take it for a change of the run before.
+            Ok((cluster, incarnation, Counter::Changes.value(txn)?))
         })?;
         Ok(Self {
             store,
             cluster,
             incarnation,
             change_count: AtomicU64::new(change_count),
-            wall_clock: WallClock::system(),
+            wall_clock,
         })
-    }
-
-    /// The same, with another clock for the times of files and directories than this machine's.
-    #[must_use]
-    pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
-        Self { wall_clock, ..self }
     }
 
     /// The time now.

@@ -1,6 +1,6 @@
 //! Rules for names, addresses and attributes.
 
-use crate::attributes::{AttributeChange, Permissions};
+use crate::attributes::{AttributeChange, Attributes};
 use crate::error::MetaError;
 use crate::records::FILE_NAME_BYTES;
 
@@ -62,25 +62,16 @@ pub(crate) fn check_pool_name(name: &str) -> Result<(), MetaError> {
     }
 }
 
-/// Refuses permissions that no inode can have.
-///
-/// # Errors
-/// [`MetaError::Attributes`].
-pub(crate) fn check_permissions(permissions: Permissions) -> Result<(), MetaError> {
-    check_attributes(&AttributeChange {
-        mode: Some(permissions.mode),
-        ..AttributeChange::default()
-    })
-}
-
 /// Refuses attributes that no inode can have.
 ///
 /// # Errors
 /// [`MetaError::Attributes`].
 pub(crate) fn check_attributes(change: &AttributeChange) -> Result<(), MetaError> {
     let times = [change.accessed, change.modified];
-    let problem = if change.mode.is_some_and(|mode| mode > Permissions::MODE_MAX) {
+    let problem = if change.mode.is_some_and(|mode| mode > Attributes::MODE_MAX) {
         "a mode has 12 bits, 7777 in octal at most"
+    } else if [change.owner, change.group].contains(&Some(u32::MAX)) {
+        "an owner and a group are below 4,294,967,295, which means none"
     } else if times.iter().flatten().any(|time| !time.is_valid()) {
         "a time has fewer than 1,000,000,000 nanoseconds"
     } else {

@@ -8,13 +8,13 @@ use crate::kv::KeyValue;
 use crate::leases::check_term;
 use crate::meta::Meta;
 use crate::records::Phase;
-use crate::schema::PHASES;
+use crate::schema::{LEASES, PHASES};
 use gabion_layout::{Epoch, Sequence, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
     /// Notes that a stripe of a file begins an append phase in a term, or has ended it: then parity covers
     /// all updates up to the stripe's `mark`, and ends the phases that began before it. A request that
-    /// arrives late or again ends no later phase.
+    /// arrives late or again ends no later phase, and begins none that is over.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`] when no file has the stripe; [`MetaError::TermOver`].
@@ -26,14 +26,18 @@ impl<K: KeyValue> Meta<K> {
         appends: bool,
     ) -> Result<(), MetaError> {
         self.change(|txn| {
-            check_term(txn, stripe, epoch)?;
+            let mut lease = check_term(txn, stripe, epoch)?;
             let noted = PHASES.get(txn, &stripe)?;
             let told = Phase { epoch, mark };
-            match noted {
-                Some(began) if began >= told => Ok(()),
-                _ if appends => PHASES.put(txn, &stripe, &told),
-                _ => PHASES.delete(txn, &stripe),
+            if noted.is_some_and(|began| began >= told) || mark < lease.committed {
+                return Ok(());
             }
+            if appends {
+                return PHASES.put(txn, &stripe, &told);
+            }
+            lease.committed = mark;
+            LEASES.put(txn, &stripe, &lease)?;
+            PHASES.delete(txn, &stripe)
         })
     }
 

@@ -2,7 +2,7 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
-use crate::attributes::{Attributes, Permissions};
+use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{link, make_parents};
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
@@ -10,7 +10,7 @@ use crate::extents;
 use crate::files::{check_name, make_way, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
-use crate::names::{check_file_name, check_permissions};
+use crate::names::{check_attributes, check_file_name};
 use crate::node_rows::staying_node;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
@@ -53,14 +53,14 @@ impl<K: KeyValue> Meta<K> {
     /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
-        (name, existing, permissions): (&str, Existing, Permissions),
+        (name, existing, attributes): (&str, Existing, NewAttributes),
         pool_id: PoolId,
         size_bytes: u64,
         placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         check_file_name(name)?;
-        check_permissions(permissions)?;
+        check_attributes(&attributes.into())?;
         self.change(|txn| {
             check_name(txn, name, existing)?;
             let record = pool(txn, pool_id)?;
@@ -72,7 +72,7 @@ impl<K: KeyValue> Meta<K> {
                 existing,
                 pool: pool_id,
                 size_bytes,
-                permissions,
+                attributes,
             };
             reserve(txn, target, &placements, &failed, now_ms)
         })
@@ -166,7 +166,7 @@ impl<K: KeyValue> Meta<K> {
                 existing,
                 pool,
                 size_bytes,
-                permissions,
+                attributes,
             } = record.target
             else {
                 return Err(MetaError::UnknownPut(put));
@@ -182,8 +182,8 @@ impl<K: KeyValue> Meta<K> {
             forget_anew(txn, &record)?;
             let stripe_count = stripes.len() as u64;
             Counter::StripeCount.raise(txn, stripe_count)?;
-            let attributes = Attributes::new(permissions, now);
-            let (directory, last) = make_parents(txn, name, (attributes.above(), now))?;
+            let attributes = Attributes::new(attributes, now);
+            let (directory, last) = make_parents(txn, name, (attributes.for_parent(), now))?;
             let file = FileRecord {
                 name: name.clone(),
                 directory,
@@ -196,7 +196,7 @@ impl<K: KeyValue> Meta<K> {
                 truncation_count: 0,
                 attributes,
             };
-            link(txn, (directory, last.to_owned()), Inode::File(put), now)?;
+            link(txn, &(directory, last.to_owned()), Inode::File(put), now)?;
             put_file(txn, &file)?;
             end_committed(txn, put)?;
             Ok(file)

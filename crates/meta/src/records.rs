@@ -1,7 +1,7 @@
 //! The records of the tables, as callers see them. A change of any field here changes the stored
 //! format: raise the table's version in `schema.rs`, and keep reading the old one.
 
-use crate::attributes::{Attributes, Permissions, WallTime};
+use crate::attributes::{Attributes, NewAttributes, WallTime};
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
     ReserveSpec, Sequence, Start, StripeId, Survive, UpdateScheme,
@@ -183,7 +183,7 @@ impl DirectoryId {
     pub const ROOT: Self = Self(0);
 }
 
-/// A directory other than the root.
+/// A directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DirectoryRecord {
     /// The directory in which it lies.
@@ -209,13 +209,13 @@ pub(crate) struct Phase {
 
 impl DirectoryRecord {
     /// The root of a new cluster. It has no name, and lies in itself.
-    pub(crate) const fn root(now: WallTime) -> Self {
+    pub(crate) fn root(now: WallTime) -> Self {
         Self {
             parent: DirectoryId::ROOT,
             name: String::new(),
             level_count: 0,
             generation: 0,
-            attributes: Attributes::new(Permissions::DIRECTORY, now),
+            attributes: Attributes::new(NewAttributes::DIRECTORY, now),
         }
     }
 }
@@ -313,8 +313,8 @@ pub enum PutTarget {
         pool: PoolId,
         /// The file's bytes.
         size_bytes: u64,
-        /// The file's permissions.
-        permissions: Permissions,
+        /// The file's attributes.
+        attributes: NewAttributes,
     },
     /// Stripes for the file of this put.
     Stripes(PutId),
@@ -508,6 +508,15 @@ pub struct Progress {
     pub position: u64,
 }
 
+/// A start of the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct StartRecord {
+    /// Drawn at random.
+    pub(crate) nonce: u64,
+    /// The changes that earlier runs had made: all that they can have told anyone of.
+    pub(crate) change_count: u64,
+}
+
 /// A growth of a file from an exact size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Growth {
@@ -524,4 +533,6 @@ pub(crate) struct LeaseRecord {
     /// Whether the stripe was settled under it, so that no message of an earlier term takes effect any more,
     /// and it was released since without an update.
     pub(crate) is_settled: bool,
+    /// The mark of the last commit that ended an append phase under it: a phase from before it is over.
+    pub(crate) committed: Sequence,
 }

@@ -3,11 +3,10 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::older_rows;
 use crate::records::{
     DirectoryId, DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord,
     NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
-    RequestedForm, Standing,
+    RequestedForm, Standing, StartRecord,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -26,8 +25,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 /// Nodes.
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 /// Pools.
-pub(crate) const POOLS: Table<PoolId, PoolRecord> =
-    Table::new("pools", 4, 4).reading(older_rows::read_pool);
+pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
@@ -54,12 +52,11 @@ pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 
 /// Those of them that no node serves any more, though failed ones may return with chunks.
 pub(crate) const WITHDRAWN: Table<StripeId, ()> = Table::new("withdrawn garbage", 21, 1);
 /// The last lease of each stripe that ever had one.
-pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 2);
+pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 3);
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates that parity does not include yet.
-pub(crate) const PHASES: Table<StripeId, Phase> =
-    Table::new("append phases", 17, 2).reading(older_rows::read_phase);
+pub(crate) const PHASES: Table<StripeId, Phase> = Table::new("append phases", 17, 2);
 /// Stripes that have replaced others, which may still be served; until those are removed, no node
 /// updates the new ones.
 pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);
@@ -84,6 +81,9 @@ pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("rep
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
 pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
+/// The numbers that clients drew for the last changes of attributes.
+pub(crate) const ATTRIBUTE_CHANGES: Table<Inode, Vec<u64>> =
+    Table::new("changes of attributes", 41, 1);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// Which clients may write files, where a session ever was the only one.
@@ -98,8 +98,8 @@ pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16
 /// Reported journal positions of nodes.
 pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 1);
 
-/// The coordinator's last starts: their nonces by their numbers.
-pub(crate) const STARTS: Table<u64, u64> = Table::new("starts", 30, 1);
+/// The coordinator's last starts by their numbers.
+pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);
 
 /// Counters. A counter without a row is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -132,7 +132,12 @@ mod tests {
     use gabion_layout::{RackId, Survive, UpdateScheme};
 
     fn cluster(node_count: u32) -> Meta<MemoryStore> {
-        let meta = Meta::create(MemoryStore::new(), ClusterId(1)).unwrap();
+        let meta = Meta::create(
+            MemoryStore::new(),
+            ClusterId(1),
+            crate::WallClock::stopped(crate::WallTime::default()),
+        )
+        .unwrap();
         for node in 0..node_count {
             let address = format!("10.0.0.1:{}", 1000 + node);
             meta.join(None, RackId(node), &address, 1, 0).unwrap();
@@ -147,7 +152,11 @@ mod tests {
         assert!(!meta.give_up(node).unwrap().given_up);
         meta.declare_failed(node).unwrap();
         assert!(meta.give_up(node).unwrap().given_up);
-        let reopened = Meta::open(meta.into_store()).unwrap();
+        let reopened = Meta::open(
+            meta.into_store(),
+            crate::WallClock::stopped(crate::WallTime::default()),
+        )
+        .unwrap();
         assert_eq!(reopened.standings().unwrap().len(), 1, "it is durable");
         reopened
             .declare_returned(node, gabion_layout::Start::default(), 0)
@@ -183,7 +192,7 @@ mod tests {
         };
         let put = meta
             .begin_put(
-                ("f", crate::Existing::Stays, crate::Permissions::FILE),
+                ("f", crate::Existing::Stays, crate::NewAttributes::FILE),
                 pool.id,
                 8192,
                 &[placement],
@@ -220,7 +229,11 @@ mod tests {
         let change = |settings: &mut RepairSettings| settings.total_bytes_per_s = Some(7);
         let told = meta.change_repair_settings(change).unwrap();
         assert!(told.is_paused && told.total_bytes_per_s == Some(7));
-        let reopened = Meta::open(meta.into_store()).unwrap();
+        let reopened = Meta::open(
+            meta.into_store(),
+            crate::WallClock::stopped(crate::WallTime::default()),
+        )
+        .unwrap();
         assert_eq!(reopened.repair_settings().unwrap(), told);
     }
 }

@@ -4,6 +4,7 @@
 use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
+use crate::records::StartRecord;
 use crate::schema::{Counter, STARTS};
 use gabion_layout::{Start, StripeId};
 
@@ -12,14 +13,19 @@ const START_COUNT_MAX: u64 = 1024;
 
 impl<K: KeyValue> Meta<K> {
     /// Records the nonce of this run of the coordinator, which the caller draws at random. Returns
-    /// all remembered starts, oldest first; the last is this one.
+    /// all remembered starts, oldest first, each with the number of changes before it; the last is this one.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn note_start(&self, nonce: u64) -> Result<Vec<Start>, MetaError> {
+    pub fn note_start(&self, nonce: u64) -> Result<Vec<(Start, u64)>, MetaError> {
         let number = self.incarnation();
         self.change(|txn| {
-            STARTS.put(txn, &number, &nonce)?;
+            let change_count = Counter::Changes.value(txn)?;
+            let own = StartRecord {
+                nonce,
+                change_count,
+            };
+            STARTS.put(txn, &number, &own)?;
             let rows = STARTS.scan(txn, &STARTS.all(), usize::MAX)?;
             let (old, kept): (Vec<_>, Vec<_>) = rows
                 .into_iter()
@@ -27,7 +33,13 @@ impl<K: KeyValue> Meta<K> {
             for (number, _) in old {
                 STARTS.delete(txn, &number)?;
             }
-            let start = |(number, nonce)| Start { number, nonce };
+            let start = |(number, row): (u64, StartRecord)| {
+                let StartRecord {
+                    nonce,
+                    change_count,
+                } = row;
+                (Start { number, nonce }, change_count)
+            };
             Ok(kept.into_iter().map(start).collect())
         })
     }

@@ -3,7 +3,7 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, Row, WriteTxn};
-use crate::records::{DirectoryId, PutId};
+use crate::records::{DirectoryId, Inode, PutId};
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -102,15 +102,35 @@ impl<A: FixedKey, B: Key> Key for (A, B) {
     }
 }
 
+impl Key for Inode {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::File(put) => {
+                out.push(0);
+                put.encode(out);
+            }
+            Self::Directory(id) => {
+                out.push(1);
+                id.encode(out);
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first()? {
+            (0, rest) => PutId::decode(rest).map(Self::File),
+            (1, rest) => DirectoryId::decode(rest).map(Self::Directory),
+            _ => None,
+        }
+    }
+}
+
 /// A table: the rows whose keys start with `tag`.
 pub(crate) struct Table<K, V> {
     name: &'static str,
     tag: u8,
     /// First byte of each value. Raised when the value's fields change.
     version: u8,
-    /// Reads the body of a value of an older version; none for an unknown version or an invalid
-    /// body.
-    older: fn(version: u8, body: &[u8]) -> Option<V>,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -128,15 +148,8 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
             name,
             tag,
             version,
-            older: |_, _| None,
             types: PhantomData,
         }
-    }
-
-    /// The same table, which reads older values with `older`.
-    pub(crate) const fn reading(mut self, older: fn(u8, &[u8]) -> Option<V>) -> Self {
-        self.older = older;
-        self
     }
 
     /// The row of `key`, if there is one.
@@ -223,9 +236,6 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
             return Err(self.corrupt(key, "the value is empty"));
         };
         if version != self.version {
-            if let Some(value) = (self.older)(version, body) {
-                return Ok(value);
-            }
             let reason = format!("version {version} of the value is unknown");
             return Err(self.corrupt(key, reason));
         }
@@ -304,25 +314,6 @@ mod tests {
                 panic!("{error}");
             };
             assert_eq!((table, key.as_str()), ("numbers", "070000000000000005"));
-        }
-    }
-
-    #[test]
-    fn values_of_older_versions_are_read() {
-        let table = NUMBERS.reading(|version, body| match (version, body) {
-            (2, [one]) => Some(vec![u32::from(*one)]),
-            _ => None,
-        });
-        let store = MemoryStore::new();
-        let read = |value: &[u8]| {
-            let row = [&[7][..], &5u64.to_be_bytes()].concat();
-            store.write(|txn| txn.put(&row, value)).unwrap();
-            store.read(|txn| table.get(txn, &StripeId(5)))
-        };
-        assert_eq!(read(&[3, 1, 9]), Ok(Some(vec![9])));
-        assert_eq!(read(&[2, 9]), Ok(Some(vec![9])));
-        for unknown in [&[2, 1, 9][..], &[1, 9], &[4, 1, 9]] {
-            assert!(matches!(read(unknown), Err(MetaError::Corrupt { .. })));
         }
     }
 }

@@ -7,7 +7,7 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{CoordinatorRequest, Flow, ask};
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
-    TrafficMeter, WireError,
+    TrafficMeter, WireError, system_wall_clock,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -126,17 +126,25 @@ fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbSto
     let path = directory.join("metadata.redb");
     let missing = || ServerError::NoMetadata { path: path.clone() };
     if path.exists() {
-        match Meta::open(RedbStore::open(&path)?) {
+        match Meta::open(RedbStore::open(&path)?, system_wall_clock()) {
             // The process ended between creating the file and creating the cluster in it.
             Err(MetaError::NoCluster) => {
                 let cluster = new_cluster.ok_or_else(missing)?;
-                Ok(Meta::create(RedbStore::open(&path)?, cluster)?)
+                Ok(Meta::create(
+                    RedbStore::open(&path)?,
+                    cluster,
+                    system_wall_clock(),
+                )?)
             }
             opened => Ok(opened?),
         }
     } else {
         let cluster = new_cluster.ok_or_else(missing)?;
-        Ok(Meta::create(RedbStore::create(&path)?, cluster)?)
+        Ok(Meta::create(
+            RedbStore::create(&path)?,
+            cluster,
+            system_wall_clock(),
+        )?)
     }
 }
 

@@ -119,7 +119,11 @@ impl Cluster {
         });
         let nodes = nodes.collect();
         let meta = MetaDisk::default();
-        let observer = Meta::create(Onlooker(meta.clone()), ClusterId(1));
+        let observer = Meta::create(
+            Onlooker(meta.clone()),
+            ClusterId(1),
+            WallClock::stopped(WallTime::default()),
+        );
         let observer = observer.expect("an empty store takes a cluster");
         let network = Network::new(Arc::clone(world), machine_count, Arc::clone(&tally));
         if shape.is_thin {
@@ -287,10 +291,10 @@ impl Cluster {
             return;
         }
         let party = self.begin(COORDINATOR);
-        let opened = Meta::open(disk).and_then(|meta| {
+        let world = Arc::clone(&self.world);
+        let clock = WallClock::new(move || wall_time(&world));
+        let opened = Meta::open(disk, clock).and_then(|meta| {
             let options = coordinator_options(self.shape.window_stripe_count);
-            let world = Arc::clone(&self.world);
-            let meta = meta.with_wall_clock(WallClock::new(move || wall_time(&world)));
             Coordinator::new(meta, self.ports(party, None), options)
         });
         match opened {
@@ -582,7 +586,7 @@ fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
 fn wall_time(world: &World) -> WallTime {
     let now_us = world.now_us();
     WallTime {
-        seconds: (now_us / 1_000_000) as i64,
+        seconds: (now_us / 1_000_000).cast_signed(),
         nanoseconds: (now_us % 1_000_000 * 1_000) as u32,
     }
 }

@@ -1,13 +1,13 @@
 //! A directory that one client makes, fills, moves and removes, under all faults: a file below it has the old path
-//! until the move and the new one from then on, and both keep the permissions that they were given.
+//! until the move and the new one from then on, and both keep the mode that they were given.
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::workload::draw_size;
 use gabion_client::{Cause, ClientError};
-use gabion_meta::{AttributeChange, Permissions};
+use gabion_meta::{AttributeChange, Attributes, NewAttributes};
 
-/// Makes a directory with a file that no other client knows, gives both permissions, moves it, and removes both.
+/// Makes a directory with a file that no other client knows, gives both a mode, moves it, and removes both.
 pub(crate) async fn move_directory(
     cluster: &Cluster,
     client: &SimClient,
@@ -16,11 +16,11 @@ pub(crate) async fn move_directory(
     let [from, to] = ["from", "to/there"].map(|place| format!("moved/{number}/{place}"));
     client
         .client
-        .make_directory(&from, Permissions::DIRECTORY)
+        .make_directory(&from, NewAttributes::DIRECTORY)
         .await?;
     let [old, new] = [&from, &to].map(|directory| format!("{directory}/below/file"));
     client.put(&old, draw_size(cluster)).await?;
-    let mode = (number % (Permissions::MODE_MAX as u64 + 1)) as u32;
+    let mode = (number % (u64::from(Attributes::MODE_MAX) + 1)) as u32;
     for path in [&from, &old] {
         let change = AttributeChange {
             mode: Some(mode),

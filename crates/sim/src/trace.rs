@@ -24,6 +24,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::Rename { .. }
             | CoordinatorRequest::MakeDirectory { .. }
             | CoordinatorRequest::RemoveDirectory { .. }
+            | CoordinatorRequest::SetAttributes { .. }
             | CoordinatorRequest::RenameDirectory { .. }
             | CoordinatorRequest::Grow { .. }
             | CoordinatorRequest::BeginReplace { .. }

@@ -30,6 +30,7 @@ mod ports;
 mod rate;
 mod reader;
 mod stream;
+mod wall_clock;
 mod writer;
 
 pub use admission::ConnectionLimits;
@@ -46,3 +47,4 @@ pub use meter::TrafficMeter;
 pub use peers::Peers;
 pub use ports::{ArrayLook, Own, ProcessPorts, random_bytes};
 pub use rate::{RateError, parse_rate};
+pub use wall_clock::{system_wall_clock, wall_time};

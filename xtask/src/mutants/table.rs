@@ -70,10 +70,19 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "a-late-end-of-an-append-phase-ends-a-later-one",
         file: "crates/meta/src/phases.rs",
-        text: "Some(began) if began >= told => Ok(()),",
-        replacement: "Some(began) if appends && began >= told => Ok(()),",
+        text: "if noted.is_some_and(|began| began >= told) ||",
+        replacement: "if noted.is_some_and(|began| appends && began >= told) ||",
         check: protocol(
             "coordinator::leases::a_note_of_an_ended_phase_that_arrives_again_ends_no_later_phase",
+        ),
+    },
+    Mutant {
+        name: "a-late-begin-of-an-append-phase-begins-it-again",
+        file: "crates/meta/src/phases.rs",
+        text: "|| mark < lease.committed {",
+        replacement: "|| mark < lease.committed && mark > lease.committed {",
+        check: protocol(
+            "coordinator::leases::a_note_of_an_ended_phase_that_arrives_again_begins_none",
         ),
     },
     Mutant {

@@ -1,7 +1,7 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
-use gabion_meta::{Permissions, check_form};
+use gabion_meta::{Attributes, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 
@@ -58,6 +58,17 @@ pub(crate) struct Owner {
     pub(crate) group: Option<u32>,
 }
 
+/// Checks the path of a file or directory. That of the root, `/`, becomes the empty one.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn path(text: &str) -> Result<String, String> {
+    if text == "/" {
+        return Ok(String::new());
+    }
+    file_name(text)
+}
+
 /// Reads a mode in octal.
 ///
 /// # Errors
@@ -65,7 +76,7 @@ pub(crate) struct Owner {
 pub(super) fn mode(text: &str) -> Result<u32, String> {
     let is_octal = !text.is_empty() && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
     let mode = u32::from_str_radix(text, 8).ok().filter(|_| is_octal);
-    mode.filter(|mode| *mode <= Permissions::MODE_MAX)
+    mode.filter(|mode| *mode <= Attributes::MODE_MAX)
         .ok_or_else(|| "a mode is an octal number of at most 7777, for example 640".to_owned())
 }
 
@@ -77,7 +88,13 @@ pub(super) fn owner(text: &str) -> Result<Owner, String> {
     let number = |text: &str| match text {
         "" => Ok(None),
         _ if text.starts_with('+') => Err(()),
-        _ => text.parse().map(Some).map_err(drop),
+        // The highest means none.
+        _ => text
+            .parse()
+            .ok()
+            .filter(|n| *n < u32::MAX)
+            .map(Some)
+            .ok_or(()),
     };
     let (owner, group) = text.split_once(':').unwrap_or((text, ""));
     match (number(owner), number(group)) {

@@ -1,19 +1,21 @@
-//! `gabion chmod` and `chown`, and what other commands say of permissions and times. The numbers of owners and groups
-//! are those of the machines that use the files.
+//! `gabion chmod` and `chown`, and what other commands do with attributes. The numbers of owners and groups are those of the
+//! machines that use the files.
 
 use super::connect;
 use crate::arguments::{Owner, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, print_json};
-use gabion_meta::{AttributeChange, Attributes, Permissions, WallTime};
+use gabion_client::{ClientError, File};
+use gabion_meta::{AttributeChange, Attributes, NewAttributes, WallTime};
+use gabion_wire::wall_time;
 use jiff::Timestamp;
+use rustix::fs::{Mode, Timespec, Timestamps, fchmod, futimens};
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
-use std::fs::{FileTimes, Metadata};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::time::SystemTime;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 
-/// The bits of a mode that a new file takes over from a local one; those that give rights to its runners are left.
+/// The bits of a mode that a copy takes over; those that give its runners rights are left.
 const COPIED_BITS: u32 = 0o777;
 
 pub(crate) async fn chmod(
@@ -43,6 +45,7 @@ pub(crate) async fn chown(
     change_all(paths, &change, place, format).await
 }
 
+/// Changes one after the other, up to the first that fails, and says which were changed.
 async fn change_all(
     paths: &[String],
     change: &AttributeChange,
@@ -50,20 +53,41 @@ async fn change_all(
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
-    let mut changed = Vec::new();
+    let (mut changed, mut failed) = (Vec::new(), None);
     for path in paths {
-        client.set_attributes(path, change).await?;
-        let (_, attributes) = client.inode(path).await?;
-        if format == Format::Json {
-            changed.push(json!({ "name": path, "attributes": to_json(&attributes) }));
-        } else {
-            println!("{path}: {}", access(&attributes));
+        match client.set_attributes(path, change).await {
+            Ok(_) if format == Format::Text => println!("changed {}", path_name(path)),
+            Ok(attributes) => changed.push(json!({
+                "name": path_name(path), "attributes": to_json(&attributes),
+            })),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
         }
     }
     if format == Format::Json {
         print_json(&changed)?;
     }
-    Ok(())
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// A path as people write it: that of the root is `/`.
+pub(super) fn path_name(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+/// Notes that a file was written now: writes in place change no metadata. The bytes are stored already, so a failure is
+/// no failure of the command.
+pub(super) async fn note_written(file: &File) {
+    let change = AttributeChange {
+        modified: Some(wall_time()),
+        ..AttributeChange::default()
+    };
+    match file.set_attributes(&change).await {
+        Ok(_) | Err(ClientError::FileGone(_)) => {}
+        Err(error) => eprintln!("the bytes are stored, but the file's time is not noted: {error}"),
+    }
 }
 
 /// Mode and owner for people.
@@ -103,55 +127,58 @@ fn timestamp(time: WallTime) -> Option<Timestamp> {
     Timestamp::new(time.seconds, i32::try_from(time.nanoseconds).ok()?).ok()
 }
 
-/// The permissions of a new file: the mode of the local one that it is copied from, if there is one, and the user who
-/// runs the command.
-pub(super) fn new_permissions(of: Option<&Metadata>) -> Permissions {
-    let mode = of.map_or(Permissions::FILE.mode, |metadata| {
-        metadata.mode() & COPIED_BITS
-    });
-    Permissions {
-        mode,
-        owner: geteuid().as_raw(),
-        group: getegid().as_raw(),
-    }
+/// Those of a new file without a local one: of the user who runs the command.
+pub(super) fn new_file() -> NewAttributes {
+    owned(NewAttributes::FILE.mode)
 }
 
 /// The same for a directory.
-pub(super) fn directory_permissions() -> Permissions {
-    Permissions {
-        mode: Permissions::DIRECTORY.mode,
-        ..new_permissions(None)
+pub(super) fn new_directory() -> NewAttributes {
+    owned(NewAttributes::DIRECTORY.mode)
+}
+
+/// Those of a copy of a local file.
+pub(super) fn copied(local: &Metadata) -> NewAttributes {
+    owned(local.mode() & COPIED_BITS)
+}
+
+fn owned(mode: u32) -> NewAttributes {
+    NewAttributes {
+        mode,
+        owner: geteuid().as_raw(),
+        group: getegid().as_raw(),
+        ..NewAttributes::FILE
     }
 }
 
-/// The permissions of a local file, all of them.
-pub(super) fn preserved(metadata: &Metadata) -> Permissions {
-    Permissions {
-        mode: metadata.mode() & Permissions::MODE_MAX,
-        owner: metadata.uid(),
-        group: metadata.gid(),
+/// All attributes of a local file.
+pub(super) fn preserved(local: &Metadata) -> NewAttributes {
+    let time = |seconds, nanoseconds: i64| WallTime {
+        seconds,
+        nanoseconds: nanoseconds as u32,
+    };
+    NewAttributes {
+        mode: local.mode() & Attributes::MODE_MAX,
+        owner: local.uid(),
+        group: local.gid(),
+        accessed: Some(time(local.atime(), local.atime_nsec())),
+        modified: Some(time(local.mtime(), local.mtime_nsec())),
     }
 }
 
-/// The times of a local file.
-pub(super) fn times_of(metadata: &Metadata) -> AttributeChange {
-    let of = |time: std::io::Result<SystemTime>| time.ok().map(WallTime::from);
-    AttributeChange {
-        accessed: of(metadata.accessed()),
-        modified: of(metadata.modified()),
-        ..AttributeChange::default()
-    }
-}
-
-/// Gives a local file the mode and the times of a stored one. Its owner is whoever made it.
-pub(super) fn preserve(attributes: &Attributes, local: &std::fs::File) -> Result<(), Failure> {
+/// Gives a local file the permissions and the times of a stored one. Its owner is whoever made it.
+pub(super) fn preserve(stored: &Attributes, local: &std::fs::File) -> Result<(), Failure> {
     let doing = || "set the mode and the times of the local file".to_owned();
-    let mode = std::fs::Permissions::from_mode(attributes.mode & COPIED_BITS);
-    local.set_permissions(mode).context(doing())?;
-    let times = FileTimes::new()
-        .set_accessed(attributes.accessed.into())
-        .set_modified(attributes.modified.into());
-    local.set_times(times).context(doing())
+    fchmod(local, Mode::from_raw_mode(stored.mode & COPIED_BITS)).context(doing())?;
+    let time = |time: WallTime| Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanoseconds.into(),
+    };
+    let times = Timestamps {
+        last_access: time(stored.accessed),
+        last_modification: time(stored.modified),
+    };
+    futimens(local, &times).context(doing())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`; those that change sizes are in `resize.rs`.
 
 use super::attributes::{
-    access, directory_permissions, new_permissions, preserve, preserved, shown, time_json,
-    times_of, to_json,
+    access, copied, new_directory, new_file, note_written, path_name, preserve, preserved, shown,
+    time_json, to_json,
 };
 use super::connect;
 use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
@@ -12,7 +12,7 @@ use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
 use gabion_client::{Cause, Client, ClientError, FileStat, NewFile, Progress, PutSummary};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
-use gabion_meta::{AttributeChange, Attributes, Existing, Inode, Listing};
+use gabion_meta::{Attributes, Existing, Inode, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::io;
@@ -37,17 +37,10 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
     let new = NewFile {
         existing: existing(replace),
         pool: pool.as_deref(),
-        permissions: new_permissions(None),
+        attributes: new_file(),
         ..NewFile::named(&name)
     };
-    let (summary, times) = store(&client, &file, new, preserve).await?;
-    if let Some(times) = times {
-        let stored = client.open(&name).await?;
-        // By now the name may be another file's.
-        if stored.put_id() == summary.put {
-            stored.set_attributes(&times).await?;
-        }
-    }
+    let summary = store(&client, &file, new, preserve).await?;
     let size = summary.size_bytes;
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
@@ -72,34 +65,35 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
-/// Stores a local file, and returns its times if they are to be preserved.
+/// Stores a local file.
 async fn store(
     client: &Client,
     file: &Path,
     new: NewFile<'_>,
     preserve: bool,
-) -> Result<(PutSummary, Option<AttributeChange>), Failure> {
+) -> Result<PutSummary, Failure> {
     let doing = || format!("read {}", file.display());
     let bar = bar();
     match LocalFile::open(file).await.context(doing())? {
         LocalFile::Directory => Err(is_directory(file)),
         LocalFile::Stream(_) if preserve => Err(Failure::usage(format!(
-            "{} has no mode and no times to preserve, since it is no regular file; leave --preserve away",
+            "{} has no mode and no times to preserve, since it is no regular file; omit --preserve",
             file.display()
         ))),
         LocalFile::Stream(source) => {
             let put = client.put_stream(new, source.compat(), &bar);
-            Ok((put.await?, None))
+            Ok(put.await?)
         }
         LocalFile::Regular(source, size) => {
             let metadata = source.metadata().await.context(doing())?;
-            let permissions = match preserve {
-                true => preserved(&metadata),
-                false => new_permissions(Some(&metadata)),
+            let attributes = if preserve {
+                preserved(&metadata)
+            } else {
+                copied(&metadata)
             };
-            let new = NewFile { permissions, ..new };
+            let new = NewFile { attributes, ..new };
             let put = client.put_over(new, source.compat(), size, &bar);
-            Ok((put.await?, preserve.then(|| times_of(&metadata))))
+            Ok(put.await?)
         }
     }
 }
@@ -129,9 +123,15 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let output = opened.await.context("open the local file")??;
     if preserves && !output.is_regular() {
         return Err(Failure::usage(
-            "a device, a FIFO and stdout keep no mode and no times; leave --preserve away",
+            "a device, a FIFO and stdout keep no mode and no times; omit --preserve",
         ));
     }
+    // Before the bytes: a time may be too old for them, never too new.
+    let kept = if preserves {
+        Some(stored.attributes().await?)
+    } else {
+        None
+    };
     let copy = output.file().try_clone().context("open the local file")?;
     let is_stdout = output.is_stdout();
     let bar = bar();
@@ -147,8 +147,8 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
         _ => error.into(),
     })?;
     drop(bar);
-    if preserves {
-        preserve(&stored.attributes().await?, output.file())?;
+    if let Some(kept) = kept {
+        preserve(&kept, output.file())?;
     }
     output.finish()?;
     if is_stdout {
@@ -237,6 +237,7 @@ pub(crate) async fn write(
     }
     let begun = Instant::now();
     stored.write(offset, new.into()).await?;
+    note_written(&stored).await;
     report_write("wrote", &name, (offset, size as u64), begun, format)
 }
 
@@ -320,7 +321,10 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
             })
         });
         let prefixes = prefixes.iter().map(|prefix| json!({ "prefix": prefix }));
-        return print_json(&files.chain(prefixes).collect::<Vec<_>>());
+        let mut rows: Vec<Value> = files.chain(prefixes).collect();
+        // The next page begins behind the last of them.
+        rows.sort_by(|a, b| entry(a).cmp(&entry(b)));
+        return print_json(&rows);
     }
     let mut table = table(&["file", "size", "stripes", "modified (UTC)"]);
     // Names stay unbroken, so that they can be searched and copied.
@@ -341,10 +345,15 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
+/// The name or the common beginning of an entry of a list.
+fn entry(row: &Value) -> Option<&str> {
+    row.get("name").or(row.get("prefix"))?.as_str()
+}
+
 pub(crate) async fn mkdir(path: &str, place: &Place, format: Format) -> Result<(), Failure> {
-    let permissions = directory_permissions();
+    let attributes = new_directory();
     let client = connect(place).await?;
-    client.make_directory(path, permissions).await?;
+    client.make_directory(path, attributes).await?;
     if format == Format::Json {
         return print_json(&json!({ "made": path }));
     }
@@ -477,11 +486,11 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
 
 fn stat_directory(name: &str, attributes: &Attributes, format: Format) -> Result<(), Failure> {
     if format == Format::Json {
-        return print_json(
-            &json!({ "name": name, "directory": true, "attributes": to_json(attributes) }),
-        );
+        return print_json(&json!({
+            "name": path_name(name), "directory": true, "attributes": to_json(attributes),
+        }));
     }
-    println!("{name}: a directory");
+    println!("{}: a directory", path_name(name));
     print_attributes(attributes);
     Ok(())
 }

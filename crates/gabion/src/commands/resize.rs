@@ -1,6 +1,6 @@
 //! `gabion append`, `create`, `truncate` and `punch`.
 
-use super::attributes::new_permissions;
+use super::attributes::{new_file, note_written};
 use super::connect;
 use super::files::{LocalFile, is_directory, report_write};
 use crate::arguments::{AppendOptions, CreateOptions, Place};
@@ -50,6 +50,7 @@ pub(crate) async fn append(
             }
         }
     };
+    note_written(&stored).await;
     report_write("appended", &name, (offset, size), begun, format)
 }
 
@@ -114,7 +115,7 @@ pub(super) async fn create_file(
 ) -> Result<(), Failure> {
     let new = NewFile {
         pool,
-        permissions: new_permissions(None),
+        attributes: new_file(),
         ..NewFile::named(name)
     };
     client.put_over(new, [].as_slice(), 0, &()).await?;
@@ -166,6 +167,7 @@ pub(crate) async fn punch(
     let punched = file.punch(ByteRange::new(offset, length)).await;
     drop(turning);
     punched?;
+    note_written(&file).await;
     if format == Format::Json {
         return print_json(&json!({ "name": name, "offset": offset, "bytes": length }));
     }

@@ -101,7 +101,7 @@ fn modes_owners_and_times_are_kept_and_copied() {
     assert_eq!(metadata.modified().expect("a time"), then);
 
     let changed = cluster.run(&["chmod", "640", "d", "d/kept"]);
-    assert_eq!(changed.matches("mode 0640").count(), 2, "{changed}");
+    assert_eq!(changed, "changed d\nchanged d/kept\n");
     cluster.run(&["chown", "7:8", "d/kept"]);
     cluster.run(&["chown", ":9", "d/kept"]);
     cluster.run(&["mv", "d/kept", "d/moved"]);
@@ -114,6 +114,26 @@ fn modes_owners_and_times_are_kept_and_copied() {
     assert_ne!(moved["modified"], kept["modified"], "it has grown");
     assert_eq!(moved["created"], kept["created"]);
     assert_eq!(of("d")["mode"], "0640");
+    let before = of("d/moved");
+    cluster.write("d/moved", 1, b"in place");
+    assert!(text_of(&of("d/moved")["modified"]) > text_of(&before["modified"]));
+    cluster.run(&["chmod", "1777", "/"]);
+    assert_eq!(of("/")["mode"], "1777");
+    let partly = cluster.output(&["--format=json", "chmod", "600", "d", "none", "d/plain"]);
+    let changed: Value = serde_json::from_slice(&partly.stdout).expect("JSON");
+    assert_eq!(
+        (partly.status.code(), changed.as_array().map(Vec::len)),
+        (Some(1), Some(1))
+    );
+    assert_eq!(
+        of("d/plain")["mode"],
+        "0751",
+        "it is behind the one that is missing"
+    );
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().expect("a text")
 }
 
 #[test]
@@ -133,11 +153,12 @@ fn wrong_attributes_are_refused_in_one_sentence() {
         ),
         (&["chmod", "", "d"], 2, "an octal number of at most 7777"),
         (&["chmod", "640"], 2, "required"),
-        (&["chmod", "640", "none"], 1, "no file 'none'"),
+        (&["chmod", "640", "none"], 1, "no directory 'none'"),
         (&["chown", "root", "d"], 2, "are numbers"),
         (&["chown", ":", "d"], 2, "are numbers"),
         (&["chown", "1:-1", "d"], 2, "are numbers"),
-        (&["chown", "4294967296", "d"], 2, "are numbers"),
+        (&["chown", "4294967295", "d"], 2, "are numbers"),
+        (&["chmod", "640", "//"], 2, "beside another one"),
         (
             &["put", "--preserve", "/dev/null", "x"],
             2,
@@ -148,7 +169,7 @@ fn wrong_attributes_are_refused_in_one_sentence() {
             2,
             "keep no mode",
         ),
-        (&["stat", "none"], 1, "no file 'none'"),
+        (&["stat", "none"], 1, "no directory 'none'"),
     ] {
         let error = fails_on(&cluster, arguments, code);
         assert!(error.contains(words), "{arguments:?}: {error}");

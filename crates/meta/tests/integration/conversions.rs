@@ -4,8 +4,8 @@
 use crate::fixture::{cluster, membership, segments, spec};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Permissions, Placement,
-    PoolRecord, PoolSpec, Put, RequestedForm, StripeStatus,
+    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, NewAttributes,
+    Placement, PoolRecord, PoolSpec, Put, RequestedForm, StripeStatus,
 };
 
 /// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
@@ -43,7 +43,7 @@ fn file(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let blocks = (0..8).map(|at| place(&[0, 2, 4], if at < 4 { 1024 } else { 512 }));
     let blocks: Vec<Placement> = blocks.collect();
     let put = meta.begin_put(
-        ("f", Existing::Stays, Permissions::FILE),
+        ("f", Existing::Stays, NewAttributes::FILE),
         pool.id,
         4096 + 100,
         &blocks,
@@ -166,7 +166,7 @@ fn blocks_come_in_whole_segments_and_pools_keep_one_promise() {
             .to_vec(),
     ] {
         let refused = meta.begin_put(
-            ("g", Existing::Stays, Permissions::FILE),
+            ("g", Existing::Stays, NewAttributes::FILE),
             pool.id,
             4096,
             &blocks,

@@ -1,9 +1,9 @@
 //! Directories: a model of paths against the metadata under random operations, and the limits.
 
-use crate::fixture::cluster;
+use crate::fixture::{cluster, cluster_at};
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryId, Existing, Inode, Listing, MemoryStore, Meta,
-    MetaError, Permissions, PoolRecord, PutId, WallClock, WallTime,
+    MetaError, NewAttributes, PoolRecord, PutId, WallClock, WallTime,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -22,16 +22,18 @@ enum Operation {
 }
 
 /// Of files that are put.
-const FILE: Permissions = Permissions {
+const FILE: NewAttributes = NewAttributes {
     mode: 0o640,
     owner: 7,
     group: 8,
+    ..NewAttributes::FILE
 };
 /// Of directories that are made.
-const DIRECTORY: Permissions = Permissions {
+const DIRECTORY: NewAttributes = NewAttributes {
     mode: 0o700,
     owner: 9,
     group: 10,
+    ..NewAttributes::DIRECTORY
 };
 
 /// Paths of up to three names of few letters: many meet, and some sort before or behind `/`.
@@ -59,7 +61,7 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 
 fn kind(error: &MetaError) -> &'static str {
     match error {
-        MetaError::UnknownFile(_) => "no file",
+        MetaError::UnknownFile(_) | MetaError::UnknownPath(_) => "no file",
         MetaError::UnknownDirectory(_) => "no directory",
         MetaError::FileExists(_) => "a file is there",
         MetaError::DirectoryExists(_) => "a directory is there",
@@ -185,21 +187,19 @@ impl Model {
         };
         let mut attributes = BTreeMap::new();
         for inode in self.0.values().copied().chain([ROOT]) {
-            let mut expected = match before.1.get(&inode) {
-                Some(known) => *known,
-                None => {
-                    let permissions = match (operation, inode) {
-                        (Operation::Put(_), Inode::File(_)) => FILE,
-                        (Operation::Make(_), _) => DIRECTORY,
-                        (Operation::Put(_), _) => above_with((FILE.owner, FILE.group)),
-                        (Operation::Rename(from, _) | Operation::RenameDirectory(from, _), _) => {
-                            above_with(made_above(from))
-                        }
-                        other => panic!("{other:?} makes nothing"),
-                    };
-                    Attributes::new(permissions, now)
-                }
+            let born = || {
+                let attributes = match (operation, inode) {
+                    (Operation::Put(_), Inode::File(_)) => FILE,
+                    (Operation::Make(_), _) => DIRECTORY,
+                    (Operation::Put(_), _) => above_with((FILE.owner, FILE.group)),
+                    (Operation::Rename(from, _) | Operation::RenameDirectory(from, _), _) => {
+                        above_with(made_above(from))
+                    }
+                    other => panic!("{other:?} makes nothing"),
+                };
+                Attributes::new(attributes, now)
             };
+            let mut expected = before.1.get(&inode).copied().unwrap_or_else(born);
             if old.get(&inode) != new.get(&inode) {
                 (expected.modified, expected.changed) = (now, now);
             }
@@ -225,11 +225,14 @@ impl Model {
         };
         let found = meta.inode(path);
         let set = found.and_then(|(inode, known)| {
-            meta.set_attributes(inode, known.version, &change)?;
+            let request = (known.version, known.changed.seconds as u64 + 1_000);
+            let attributes = meta.set_attributes(inode, request, &change)?;
             // A request that arrives again changes nothing.
-            meta.set_attributes(inode, known.version, &change)
+            let again = meta.set_attributes(inode, request, &change);
+            assert_eq!(again, Ok(attributes));
+            again
         });
-        (set, expected.map(drop))
+        (set.map(drop), expected.map(drop))
     }
 
     fn put(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> Outcomes {
@@ -349,9 +352,12 @@ impl Model {
 
 const ROOT: Inode = Inode::Directory(DirectoryId::ROOT);
 
-fn above_with((owner, group): (u32, u32)) -> Permissions {
-    let mode = 0o755;
-    Permissions { mode, owner, group }
+fn above_with((owner, group): (u32, u32)) -> NewAttributes {
+    NewAttributes {
+        owner,
+        group,
+        ..NewAttributes::DIRECTORY
+    }
 }
 
 /// The entries of a page in their order.
@@ -425,11 +431,10 @@ proptest! {
 
     #[test]
     fn directories_are_as_a_model_of_paths_has_them(operations in prop::collection::vec(operation(), 1..60)) {
-        let (meta, pool) = cluster();
         let time = Arc::new(AtomicI64::new(0));
         let now = move |time: &AtomicI64| WallTime { seconds: time.load(Relaxed), nanoseconds: 5 };
         let clock = Arc::clone(&time);
-        let meta = meta.with_wall_clock(WallClock::new(move || now(&clock)));
+        let (meta, pool) = cluster_at(MemoryStore::new(), WallClock::new(move || now(&clock)));
         let (_, root) = meta.inode("").expect("the root");
         let mut model = Model(BTreeMap::new(), BTreeMap::from([(ROOT, root)]));
         for operation in &operations {
@@ -444,7 +449,7 @@ proptest! {
 
 fn put(meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> PutId {
     let begun = meta.begin_put(
-        (path, Existing::Stays, Permissions::FILE),
+        (path, Existing::Stays, NewAttributes::FILE),
         pool.id,
         0,
         &[],
@@ -523,7 +528,7 @@ fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_
     let (meta, pool) = cluster();
     let begin = |path| {
         meta.begin_put(
-            (path, Existing::IsReplaced, Permissions::FILE),
+            (path, Existing::IsReplaced, NewAttributes::FILE),
             pool.id,
             0,
             &[],

@@ -2,7 +2,8 @@
 
 use crate::fixture::{cluster, cluster_in, one_file, segments};
 use gabion_meta::{
-    ClusterId, Existing, FORMAT, KeyValue, MemoryStore, Meta, MetaError, Permissions, RedbStore,
+    ClusterId, Existing, FORMAT, KeyValue, MemoryStore, Meta, MetaError, NewAttributes, RedbStore,
+    WallClock, WallTime,
 };
 use std::path::Path;
 
@@ -65,6 +66,10 @@ fn rows(rows: &[(&[u8], &[u8])]) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows.iter().map(owned).collect()
 }
 
+fn clock() -> WallClock {
+    WallClock::stopped(WallTime::default())
+}
+
 #[test]
 fn in_memory() {
     keeps_transactions_whole(&MemoryStore::new());
@@ -90,9 +95,9 @@ fn a_cut_creation_is_repeated() {
     std::fs::write(&leftover, b"half a store").unwrap();
     let store = RedbStore::create(&path).unwrap();
     assert!(!leftover.exists());
-    assert_eq!(Meta::open(store).err(), Some(MetaError::NoCluster));
+    assert_eq!(Meta::open(store, clock()).err(), Some(MetaError::NoCluster));
     let store = RedbStore::create(&path).unwrap();
-    assert!(Meta::create(store, ClusterId(1)).is_ok());
+    assert!(Meta::create(store, ClusterId(1), clock()).is_ok());
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
         let mut damaged = intact.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&path, &damaged).unwrap();
-        match RedbStore::open(&path).and_then(Meta::open) {
+        match RedbStore::open(&path).and_then(|store| Meta::open(store, clock())) {
             Ok(meta) => {
                 assert_eq!(meta.files("", None, 9).unwrap(), files, "bit {bit}");
                 assert_eq!(meta.nodes().unwrap(), nodes, "bit {bit}");
@@ -161,7 +166,7 @@ fn a_newer_format_is_refused_before_anything_is_read() {
         found: FORMAT + 1,
         supported: FORMAT,
     };
-    assert_eq!(Meta::open(store).err(), Some(expected));
+    assert_eq!(Meta::open(store, clock()).err(), Some(expected));
 }
 
 #[test]
@@ -169,7 +174,7 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "a");
     meta.begin_put(
-        ("b", Existing::Stays, Permissions::FILE),
+        ("b", Existing::Stays, NewAttributes::FILE),
         pool.id,
         4096,
         &[crate::fixture::place(1)],
@@ -192,7 +197,7 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
             store.write(|txn| txn.put(&key, &damaged)).unwrap();
             // Any answer is allowed, but no panic: most flips break a row, others give another
             // valid one.
-            let sound = Meta::<&MemoryStore>::open(&store).is_ok_and(|meta| {
+            let sound = Meta::<&MemoryStore>::open(&store, clock()).is_ok_and(|meta| {
                 let _ = (meta.nodes(), meta.topology(), meta.pools(), meta.puts());
                 let _ = (
                     meta.files("", None, 9),

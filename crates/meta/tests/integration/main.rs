@@ -1,5 +1,6 @@
 //! The integration tests of `meta`, linked once: a module for each subject.
 
+mod attributes;
 mod conversions;
 mod directories;
 mod engines;

@@ -1,7 +1,7 @@
 //! Names of files: lists, renames, and files that take the name of another.
 
 use crate::fixture::{cluster, discard_all, one_file, place, segments};
-use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, Permissions, StripeStatus};
+use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, NewAttributes, StripeStatus};
 
 /// What a page shows: files, common beginnings, and whether more follow.
 fn shown(listing: &Listing) -> (Vec<&str>, Vec<&str>, bool) {
@@ -109,7 +109,7 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
     let gone = segments(&meta, &old)[0];
     let begin = |existing| {
         meta.begin_put(
-            ("f", existing, Permissions::FILE),
+            ("f", existing, NewAttributes::FILE),
             pool.id,
             4096,
             &[place(1)],
@@ -150,7 +150,7 @@ fn a_put_takes_the_name_of_the_file_that_it_replaces_when_it_is_committed() {
 fn commits_whole_or_not(meta: &Meta<MemoryStore>, pool: &gabion_meta::PoolRecord) {
     let existing = Existing::IsReplaced;
     let put = meta.begin_put(
-        ("f", existing, Permissions::FILE),
+        ("f", existing, NewAttributes::FILE),
         pool.id,
         4096,
         &[place(0)],

@@ -6,7 +6,8 @@ use gabion_layout::{
     StripeId, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    Existing, Holder, Meta, MetaError, Permissions, Placement, PoolSpec, StripeStatus,
+    Existing, Holder, Meta, MetaError, NewAttributes, Placement, PoolSpec, StripeStatus, WallClock,
+    WallTime,
 };
 
 #[test]
@@ -14,7 +15,7 @@ fn a_file_is_seen_once_it_is_committed() {
     let (meta, pool) = cluster();
     let put = meta
         .begin_put(
-            ("a", Existing::Stays, Permissions::FILE),
+            ("a", Existing::Stays, NewAttributes::FILE),
             pool.id,
             5000,
             &[place(0), place(1)],
@@ -52,7 +53,7 @@ fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     let (meta, pool) = cluster();
     let begin = || {
         meta.begin_put(
-            ("a", Existing::Stays, Permissions::FILE),
+            ("a", Existing::Stays, NewAttributes::FILE),
             pool.id,
             4096,
             &[place(0)],
@@ -70,7 +71,7 @@ fn of_two_puts_of_one_name_the_first_to_commit_wins() {
     assert_eq!(meta.abort_put(slow.id), Ok(true));
     assert_eq!(meta.garbage(None, 9), Ok(slow.stripes));
     let late = meta.begin_put(
-        ("a", Existing::Stays, Permissions::FILE),
+        ("a", Existing::Stays, NewAttributes::FILE),
         pool.id,
         0,
         &[],
@@ -112,7 +113,7 @@ fn silent_puts_expire_and_touched_ones_do_not() {
     let (meta, pool) = cluster();
     let begin = |name, now| {
         meta.begin_put(
-            (name, Existing::Stays, Permissions::FILE),
+            (name, Existing::Stays, NewAttributes::FILE),
             pool.id,
             0,
             &[],
@@ -137,7 +138,7 @@ fn segments_must_fill_in_order_and_suit_the_pool() {
     let (meta, pool) = cluster();
     let begin = |size_bytes, placements: &[Placement]| {
         let put = meta.begin_put(
-            ("a", Existing::Stays, Permissions::FILE),
+            ("a", Existing::Stays, NewAttributes::FILE),
             pool.id,
             size_bytes,
             placements,
@@ -183,7 +184,7 @@ fn chunks_go_to_different_nodes_that_have_not_failed() {
         let mut placement = place(0);
         change(&mut placement.nodes);
         let put = meta.begin_put(
-            ("a", Existing::Stays, Permissions::FILE),
+            ("a", Existing::Stays, NewAttributes::FILE),
             pool.id,
             1,
             &[placement],
@@ -221,7 +222,7 @@ fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
     meta.declare_failed(failed).unwrap();
     let put = meta
         .begin_put(
-            ("a", Existing::Stays, Permissions::FILE),
+            ("a", Existing::Stays, NewAttributes::FILE),
             pool.id,
             1,
             &[place(0)],
@@ -282,7 +283,7 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
     assert_eq!(meta.check(), Ok(vec![]));
 
     meta.begin_move(id, Generation(5)).unwrap();
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     let opened = meta.stripe(id).unwrap().generation;
     assert_eq!(opened, Generation(6), "the coordinator has stopped");
 
@@ -640,13 +641,13 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
     assert_eq!(taken.epoch, Epoch(2));
     let refused = meta.acquire(id, node(0, 1), &membership, 1000);
     assert!(matches!(refused, Err(MetaError::Held { .. })));
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     let new = coordinator(meta.incarnation());
     let taken = meta.acquire(id, new, &membership, 1000).unwrap();
     assert_eq!(taken.epoch, Epoch(3), "its past run's orders are fenced");
     let refused = meta.acquire(id, old, &membership, 1000);
     assert!(matches!(refused, Err(MetaError::Held { .. })));
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     let lease = meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     assert_eq!(lease.epoch, Epoch(4), "a run that is over holds nothing");
     let put = meta.file("a").unwrap().put;

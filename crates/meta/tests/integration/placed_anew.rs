@@ -1,7 +1,7 @@
 //! Stripes of an open put that are placed again.
 
 use crate::fixture::{cluster, place, segments};
-use gabion_meta::{Existing, MetaError, Permissions};
+use gabion_meta::{Existing, MetaError, NewAttributes};
 
 #[test]
 fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
@@ -9,7 +9,7 @@ fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
     let places = [place(0), place(0), place(1)];
     let begin = |name| {
         meta.begin_put(
-            (name, Existing::Stays, Permissions::FILE),
+            (name, Existing::Stays, NewAttributes::FILE),
             pool.id,
             9000,
             &places,

@@ -1,10 +1,12 @@
 //! Guarantees of replacements: one change, or none.
 
-use crate::fixture::{cluster, membership, one_file, one_stripe, place, segments};
+use crate::fixture::{
+    cluster, cluster_at, membership, one_file, one_stripe, place, segments, ticking_clock,
+};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
-    Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, Permissions,
-    PoolRecord, Put, PutId, Rewrite, SizeChange, StripeStatus,
+    Displaced, Exclusion, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError,
+    NewAttributes, PoolRecord, Put, PutId, Rewrite, SizeChange, StripeStatus, WallClock, WallTime,
 };
 
 /// A file of three full segments.
@@ -12,7 +14,7 @@ fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let places = [place(0), place(0), place(0)];
     let put = meta
         .begin_put(
-            ("f", Existing::Stays, Permissions::FILE),
+            ("f", Existing::Stays, NewAttributes::FILE),
             pool.id,
             3 * 4096,
             &places,
@@ -70,7 +72,7 @@ fn acquire(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<Epoch, MetaErro
 
 #[test]
 fn stripes_change_all_at_once_and_the_file_stays_the_same() {
-    let (meta, pool) = cluster();
+    let (meta, pool) = cluster_at(MemoryStore::new(), ticking_clock());
     let file = three(&meta, &pool);
     let first = segments(&meta, &file)[0];
     let displaced = take(&meta, &segments(&meta, &file)[1..]);
@@ -154,7 +156,7 @@ fn a_new_lease_holder_ends_the_replacement() {
         Err(MetaError::Held { .. })
     ));
     // The next run of the coordinator may commit the last one's replacement ...
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     assert_eq!(meta.puts().unwrap().len(), 1);
     // ... until it grants a lease.
     assert_eq!(acquire(&meta, lost.stripe), Ok(Epoch(2)));
@@ -175,7 +177,7 @@ fn a_later_run_commits_an_untouched_replacement() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes));
     assert_eq!(meta.check(), Ok(vec![]));
 }

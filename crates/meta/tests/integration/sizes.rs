@@ -4,7 +4,7 @@ use crate::fixture::{cluster, membership, one_file, place, segments, spec};
 use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_meta::{
     Displaced, Existing, FILE_BYTES_MAX, FencingToken, FileRecord, Holder, MemoryStore, Meta,
-    MetaError, Permissions, Placement, Put, Rewrite, SizeChange,
+    MetaError, NewAttributes, Placement, Put, Rewrite, SizeChange, WallClock, WallTime,
 };
 
 /// Bytes of a segment of the test's pool.
@@ -102,7 +102,7 @@ fn a_removed_file_becomes_garbage_in_small_transactions() {
         (stripes[..2].to_vec(), Ok(vec![]))
     );
     // The coordinator restarts in between.
-    let meta = Meta::open(meta.into_store()).unwrap();
+    let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
     assert_eq!(meta.discard_removed(3), Ok(true), "the other file is left");
     assert_eq!((meta.stripe_count(), meta.check()), (Ok(2), Ok(vec![])));
     assert_eq!(meta.discard_removed(3), Ok(false));
@@ -280,7 +280,7 @@ fn extents_begin_where_segments_do_and_within_the_file() {
 fn a_put_of_unknown_size_is_extended_once_a_step() {
     let (meta, pool) = cluster();
     let put = meta.begin_put(
-        ("f", Existing::Stays, Permissions::FILE),
+        ("f", Existing::Stays, NewAttributes::FILE),
         pool.id,
         SEGMENT,
         &[place(0)],

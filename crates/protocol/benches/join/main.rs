@@ -19,7 +19,9 @@ use gabion_layout::{
     ChunkId, ChunkIndex, ClusterId, Generation, Keeping, NodeId, RackId, Sequence, Start, StripeId,
     UpdateScheme,
 };
-use gabion_meta::{Existing, Meta, Permissions, Placement, PoolSpec, RedbStore};
+use gabion_meta::{
+    Existing, Meta, NewAttributes, Placement, PoolSpec, RedbStore, WallClock, WallTime,
+};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{
@@ -158,7 +160,8 @@ fn seconds(work: impl FnOnce()) -> f64 {
 
 fn metadata(path: &std::path::Path, stripe_count: u64) -> Meta<RedbStore> {
     let store = RedbStore::create(path).expect("a new store");
-    let meta = Meta::create(store, ClusterId(1)).expect("a new cluster");
+    let meta = Meta::create(store, ClusterId(1), WallClock::stopped(WallTime::default()))
+        .expect("a new cluster");
     for node in 0..3 {
         let address = format!("host:{}", 7000 + node);
         let joined = meta.join(None, RackId(node), &address, 1 << 40, 0);
@@ -187,7 +190,7 @@ fn metadata(path: &std::path::Path, stripe_count: u64) -> Meta<RedbStore> {
     for put in 0..stripe_count / STRIPES_PER_PUT {
         let bytes = STRIPES_PER_PUT * 2 * CHUNK_BYTES;
         let begun = meta.begin_put(
-            (&format!("f{put}"), Existing::Stays, Permissions::FILE),
+            (&format!("f{put}"), Existing::Stays, NewAttributes::FILE),
             pool,
             bytes,
             &places,

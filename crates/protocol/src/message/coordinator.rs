@@ -185,11 +185,11 @@ pub enum CoordinatorReply {
         /// How often it was renamed.
         generation: u64,
     },
-    /// What the path belongs to.
+    /// The inode of the path, or the one whose attributes were set.
     Inode {
         /// The file or directory.
         inode: Inode,
-        /// Its permissions and times.
+        /// Its attributes.
         attributes: Attributes,
     },
     /// The file was removed.

@@ -17,7 +17,7 @@ use gabion_layout::{
 };
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryId, Exclusion, Existing, FencingToken, Inode, Listing,
-    Permissions, PoolRecord, PutId, SessionId, SizeChange,
+    NewAttributes, PoolRecord, PutId, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,8 +174,8 @@ calls! {
         pool: Option<String>,
         /// The file's size.
         size_bytes: u64,
-        /// The file's permissions. Directories above it that are missing get its owner.
-        permissions: Permissions,
+        /// The file's attributes. Directories above it that are missing get its owner.
+        attributes: NewAttributes,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
     /// Reserve more stripes for a put whose size was not known at its beginning, or fewer. May be repeated;
     /// the answer has the stripes behind the kept ones.
@@ -256,8 +256,8 @@ calls! {
     MakeDirectory {
         /// The path.
         path: String,
-        /// The permissions of all of them.
-        permissions: Permissions,
+        /// The attributes of all of them.
+        attributes: NewAttributes,
     }
     /// Remove an empty directory. May be repeated.
     RemoveDirectory {
@@ -282,15 +282,17 @@ calls! {
     } -> (Inode, Attributes) {
         CoordinatorReply::Inode { inode, attributes } => (inode, attributes),
     }
-    /// Change permissions or times of a file or directory. May be repeated.
+    /// Change attributes of a file or directory. May be repeated. The reply has all of them.
     SetAttributes {
         /// The file or directory.
         inode: Inode,
         /// The version of its attributes, of which the sender knows.
         seen: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
         /// The new ones.
         change: AttributeChange,
-    }
+    } -> Attributes { CoordinatorReply::Inode { attributes, .. } => attributes }
     /// Give a file more bytes, which are zero. May be repeated.
     Grow {
         /// The put that brought the file.

@@ -81,6 +81,7 @@ impl From<&MetaError> for Cause {
         match error {
             MetaError::UnknownPool(_)
             | MetaError::UnknownFile(_)
+            | MetaError::UnknownPath(_)
             | MetaError::UnknownNode(_)
             | MetaError::UnknownDirectory(_) => Self::NotFound,
             MetaError::PoolExists(_)

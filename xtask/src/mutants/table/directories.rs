@@ -91,8 +91,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-removed-name-leaves-the-times-of-its-directory",
         file: "crates/meta/src/directories.rs",
-        text: "NAMES.delete(txn, &key)?;\n    note_names(txn, key.0, now)",
-        replacement: "NAMES.delete(txn, &key)?;\n    note_names(txn, DirectoryId::ROOT, now)",
+        text: "NAMES.delete(txn, key)?;\n    note_names(txn, key.0, now)",
+        replacement: "NAMES.delete(txn, key)?;\n    note_names(txn, DirectoryId::ROOT, now)",
         check: meta("directories::directories_are_as_a_model_of_paths_has_them"),
     },
 ];

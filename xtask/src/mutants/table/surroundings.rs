@@ -264,10 +264,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "later-changes-of-the-metadata-hide-missing-ones",
+        file: "crates/protocol/src/coordinator/members/starts.rs",
+        text: "self.change_count_after(heard).unwrap_or(present_count);",
+        replacement: "self.change_count_after(heard).max(Some(present_count)).unwrap_or_default();",
+        check: protocol(
+            "coordinator::identity::one_change_that_is_missing_gives_old_metadata_away_however_many_were_made_since",
+        ),
+    },
+    Mutant {
         name: "changes-of-the-metadata-not-compared",
         file: "crates/protocol/src/coordinator/members/starts.rs",
-        text: "if change_count > own_count {",
-        replacement: "if change_count > own_count && false {",
+        text: "if change_count > known_count {",
+        replacement: "if change_count > known_count && false {",
         check: protocol(
             "coordinator::identity::a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops",
         ),
@@ -418,6 +427,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "return if is_due && !is_outranked && false {",
         check: protocol(
             "coordinator::suspicion::one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended",
+        ),
+    },
+    Mutant {
+        name: "a-process-of-the-evicted-runs-number-is-evicted-too",
+        file: "crates/protocol/src/coordinator/members/joins.rs",
+        text: "if let Some(number) = self.superseding(&applicant).await? {",
+        replacement: "let other = self.superseding(&applicant).await?;\n        if let Some(number) = other.filter(|_| self.refuse_evicted(&applicant).is_none()) {",
+        check: protocol(
+            "coordinator::suspicion::a_process_on_a_copy_from_before_an_evicted_run_gets_a_number_above_it",
         ),
     },
     Mutant {

@@ -5,14 +5,11 @@ use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError, NodeRecord,
-    Permissions, Placement, Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange, StripeRun,
-    WallClock, WallTime,
+    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError,
+    NewAttributes, NodeRecord, Placement, Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange,
+    StripeRun, WallClock, WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Those of every file: the model's clock stands still.
-const ATTRIBUTES: Attributes = Attributes::new(Permissions::FILE, STOPPED);
 
 /// The time of the model's clock.
 const STOPPED: WallTime = WallTime {
@@ -22,7 +19,7 @@ const STOPPED: WallTime = WallTime {
 
 /// The model's clock.
 pub(crate) fn stopped_clock() -> WallClock {
-    WallClock::new(|| STOPPED)
+    WallClock::stopped(STOPPED)
 }
 
 /// The name of an error's variant.
@@ -174,7 +171,7 @@ impl Expected {
             existing,
             pool: world.pool,
             size_bytes,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         };
         let put = self.reserve(target, placements, world);
         Ok(Answer::Put(put))
@@ -525,7 +522,7 @@ impl Expected {
             created_ms: now_ms,
             generation: 0,
             truncation_count: 0,
-            attributes: ATTRIBUTES,
+            attributes: Attributes::new(NewAttributes::FILE, STOPPED),
         };
         let offsets = (0..).step_by(STRIPE_BYTES as usize);
         let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));

@@ -18,17 +18,15 @@ const CLUSTER: ClusterId = ClusterId(7);
 
 /// Runs all operations on a fresh cluster and on the model of one.
 fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
-    let mut meta = Meta::create(bed.create(), CLUSTER)
-        .expect("the store is empty")
-        .with_wall_clock(stopped_clock());
+    let mut meta =
+        Meta::create(bed.create(), CLUSTER, stopped_clock()).expect("the store is empty");
     let mut world = furnish(&meta);
     let mut expected = Expected::new(meta.incarnation(), meta.nodes().expect("nodes"));
     let mut epochs = BTreeMap::new();
     for operation in operations {
         if let Operation::Restart { killed } = *operation {
-            meta = Meta::open(bed.reopen(meta.into_store(), killed))
-                .expect("the cluster")
-                .with_wall_clock(stopped_clock());
+            meta = Meta::open(bed.reopen(meta.into_store(), killed), stopped_clock())
+                .expect("the cluster");
             assert_eq!(meta.cluster(), CLUSTER);
             assert_eq!(meta.incarnation(), expected.incarnation + 1);
             expected.incarnation += 1;

@@ -4,7 +4,7 @@ use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
     Displaced, Existing, FencingToken, FileRecord, Holder, KeyValue, Lease, Membership, Meta,
-    MetaError, NodeRecord, Permissions, Placement, Put, PutId, Rewrite, SizeChange, Timing,
+    MetaError, NewAttributes, NodeRecord, Placement, Put, PutId, Rewrite, SizeChange, Timing,
 };
 use proptest::prelude::*;
 
@@ -271,7 +271,7 @@ impl Action {
                 placements,
             } => meta
                 .begin_put(
-                    (name, *existing, Permissions::FILE),
+                    (name, *existing, NewAttributes::FILE),
                     world.pool,
                     *size_bytes,
                     placements,

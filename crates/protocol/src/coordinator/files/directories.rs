@@ -22,9 +22,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Makes a directory.
     pub(in crate::coordinator) async fn make_directory(
         &self,
-        ask::MakeDirectory { path, permissions }: ask::MakeDirectory,
+        ask::MakeDirectory { path, attributes }: ask::MakeDirectory,
     ) -> Answer {
-        let make = move |meta: &Meta<K>| meta.make_directory(&path, permissions);
+        let make = move |meta: &Meta<K>| meta.make_directory(&path, attributes);
         self.core.with_meta(make).await?;
         Ok(CoordinatorReply::Done)
     }

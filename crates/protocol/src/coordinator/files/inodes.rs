@@ -16,15 +16,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Inode { inode, attributes })
     }
 
-    /// Changes permissions or times.
+    /// Changes attributes.
     pub(in crate::coordinator) async fn set_attributes(&self, asked: ask::SetAttributes) -> Answer {
         let ask::SetAttributes {
             inode,
             seen,
+            number,
             change,
         } = asked;
-        let set = move |meta: &Meta<K>| meta.set_attributes(inode, seen, &change);
-        self.core.with_meta(set).await?;
-        Ok(CoordinatorReply::Done)
+        let set = move |meta: &Meta<K>| meta.set_attributes(inode, (seen, number), &change);
+        let attributes = self.core.with_meta(set).await?;
+        Ok(CoordinatorReply::Inode { inode, attributes })
     }
 }

@@ -35,8 +35,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             loop {
                 let file = meta.file(&name)?;
                 match this.window(meta, &file, 0) {
-                    // Another file may have the name by now.
+                    // Another file may have the name by now, or none.
                     Err(MetaError::FileGone(_)) => {}
+                    Ok(layout) if layout.file.name != name => {}
                     layout => return layout,
                 }
             }

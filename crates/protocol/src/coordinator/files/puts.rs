@@ -20,7 +20,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             existing,
             pool,
             size_bytes,
-            permissions,
+            attributes,
         } = wish;
         if existing != Existing::Stays {
             self.check_unused(&name).await?;
@@ -52,7 +52,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
         let begin = move |meta: &Meta<K>| {
-            let new = (name.as_str(), existing, permissions);
+            let new = (name.as_str(), existing, attributes);
             meta.begin_put(new, pool, size_bytes, &placements, now_ms)
         };
         let put = self.core.with_meta(begin).await?;

@@ -29,13 +29,15 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(CoordinatorReply::Busy(sentence.into()));
         }
         self.core.check_whole()?;
+        // Before the eviction: another process of the evicted run's number answers nobody before it has joined, so it
+        // would be evicted for ever.
+        if let Some(number) = self.superseding(&applicant).await? {
+            return Ok(CoordinatorReply::StartAbove(number));
+        }
         if let Some(not_yet) = self.refuse_evicted(&applicant) {
             return Ok(not_yet);
         }
         self.refuse_copy(&applicant).await?;
-        if let Some(number) = self.superseding(&applicant).await? {
-            return Ok(CoordinatorReply::StartAbove(number));
-        }
         let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
         let mut joins = self.nodes.hold_joins().await;

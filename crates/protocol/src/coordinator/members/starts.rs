@@ -13,21 +13,36 @@ use std::sync::Mutex;
 #[derive(Debug)]
 pub(super) struct Starts {
     own: Start,
-    /// Nonces of the starts that are remembered, this one included.
-    nonces: BTreeMap<u64, u64>,
+    /// The starts that are remembered, by their numbers, this one included.
+    known: BTreeMap<u64, Known>,
     /// The newest start that each node knew when it first spoke to this run.
     first_words: Mutex<BTreeMap<NodeId, u64>>,
 }
 
+/// A start of the coordinator that the metadata remembers.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    nonce: u64,
+    /// The changes of the metadata before it.
+    change_count: u64,
+}
+
 impl Starts {
-    /// The starts that the metadata remembers, the last of which is this one.
-    pub(super) fn new(known: &[Start]) -> Self {
+    /// The starts that the metadata remembers, each with the changes before it. The last is this one.
+    pub(super) fn new(known: &[(Start, u64)]) -> Self {
+        let (own, _) = *known.last().expect("a run notes its own start");
+        let known = known
+            .iter()
+            .map(|&(Start { number, nonce }, change_count)| {
+                let known = Known {
+                    nonce,
+                    change_count,
+                };
+                (number, known)
+            });
         Self {
-            own: *known.last().expect("a run notes its own start"),
-            nonces: known
-                .iter()
-                .map(|start| (start.number, start.nonce))
-                .collect(),
+            own,
+            known: known.collect(),
             first_words: Mutex::default(),
         }
     }
@@ -49,11 +64,17 @@ impl Starts {
 
     /// Whether a start may have been one of this metadata. Forgotten starts may have been.
     fn may_know(&self, start: Start) -> bool {
-        let oldest = self.nonces.first_key_value().map(|(&number, _)| number);
-        match self.nonces.get(&start.number) {
-            Some(nonce) => *nonce == start.nonce,
+        let oldest = self.known.first_key_value().map(|(&number, _)| number);
+        match self.known.get(&start.number) {
+            Some(known) => known.nonce == start.nonce,
             None => oldest.is_some_and(|oldest| start.number < oldest),
         }
+    }
+
+    /// The changes that the metadata had at the end of a run; none for this run, which goes on.
+    fn change_count_after(&self, start: Start) -> Option<u64> {
+        let mut later = self.known.range(start.number.saturating_add(1)..);
+        later.next().map(|(_, next)| next.change_count)
     }
 
     /// Notes the newest start of a coordinator that a node knows. If the metadata does not know that start,
@@ -75,10 +96,12 @@ impl Starts {
             return Ok(());
         };
         if self.may_know(heard) {
-            let own_count = core.meta.change_count();
-            if change_count > own_count {
+            // The changes since do not make up for those that are missing.
+            let present_count = core.meta.change_count();
+            let known_count = self.change_count_after(heard).unwrap_or(present_count);
+            if change_count > known_count {
                 let proof = format!(
-                    "{node} has heard of change {change_count} of the metadata, which ends with change {own_count}"
+                    "{node} has heard of change {change_count} of the metadata, which had {known_count} then"
                 );
                 return Err(core.stop(MetaError::WentBack { proof }).into());
             }

@@ -12,7 +12,7 @@ use gabion_layout::{
     ChunkId, Epoch, Generation, NodeId, RackId, Sequence, Start, StripeId, StripeRecord,
     UpdateScheme,
 };
-use gabion_meta::{ClusterId, MemoryStore, Meta, Permissions, Timing};
+use gabion_meta::{ClusterId, MemoryStore, Meta, NewAttributes, Timing, WallClock, WallTime};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
@@ -226,7 +226,8 @@ impl Bed {
             ..CoordinatorOptions::default()
         };
         let store: &'static MemoryStore = Box::leak(Box::default());
-        let meta = Meta::create(store, ClusterId(1)).unwrap();
+        let meta =
+            Meta::create(store, ClusterId(1), WallClock::stopped(WallTime::default())).unwrap();
         let ports = Arc::new(FakePorts::default());
         let dyn_ports: Arc<dyn Ports> = ports.clone();
         let coordinator = Coordinator::new(meta, dyn_ports, options.clone()).unwrap();
@@ -268,7 +269,7 @@ impl Bed {
             world.timers.clear();
         }
         self.pool = LocalPool::new();
-        let meta = Meta::open(self.store).unwrap();
+        let meta = Meta::open(self.store, WallClock::stopped(WallTime::default())).unwrap();
         let ports: Arc<dyn Ports> = self.ports.clone();
         self.coordinator = Coordinator::new(meta, ports, self.options.clone()).unwrap();
         self.coordinator.start();
@@ -397,7 +398,7 @@ impl Bed {
             existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         });
         match reply {
             CoordinatorReply::Put(places) => (places.put, places.stripes),
@@ -428,7 +429,7 @@ impl Bed {
 
     /// The node that holds a chunk finds that it is damaged.
     pub(crate) fn report_damage(&mut self, chunk: ChunkId) {
-        let meta = Meta::open(self.store).unwrap();
+        let meta = Meta::open(self.store, WallClock::stopped(WallTime::default())).unwrap();
         let holder = meta.stripe(chunk.stripe).unwrap().node_of(chunk.index);
         // Of any generation, so it is the chunk that is there now.
         self.report_damage_of(holder.unwrap(), chunk, u64::MAX);

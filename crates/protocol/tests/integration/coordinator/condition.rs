@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, NodeId};
-use gabion_meta::Permissions;
+use gabion_meta::NewAttributes;
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
@@ -66,7 +66,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
         existing: gabion_meta::Existing::Stays,
         pool: None,
         size_bytes: 4 * MIB,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     });
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
@@ -125,7 +125,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
             existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes: stripe_count * 4 * MIB,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         })
     };
     let refused = put(&mut bed, 8);

@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Bed, chunk_on, gone};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{Epoch, NodeId, StripeId};
-use gabion_meta::{Existing, FencingToken, Permissions, PutId, SessionId};
+use gabion_meta::{Existing, FencingToken, NewAttributes, PutId, SessionId};
 use gabion_protocol::message::{CoordinatorReply, NodeReply, NodeRequest, NotOpened, ask};
 use std::collections::BTreeSet;
 
@@ -234,7 +234,7 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
         existing: Existing::IsReplaced,
         pool: None,
         size_bytes: 4 << 20,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     });
     let CoordinatorReply::Put(begun) = begun else {
         panic!("{begun:?}")

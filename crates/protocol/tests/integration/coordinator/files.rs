@@ -4,7 +4,7 @@ use crate::coordinator::bed::{Asked, Bed, TIMING, all_with, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, ChunkId, NodeId, StripeId, StripeRecord};
-use gabion_meta::{AttributeChange, DirectoryId, Existing, Inode, Permissions, PutId};
+use gabion_meta::{AttributeChange, DirectoryId, Existing, Inode, NewAttributes, PutId, WallTime};
 use gabion_protocol::message::{
     Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
 };
@@ -38,7 +38,7 @@ fn a_refusal_names_its_cause_for_programs() {
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         }))
     };
     assert_eq!(put("f", None, 1), Cause::Exists);
@@ -60,7 +60,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
     let path = |path: &str| path.to_owned();
     let make = || ask::MakeDirectory {
         path: path("d/e"),
-        permissions: Permissions::DIRECTORY,
+        attributes: NewAttributes::DIRECTORY,
     };
     assert_eq!(bed.ask(make()), CoordinatorReply::Done);
     bed.put("d/e/f", 1);
@@ -131,44 +131,52 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
     let mut bed = Bed::three_racks();
     bed.put("d/f", 1);
     for path in ["d/f", "d", ""] {
-        let look_up = |bed: &mut Bed| {
-            let path = path.to_owned();
-            let reply = bed.ask(ask::LookupInode { path });
-            let CoordinatorReply::Inode { inode, attributes } = reply else {
-                panic!("{reply:?}");
-            };
-            (inode, attributes)
+        let inode_of = |reply| match reply {
+            CoordinatorReply::Inode { inode, attributes } => (inode, attributes),
+            other => panic!("{other:?}"),
         };
-        let (inode, first) = look_up(&mut bed);
-        let set = |seen, mode| ask::SetAttributes {
+        let look_up = || ask::LookupInode {
+            path: path.to_owned(),
+        };
+        let (inode, first) = inode_of(bed.ask(look_up()));
+        let set = |seen, number, mode| ask::SetAttributes {
             inode,
-            seen,
+            seen: first.version + seen,
+            number,
             change: AttributeChange {
                 mode: Some(mode),
                 ..AttributeChange::default()
             },
         };
-        let seen = first.version;
-        assert_eq!(bed.ask(set(seen, 0o600)), CoordinatorReply::Done);
-        let again = bed.ask(set(seen, 0o600));
+        let mode = |reply| inode_of(reply).1.mode;
+        assert_eq!(mode(bed.ask(set(0, 7, 0o600))), 0o600);
+        let unaware = bed.ask(set(0, 8, 0o640));
         assert_eq!(
-            again,
-            CoordinatorReply::Done,
-            "its answer may have been lost"
-        );
-        let other = bed.ask(set(seen, 0o640));
-        assert_eq!(
-            cause(other),
+            cause(unaware),
             Cause::Stale,
             "its sender has not seen the first"
         );
-        assert_eq!(bed.ask(set(seen + 1, 0o640)), CoordinatorReply::Done);
-        assert_eq!(cause(bed.ask(set(seen, 0o600))), Cause::Stale);
-        let (_, last) = look_up(&mut bed);
-        assert_eq!((last.mode, last.version), (0o640, seen + 2));
+        assert_eq!(mode(bed.ask(set(1, 8, 0o640))), 0o640);
+        // The answer of the first was lost, and its client asks again, with or without a new look-up.
+        for seen in [0, 2] {
+            assert_eq!(mode(bed.ask(set(seen, 7, 0o600))), 0o640);
+        }
+        // A copy that is too late to be remembered.
+        for other in 0..16 {
+            assert_eq!(mode(bed.ask(set(2 + other, 100 + other, 0o644))), 0o644);
+        }
+        assert_eq!(cause(bed.ask(set(0, 7, 0o600))), Cause::Stale);
+        let (_, last) = inode_of(bed.ask(look_up()));
+        assert_eq!((last.mode, last.version), (0o644, first.version + 18));
         assert_eq!((last.owner, last.created), (first.owner, first.created));
-        assert_eq!(cause(bed.ask(set(seen + 2, 0o10000))), Cause::Invalid);
+        assert_eq!(cause(bed.ask(set(18, 9, 0o10000))), Cause::Invalid);
     }
+}
+
+#[test]
+fn what_is_gone_and_the_root_are_told_by_their_causes() {
+    let mut bed = Bed::three_racks();
+    bed.put("d/f", 1);
     let nowhere = ask::LookupInode {
         path: "d/g".to_owned(),
     };
@@ -176,6 +184,7 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
     let gone = ask::SetAttributes {
         inode: Inode::File(PutId(99)),
         seen: 0,
+        number: 1,
         change: AttributeChange::default(),
     };
     assert_eq!(cause(bed.ask(gone)), Cause::Stale);
@@ -190,6 +199,59 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
         to: "r".to_owned(),
     };
     assert_eq!(cause(bed.ask(root)), Cause::Invalid);
+}
+
+#[test]
+fn attributes_that_no_inode_can_have_are_refused() {
+    let mut bed = Bed::three_racks();
+    let time = WallTime {
+        seconds: 0,
+        nanoseconds: 1_000_000_000,
+    };
+    for wrong in [
+        NewAttributes {
+            mode: 0o10000,
+            ..NewAttributes::FILE
+        },
+        NewAttributes {
+            owner: u32::MAX,
+            ..NewAttributes::FILE
+        },
+        NewAttributes {
+            group: u32::MAX,
+            ..NewAttributes::FILE
+        },
+        NewAttributes {
+            accessed: Some(time),
+            ..NewAttributes::FILE
+        },
+        NewAttributes {
+            modified: Some(time),
+            ..NewAttributes::FILE
+        },
+    ] {
+        let set = ask::SetAttributes {
+            inode: Inode::Directory(DirectoryId::ROOT),
+            seen: 0,
+            number: 1,
+            change: wrong.into(),
+        };
+        let refused = [
+            bed.ask(set),
+            bed.ask(ask::MakeDirectory {
+                path: "x".to_owned(),
+                attributes: wrong,
+            }),
+            bed.ask(ask::BeginPut {
+                name: "x".to_owned(),
+                existing: Existing::Stays,
+                pool: None,
+                size_bytes: 1,
+                attributes: wrong,
+            }),
+        ];
+        assert_eq!(refused.map(cause), [Cause::Invalid; 3], "{wrong:?}");
+    }
 }
 
 #[test]
@@ -266,7 +328,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes: (4 << 20) + 1,
-            permissions: Permissions::FILE,
+            attributes: NewAttributes::FILE,
         })
     };
     refused(&bed.ask(begin(None)), "not exactly one pool");
@@ -323,7 +385,7 @@ fn a_put_without_room_is_refused() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     });
     refused(&put, "have room for 4");
 }
@@ -500,7 +562,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     });
     refused(&refusal, "does not fit");
 }
@@ -525,7 +587,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     };
     let reply = bed.ask(begin.clone());
     assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
@@ -696,7 +758,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
         existing: Existing::IsReplacedIf(layout.file.put),
         pool: None,
         size_bytes: 1 << 20,
-        permissions: Permissions::FILE,
+        attributes: NewAttributes::FILE,
     }) else {
         panic!("the file may be replaced")
     };

@@ -214,6 +214,42 @@ fn a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops() {
 }
 
 #[test]
+fn one_change_that_is_missing_gives_old_metadata_away_however_many_were_made_since() {
+    for missing_count in [0, 1] {
+        let mut bed = Bed::three_racks();
+        bed.put("f", 1);
+        let heartbeat = |heard| ask::Heartbeat {
+            node: NodeId(3),
+            incarnation: u64::MAX,
+            heard,
+            position: 0,
+            health: NodeHealth::default(),
+        };
+        let told = bed.ask(heartbeat(None));
+        let CoordinatorReply::Alive { coordinator, .. } = told else {
+            panic!("{told:?}");
+        };
+        let last = coordinator.expect("it says who it is");
+        bed.restart();
+        bed.restart();
+        for node in (0..9).map(NodeId).filter(|node| *node != NodeId(3)) {
+            bed.heartbeat(node, NodeHealth::default());
+        }
+        bed.put("g", 1);
+        let answer = bed.ask(heartbeat(Some(Origin {
+            change_count: last.change_count + missing_count,
+            ..last
+        })));
+        if missing_count > 0 {
+            assert_refused(&answer, "is an old copy (node 3 has heard of change");
+        } else {
+            let is_alive = matches!(answer, CoordinatorReply::Alive { .. });
+            assert!(is_alive, "{answer:?}");
+        }
+    }
+}
+
+#[test]
 fn a_coordinator_answers_clients_when_most_nodes_have_spoken() {
     let mut bed = Bed::three_racks();
     bed.put("f", 1);

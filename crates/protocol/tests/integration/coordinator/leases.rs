@@ -273,6 +273,26 @@ fn a_note_of_an_ended_phase_that_arrives_again_ends_no_later_phase() {
 }
 
 #[test]
+fn a_note_of_an_ended_phase_that_arrives_again_begins_none() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let epoch = epoch(&bed.acquire(stripe.id, stripe.nodes[0]));
+    let mut note = |mark, appends| {
+        let told = bed.ask(ask::NotePhase {
+            stripe: stripe.id,
+            epoch: Epoch(epoch),
+            mark: Sequence(mark),
+            appends,
+        });
+        assert_eq!(told, CoordinatorReply::Done);
+    };
+    note(0, true);
+    note(2, false);
+    note(0, true);
+    assert!(!appends(&mut bed, &stripe), "parity covers all updates");
+}
+
+#[test]
 fn a_phase_ends_with_its_commit_and_with_any_commit_of_a_later_term() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);

@@ -3,11 +3,11 @@
 use crate::coordinator::bed::{Bed, Reply, TIMING, gone};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, Start};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeHealth, NodeReply,
-    NodeRequest, Refusal, ask,
+    Applicant, CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeHealth,
+    NodeReply, NodeRequest, Refusal, ask,
 };
 
 const NODE: NodeId = NodeId(4);
@@ -171,6 +171,22 @@ fn a_new_start_of_an_evicted_node_joins_at_once_and_stays() {
     bed.pass(10_000);
     assert_eq!(liveness(&mut bed), Liveness::Up);
     assert_eq!(bed.take_events(), []);
+}
+
+#[test]
+fn a_process_on_a_copy_from_before_an_evicted_run_gets_a_number_above_it() {
+    let mut bed = Bed::three_racks();
+    evict(&mut bed);
+    for number in [FIRST_RUN, FIRST_RUN - 1] {
+        let start = Start { number, nonce: 77 };
+        let applicant = Applicant {
+            start,
+            ..bed.applicant(Some(NODE), NODE.0, NODE.0 / 3, number)
+        };
+        let refused = bed.begin_join(applicant, 0);
+        let above = CoordinatorReply::StartAbove(FIRST_RUN);
+        assert_eq!(refused, Err(above), "nobody can reach it before it joins");
+    }
 }
 
 #[test]
