@@ -82,8 +82,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-late-change-of-attributes-undoes-a-later-one",
         file: "crates/meta/src/inodes.rs",
-        text: "if old.version != seen {",
-        replacement: "if old.version < seen {",
+        text: "if attributes.version != seen {",
+        replacement: "if attributes.version < seen {",
+        check: protocol(
+            "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
+        ),
+    },
+    Mutant {
+        name: "a-repeated-change-of-attributes-undoes-another-one",
+        file: "crates/meta/src/inodes.rs",
+        text: "if numbers.contains(&number) {",
+        replacement: "if numbers.contains(&number) && attributes.version <= seen {",
         check: protocol(
             "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
         ),

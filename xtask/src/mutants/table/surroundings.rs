@@ -156,8 +156,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "nonces-of-the-coordinator-s-starts-not-compared",
         file: "crates/protocol/src/coordinator/members/starts.rs",
-        text: "Some(nonce) => *nonce == start.nonce,",
-        replacement: "Some(nonce) => *nonce == start.nonce || true,",
+        text: "Some(known) => known.nonce == start.nonce,",
+        replacement: "Some(known) => known.nonce == start.nonce || true,",
         check: protocol(
             "coordinator::identity::a_coordinator_that_nodes_know_more_of_than_itself_stops",
         ),
