@@ -212,9 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
         text: "self.nodes.note_garbage(&stripe.nodes, stripe.id);",
         replacement: "let _ = stripe;",
-        check: protocol(
-            "coordinator::replace::a_write_is_acknowledged_while_a_node_joins_that_was_told_to_keep_an_old_chunk",
-        ),
+        check: protocol("coordinator::joins::garbage_waits_for_a_node_that_joins"),
     },
     Mutant {
         name: "a-failed-node-is-forgotten-when-its-chunk-moves",
