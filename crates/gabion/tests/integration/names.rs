@@ -2,6 +2,8 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
+use gabion_client::ClientOptions;
+use gabion_meta::Existing;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -174,6 +176,40 @@ fn wrong_attributes_are_refused_in_one_sentence() {
         let error = fails_on(&cluster, arguments, code);
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_renames_of_a_file_at_one_moment_one_is_refused() {
+    let cluster = cluster();
+    let coordinator = cluster.coordinator();
+    let connect = async || {
+        let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+        client.await.expect("the cluster answers")
+    };
+    let (one, other) = (connect().await, connect().await);
+    cluster.run(&["create", "file-0"]);
+    let mut name = "file-0".to_owned();
+    for round in 0..1_000 {
+        let [first, second] = ["a", "b"].map(|side| format!("file-{round}-{side}"));
+        // The second look-up is at another moment of the first rename each time.
+        let apart = Duration::from_micros(50 * (round % 60));
+        let later = async {
+            tokio::time::sleep(apart).await;
+            other.rename(&name, &second, Existing::Stays).await
+        };
+        let (to_first, to_second) =
+            futures::join!(one.rename(&name, &first, Existing::Stays), later);
+        assert!(
+            to_first.is_ok() != to_second.is_ok(),
+            "round {round}: {to_first:?} and {to_second:?}"
+        );
+        name = if to_first.is_ok() { first } else { second };
+    }
+    let names = one.ls("").await.expect("the cluster answers");
+    assert_eq!(
+        names.into_iter().map(|file| file.name).collect::<Vec<_>>(),
+        [name]
+    );
 }
 
 #[test]
