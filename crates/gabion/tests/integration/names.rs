@@ -2,8 +2,8 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
-use gabion_client::ClientOptions;
-use gabion_meta::Existing;
+use gabion_client::{Client, ClientError, ClientOptions};
+use gabion_meta::{AttributeChange, Existing};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -178,15 +178,41 @@ fn wrong_attributes_are_refused_in_one_sentence() {
     }
 }
 
+async fn connect(cluster: &TestCluster) -> Client {
+    let coordinator = cluster.coordinator();
+    let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+    client.await.expect("the cluster answers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attributes_of_an_open_file_are_its_own_under_any_name() {
+    let cluster = cluster();
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    cluster.put("f", b"first");
+    let file = one.open("f").await.expect("it is there");
+    other
+        .rename("f", "g", Existing::Stays)
+        .await
+        .expect("it is free");
+    cluster.put("f", b"second");
+    let change = AttributeChange {
+        mode: Some(0o400),
+        ..AttributeChange::default()
+    };
+    let set = file.set_attributes(&change).await.expect("it is there");
+    assert_eq!(file.attributes().await.expect("it is there"), set);
+    let mode = async |name: &str| other.inode(name).await.expect("it is there").1.mode;
+    assert_eq!(mode("g").await, 0o400);
+    assert_ne!(mode("f").await, 0o400);
+    other.rm("g").await.expect("it is there");
+    let gone = file.set_attributes(&change).await;
+    assert!(matches!(gone, Err(ClientError::FileGone(_))), "{gone:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_renames_of_a_file_at_one_moment_one_is_refused() {
     let cluster = cluster();
-    let coordinator = cluster.coordinator();
-    let connect = async || {
-        let client = gabion_wire::connect(&coordinator, ClientOptions::default());
-        client.await.expect("the cluster answers")
-    };
-    let (one, other) = (connect().await, connect().await);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
     cluster.run(&["create", "file-0"]);
     let mut name = "file-0".to_owned();
     for round in 0..1_000 {
