@@ -169,6 +169,8 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::file_name)]
         path: String,
     },
+    /// Copy a stored file; the copy has its name when it is complete, and takes no space for holes
+    Cp(CopyOptions),
     /// Give a file or a directory another name, atomically and whatever its size
     Mv {
         /// Name of the file or the directory
@@ -431,7 +433,27 @@ pub(crate) struct PutOptions {
     #[arg(long)]
     pub(crate) replace: bool,
     /// Keep the whole mode, the owner and the times of the local file; without this, the new file has its permissions,
-    /// and belongs to who runs the command
+    /// and belongs to the user who runs the command
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CopyOptions {
+    /// Name of the file
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Name of the copy
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) to: String,
+    /// Pool of the copy; the default is that of the file
+    #[arg(long, value_parser = checks::pool_name)]
+    pub(crate) pool: Option<String>,
+    /// Replace the file that has the name already, at once when the copy is complete
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Keep the whole mode, the owner and the times of the file; without this, the copy has its permissions, and belongs
+    /// to the user who runs the command
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }

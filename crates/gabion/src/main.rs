@@ -125,6 +125,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Ls(options) => commands::files::ls(options, &place, format).await,
             Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
             Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
+            Command::Cp(options) => commands::copy::cp(options, &place, format).await,
             Command::Mv { name, to, replace } => {
                 commands::files::mv((&name, &to), replace, &place, format).await
             }

@@ -137,9 +137,20 @@ pub(super) fn new_directory() -> NewAttributes {
     owned(NewAttributes::DIRECTORY.mode)
 }
 
-/// Those of a copy of a local file.
-pub(super) fn copied(local: &Metadata) -> NewAttributes {
-    owned(local.mode() & COPIED_BITS)
+/// Those of a copy of a file with this mode.
+pub(super) fn copied_mode(mode: u32) -> NewAttributes {
+    owned(mode & COPIED_BITS)
+}
+
+/// Those of a copy that keeps all of a stored file's.
+pub(super) fn kept(stored: &Attributes) -> NewAttributes {
+    NewAttributes {
+        mode: stored.mode,
+        owner: stored.owner,
+        group: stored.group,
+        accessed: Some(stored.accessed),
+        modified: Some(stored.modified),
+    }
 }
 
 fn owned(mode: u32) -> NewAttributes {

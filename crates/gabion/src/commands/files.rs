@@ -1,8 +1,8 @@
 //! `gabion put`, `get`, `write`, `ls`, `mv`, `rm` and `stat`; those that change sizes are in `resize.rs`.
 
 use super::attributes::{
-    access, copied, new_directory, new_file, note_written, path_name, preserve, preserved, shown,
-    time_json, to_json,
+    access, copied_mode, new_directory, new_file, note_written, path_name, preserve, preserved,
+    shown, time_json, to_json,
 };
 use super::connect;
 use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
@@ -16,6 +16,7 @@ use gabion_meta::{Attributes, Existing, Inode, Listing};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
@@ -89,7 +90,7 @@ async fn store(
             let attributes = if preserve {
                 preserved(&metadata)
             } else {
-                copied(&metadata)
+                copied_mode(metadata.mode())
             };
             let new = NewFile { attributes, ..new };
             let put = client.put_over(new, source.compat(), size, &bar);
@@ -297,7 +298,7 @@ pub(super) fn is_directory(path: &Path) -> Failure {
 }
 
 /// What happens to a file that has the name already.
-const fn existing(replaces: bool) -> Existing {
+pub(super) const fn existing(replaces: bool) -> Existing {
     if replaces {
         Existing::IsReplaced
     } else {

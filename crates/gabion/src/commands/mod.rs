@@ -4,6 +4,7 @@ pub(crate) mod array_status;
 pub(crate) mod attributes;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
+pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod files;

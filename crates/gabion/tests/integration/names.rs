@@ -139,6 +139,63 @@ fn text_of(value: &Value) -> &str {
 }
 
 #[test]
+fn copies_are_whole_and_have_the_holes_of_their_originals() {
+    let cluster = cluster();
+    let bytes = pattern(300_000, 8);
+    cluster.put("d/f", &bytes);
+    cluster.run(&["chmod", "4604", "d/f"]);
+    let of = |name: &str| cluster.json(&["stat", name]);
+    cluster.run(&["cp", "d/f", "copy"]);
+    assert!(cluster.get("copy") == bytes);
+    assert_eq!(of("copy")["attributes"]["mode"], "0604");
+    cluster.run(&["cp", "--preserve", "d/f", "e/kept"]);
+    let (kept, original) = (of("e/kept"), of("d/f"));
+    for key in ["mode", "owner", "group", "accessed", "modified"] {
+        assert_eq!(
+            kept["attributes"][key], original["attributes"][key],
+            "{key}"
+        );
+    }
+    let error = fails_on(&cluster, &["cp", "d/f", "copy"], 1);
+    assert!(error.contains("'copy' already exists"), "{error}");
+
+    cluster.run(&["create", "sparse", "--size=1GiB"]);
+    cluster.write("sparse", 700_000_000, b"an island");
+    cluster.run(&["cp", "--replace", "--preserve", "sparse", "copy"]);
+    let (copy, original) = (of("copy"), of("sparse"));
+    for key in ["bytes", "hole_bytes"] {
+        assert_eq!(copy[key], original[key], "{key}");
+    }
+    assert_eq!(
+        copy["attributes"]["modified"],
+        original["attributes"]["modified"]
+    );
+    let part = ["get", "copy", "-", "--offset=699999990", "--length=20"];
+    let expected = [&[0; 10][..], b"an island", &[0]].concat();
+    assert!(cluster.output(&part).stdout == expected);
+    let all = names(&cluster.json(&["ls"]));
+    assert_eq!(
+        all,
+        set(["copy", "d/f", "e/kept", "sparse"]),
+        "nothing else is left"
+    );
+
+    for (arguments, code, words) in [
+        (&["cp", "none", "x"] as &[&str], 1, "no file 'none'"),
+        (&["cp", "d", "x"], 1, "'d' is a directory"),
+        (&["cp", "d/f", "e"], 1, "'e' already exists"),
+        (&["cp", "--replace", "d/f", "e"], 1, "'e' is a directory"),
+        (&["cp", "--replace", "sparse", "e"], 1, "'e' is a directory"),
+        (&["cp", "--pool=none", "d/f", "x"], 1, "no pool 'none'"),
+        (&["cp", "d/f", "a//b"], 2, "beside another one"),
+    ] {
+        let error = fails_on(&cluster, arguments, code);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    assert_eq!(names(&cluster.json(&["ls"])), all);
+}
+
+#[test]
 fn wrong_attributes_are_refused_in_one_sentence() {
     let cluster = cluster();
     cluster.put("d/f", b"bytes");
