@@ -24,8 +24,9 @@ impl Client {
         self.ask(ask::LookupInode { path }).await
     }
 
-    /// Changes attributes of the inode of a path, all at once and once only. Those that are absent stay, even if
-    /// another client changes them at the same time. Returns all of them.
+    /// Changes attributes of the inode of a path, all at once, and once unless an answer is lost and 16 other changes
+    /// follow before it is asked for again. Those that are absent stay, even if another client changes them at the same
+    /// time. Returns all of them.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path, or for invalid values; [`ClientError::Late`] when other

@@ -173,7 +173,8 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::file_name)]
         path: String,
     },
-    /// Copy a stored file; the copy has its name when it is complete, and takes no space for holes
+    /// Copy a stored file; the copy has its name when it is complete, and takes no space for holes. If the copy of a
+    /// file with holes is killed, a file '.copy-...' stays
     Cp(CopyOptions),
     /// Give a file or a directory another name, atomically and whatever its size
     Mv {

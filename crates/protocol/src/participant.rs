@@ -27,8 +27,8 @@ pub(crate) struct Participant {
     /// How often the node has asked to join. Held while a part makes a change durable, which it may only in
     /// the membership in which it began: a joining node's report is final.
     membership: Arc<RwLock<u64>>,
-    /// The number of the coordinator's metadata changes that the node has learnt in this run.
-    known_changes: Arc<AtomicU64>,
+    /// The newest coordinator of which the node has learnt in this run.
+    newest_coordinator: Arc<Mutex<Option<Origin>>>,
     /// The time of their last note on disk.
     noted_changes_ms: Arc<AtomicU64>,
     /// Chunks whose repair may be resumed with other helpers.
@@ -41,7 +41,7 @@ impl Participant {
             store,
             ports,
             membership: Arc::default(),
-            known_changes: Arc::default(),
+            newest_coordinator: Arc::default(),
             noted_changes_ms: Arc::default(),
             unfinished: Arc::default(),
         }
@@ -113,11 +113,13 @@ impl Participant {
     /// node's start may be forgotten.
     pub(crate) fn heard(&self) -> Option<Origin> {
         let identity = self.store.identity();
-        let change_count = self.known_changes.load(Ordering::Acquire);
-        Some(Origin {
-            start: identity.coordinator?,
-            change_count: change_count.max(identity.metadata_changes.unwrap_or(0)),
-        })
+        let stored = identity.coordinator.map(|start| Origin {
+            start,
+            change_count: identity.metadata_changes.unwrap_or(0),
+        });
+        // A start and a count of changes belong together: a write that hung may store an older start late.
+        let newest = lock(&self.newest_coordinator);
+        newest.into_iter().chain(stored).max_by_key(rank)
     }
 
     /// Remembers a coordinator, unless its start is older than a remembered one or differs from one with
@@ -149,7 +151,8 @@ impl Participant {
                 .await?;
             self.noted_changes_ms.store(now_ms, Ordering::Release);
         }
-        self.known_changes.fetch_max(change_count, Ordering::AcqRel);
+        let mut newest = lock(&self.newest_coordinator);
+        *newest = newest.into_iter().chain([coordinator]).max_by_key(rank);
         Ok(())
     }
 
@@ -301,6 +304,11 @@ pub(crate) fn generation_of(store: &Store, chunk: ChunkId) -> Generation {
     let made_in = made_in.map(|spec| spec.generation);
     let known = || store.held(chunk.stripe).ok().map(|state| state.generation);
     made_in.or_else(known).unwrap_or_default()
+}
+
+/// The order of coordinators, and of one's changes.
+fn rank(origin: &Origin) -> (u64, u64) {
+    (origin.start.number, origin.change_count)
 }
 
 /// The refusal for a store error that is not damage to a chunk.

@@ -1,4 +1,5 @@
-//! `gabion cp`. The copy gets its name when it is complete, and has holes where the original has them.
+//! `gabion cp`. The copy gets its name when it is complete, and has holes where the original has them. Until then
+//! a copy with holes is a file of the root directory, which stays there if the process is killed.
 
 use super::attributes::{copied_mode, kept};
 use super::connect;
@@ -8,7 +9,7 @@ use crate::failure::{Context as _, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::{Client, ClientError, File, NewFile};
 use gabion_layout::ByteRange;
-use gabion_meta::Existing;
+use gabion_meta::{Existing, Inode, PoolRecord};
 use gabion_wire::random_bytes;
 use serde_json::json;
 use std::time::Instant;
@@ -29,11 +30,7 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
     } = options;
     let client = connect(place).await?;
     let original = client.open(&name).await?;
-    if !replace && client.inode(&to).await.is_ok() {
-        return Err(Failure::failed(format!(
-            "'{to}' already exists; choose another name, or replace the file with --replace"
-        )));
-    }
+    check_target(&client, &original, &to, replace).await?;
     let begun = Instant::now();
     let known = original.attributes().await?;
     let attributes = if preserve {
@@ -50,13 +47,25 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
     };
     let size = original.size_bytes();
     let stored = original.stored_within(ByteRange::new(0, size)).await?;
-    if stored.iter().map(|part| part.length).sum::<u64>() == size {
-        whole(&client, &original, new).await?;
+    let is_whole = stored.iter().map(|part| part.length).sum::<u64>() == size;
+    // Files of such a pool have no holes.
+    let has_lifecycle = |known: &PoolRecord| known.spec.name == pool && known.lifecycle.is_some();
+    if is_whole || client.pools().await?.iter().any(has_lifecycle) {
+        whole(&client, &original, new, size).await?;
     } else {
-        let directory = to.rfind('/').map_or("", |at| &to[..=at]);
         let number = random_bytes().context("draw a random number")?;
-        let unnamed = format!("{directory}.copy-{:016x}", u64::from_le_bytes(number));
-        sparse(&client, &original, (&unnamed, new), &stored).await?;
+        // In the root, whose path is never too long and never changes.
+        let unnamed = format!(".copy-{:016x}", u64::from_le_bytes(number));
+        let copying = sparse(&client, &original, (&unnamed, new), (size, &stored));
+        let copied = tokio::select! {
+            copied = copying => copied.map_err(Failure::from),
+            _ = tokio::signal::ctrl_c() => Err(Failure::failed("the copy was interrupted".to_owned())),
+        };
+        if copied.is_err() {
+            // Nothing stays of it, unless the cluster cannot be reached.
+            let _ = client.rm(&unnamed).await;
+        }
+        copied?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
@@ -68,9 +77,36 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
-/// Copies a file without holes: a put, of which nothing is seen before its end.
-async fn whole(client: &Client, original: &File, new: NewFile<'_>) -> Result<(), ClientError> {
-    let size = original.size_bytes();
+/// Refuses a target before anything is copied.
+async fn check_target(
+    client: &Client,
+    original: &File,
+    to: &str,
+    replace: bool,
+) -> Result<(), Failure> {
+    let why = match client.inode(to).await {
+        Ok((Inode::Directory(_), _)) => format!("'{to}' is a directory; name a file"),
+        Ok((Inode::File(put), _)) if put == original.put_id() => {
+            format!("'{to}' is the file itself; choose another name")
+        }
+        Ok(_) if !replace => {
+            format!(
+                "'{to}' already exists; choose another name, or replace the file with --replace"
+            )
+        }
+        // The cluster refuses what is wrong with it.
+        _ => return Ok(()),
+    };
+    Err(Failure::failed(why))
+}
+
+/// Copies the first bytes of a file, with zeros for holes: a put, of which nothing is seen before its end.
+async fn whole(
+    client: &Client,
+    original: &File,
+    new: NewFile<'_>,
+    size: u64,
+) -> Result<(), ClientError> {
     let (sink, source) = tokio::io::duplex(PIPE_BYTES);
     let reading = original.copy(ByteRange::new(0, size), sink.compat_write(), &());
     let bar = Shown::bytes("");
@@ -87,7 +123,7 @@ async fn sparse(
     client: &Client,
     original: &File,
     (unnamed, new): (&str, NewFile<'_>),
-    stored: &[ByteRange],
+    (size, stored): (u64, &[ByteRange]),
 ) -> Result<(), ClientError> {
     let begun = NewFile {
         name: unnamed,
@@ -95,20 +131,12 @@ async fn sparse(
         ..new
     };
     client.put_over(begun, [].as_slice(), 0, &()).await?;
-    let copied = async {
-        let copy = client.open(unnamed).await?;
-        copy.grow(original.size_bytes()).await?;
-        copy_parts(original, &copy, stored).await?;
-        // Writing has set its times.
-        copy.set_attributes(&new.attributes.into()).await?;
-        copy.rename(new.name, new.existing).await
-    };
-    let copied = copied.await;
-    if copied.is_err() {
-        // Nothing stays of it, unless the cluster cannot be reached.
-        let _ = client.rm(unnamed).await;
-    }
-    copied
+    let copy = client.open(unnamed).await?;
+    copy.grow(size).await?;
+    copy_parts(original, &copy, stored).await?;
+    // Writing has set its times.
+    copy.set_attributes(&new.attributes.into()).await?;
+    copy.rename(new.name, new.existing).await
 }
 
 async fn copy_parts(original: &File, copy: &File, stored: &[ByteRange]) -> Result<(), ClientError> {
@@ -119,7 +147,14 @@ async fn copy_parts(original: &File, copy: &File, stored: &[ByteRange]) -> Resul
         for offset in (part.offset..part.end()).step_by(PIECE_BYTES as usize) {
             let piece = ByteRange::new(offset, PIECE_BYTES.min(part.end() - offset));
             bar.set_of(done, total);
-            let bytes = original.read(piece).await?;
+            let bytes = original.read(piece).await.map_err(|error| match error {
+                // It was within the file when the copy began.
+                ClientError::Usage(_) => ClientError::Shrunk {
+                    name: original.name().to_owned(),
+                    size_bytes: original.size_bytes(),
+                },
+                other => other,
+            })?;
             copy.write_pieces(offset, bytes.into()).await?;
             done += piece.length;
         }

@@ -183,7 +183,8 @@ fn copies_are_whole_and_have_the_holes_of_their_originals() {
     for (arguments, code, words) in [
         (&["cp", "none", "x"] as &[&str], 1, "no file 'none'"),
         (&["cp", "d", "x"], 1, "'d' is a directory"),
-        (&["cp", "d/f", "e"], 1, "'e' already exists"),
+        (&["cp", "d/f", "e"], 1, "'e' is a directory"),
+        (&["cp", "--replace", "d/f", "d/f"], 1, "is the file itself"),
         (&["cp", "--replace", "d/f", "e"], 1, "'e' is a directory"),
         (&["cp", "--replace", "sparse", "e"], 1, "'e' is a directory"),
         (&["cp", "--pool=none", "d/f", "x"], 1, "no pool 'none'"),
