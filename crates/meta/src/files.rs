@@ -282,8 +282,12 @@ pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaErro
 
 /// The file that this put made.
 pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
-    let row = FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))?;
-    with_path(txn, row)
+    with_path(txn, file_row(txn, put)?)
+}
+
+/// The row of the file that this put made, for those who need no path.
+pub(crate) fn file_row(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
+    FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))
 }
 
 /// A file's row as its record, whose name is the whole path.

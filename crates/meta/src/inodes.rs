@@ -3,12 +3,12 @@
 use crate::attributes::{AttributeChange, Attributes};
 use crate::directories::{find, record};
 use crate::error::MetaError;
-use crate::files::{file_of, put_file};
+use crate::files::file_row;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::names::check_attributes;
 use crate::records::{DirectoryId, DirectoryRecord, FileRecord, Inode};
-use crate::schema::{ATTRIBUTE_CHANGES, DIRECTORIES};
+use crate::schema::{ATTRIBUTE_CHANGES, DIRECTORIES, FILES};
 
 /// How many changes of an inode's attributes are remembered, for requests that are repeated after a lost answer.
 const REMEMBERED_COUNT: usize = 16;
@@ -57,8 +57,8 @@ impl<K: KeyValue> Meta<K> {
             attributes.set(change, now);
             match inode {
                 Inode::File(put) => {
-                    let file = file_of(txn, put)?;
-                    put_file(txn, &FileRecord { attributes, ..file })?;
+                    let row = file_row(txn, put)?;
+                    FILES.put(txn, &put, &FileRecord { attributes, ..row })?;
                 }
                 Inode::Directory(id) => {
                     let row = record(txn, id)?;
@@ -76,7 +76,7 @@ impl<K: KeyValue> Meta<K> {
 
 fn attributes_of(txn: &dyn ReadTxn, inode: Inode) -> Result<Attributes, MetaError> {
     match inode {
-        Inode::File(put) => Ok(file_of(txn, put)?.attributes),
+        Inode::File(put) => Ok(file_row(txn, put)?.attributes),
         Inode::Directory(id) => {
             let row = DIRECTORIES.get(txn, &id)?;
             Ok(row.ok_or(MetaError::DirectoryGone(id))?.attributes)

@@ -47,7 +47,8 @@ impl<K: KeyValue> Meta<K> {
     /// name the first to commit wins, or the last if they replace `existing` files.
     ///
     /// # Errors
-    /// [`MetaError::FileName`], [`MetaError::Attributes`], [`MetaError::FileExists`], [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
+    /// [`MetaError::FileName`], [`MetaError::Attributes`], [`MetaError::FileExists`],
+    /// [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
     /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] when a stripe would not survive the loss of
     /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
