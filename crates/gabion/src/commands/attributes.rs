@@ -177,7 +177,8 @@ pub(super) fn preserved(local: &Metadata) -> NewAttributes {
     }
 }
 
-/// Gives a local file the permissions and the times of a stored one. Its owner is whoever made it.
+/// Gives a local file the permissions and the times of a stored one. The local
+/// file keeps its own owner.
 pub(super) fn preserve(stored: &Attributes, local: &std::fs::File) -> Result<(), Failure> {
     let doing = || "set the mode and the times of the local file".to_owned();
     fchmod(local, Mode::from_raw_mode(stored.mode & COPIED_BITS)).context(doing())?;

@@ -29,8 +29,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             return Ok(CoordinatorReply::Busy(sentence.into()));
         }
         self.core.check_whole()?;
-        // Before the eviction: another process of the evicted run's number answers nobody before it has joined, so it
-        // would be evicted for ever.
+        // Before the eviction: a process with the evicted run's number answers no request before it has joined, so
+        // no other node could reach it and the eviction would not end.
         if let Some(number) = self.superseding(&applicant).await? {
             return Ok(CoordinatorReply::StartAbove(number));
         }

@@ -185,7 +185,7 @@ fn a_process_on_a_copy_from_before_an_evicted_run_gets_a_number_above_it() {
         };
         let refused = bed.begin_join(applicant, 0);
         let above = CoordinatorReply::StartAbove(FIRST_RUN);
-        assert_eq!(refused, Err(above), "nobody can reach it before it joins");
+        assert_eq!(refused, Err(above), "no node can reach it before it joins");
     }
 }
 
