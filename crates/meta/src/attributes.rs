@@ -12,7 +12,18 @@ pub struct WallTime {
     pub nanoseconds: u32,
 }
 
+/// How exact the times of a directory are, in nanoseconds: many names may change in it at nearly the same time, and
+/// then not each change writes its row.
+const NAMES_NS: i128 = 10_000_000;
+
 impl WallTime {
+    /// Whether it is this time, or one shortly before it.
+    fn is_just_before(self, now: Self) -> bool {
+        let ns =
+            |time: Self| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
+        (0..NAMES_NS).contains(&(ns(now) - ns(self)))
+    }
+
     /// Whether its nanoseconds are less than a second.
     pub(crate) const fn is_valid(self) -> bool {
         self.nanoseconds < 1_000_000_000
@@ -127,6 +138,11 @@ impl Attributes {
     pub(crate) fn note_content(&mut self, now: WallTime) {
         self.modified = now;
         self.note_change(now);
+    }
+
+    /// Whether a change of the content was noted just now, so that the times are exact enough without another note.
+    pub(crate) fn are_of(&self, now: WallTime) -> bool {
+        self.modified.is_just_before(now) && self.changed.is_just_before(now)
     }
 
     /// Sets some of them now.

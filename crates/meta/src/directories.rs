@@ -235,9 +235,12 @@ pub(crate) fn unlink(
     note_names(txn, key.0, now)
 }
 
-/// Notes that the names in a directory change now.
+/// Notes that the names in a directory change now. Its times are exact to 10 ms.
 fn note_names(txn: &mut dyn WriteTxn, id: DirectoryId, now: WallTime) -> Result<(), MetaError> {
     let mut row = record(txn, id)?;
+    if row.attributes.are_of(now) {
+        return Ok(());
+    }
     row.attributes.note_content(now);
     DIRECTORIES.put(txn, &id, &row)
 }

@@ -301,12 +301,20 @@ mod tests {
         synced: Vec<u8>,
         /// Syncs wait.
         is_shut: bool,
+        is_sync_waiting: bool,
     }
 
     impl Disk {
         fn shut(&self, is_shut: bool) {
             self.0.state.lock().unwrap().is_shut = is_shut;
             self.0.opened.notify_all();
+        }
+
+        /// Waits until a sync waits: its writer has the engine meanwhile.
+        fn until_sync_waits(&self) {
+            while !self.0.state.lock().unwrap().is_sync_waiting {
+                thread::yield_now();
+            }
         }
 
         /// The disk after a loss of power.
@@ -344,7 +352,8 @@ mod tests {
 
         fn sync_data(&self) -> io::Result<()> {
             self.0.sync_count.fetch_add(1, Ordering::Relaxed);
-            let state = self.0.state.lock().unwrap();
+            let mut state = self.0.state.lock().unwrap();
+            state.is_sync_waiting |= state.is_shut;
             let mut state = self.0.opened.wait_while(state, |s| s.is_shut).unwrap();
             state.synced = state.now.clone();
             Ok(())
@@ -418,10 +427,12 @@ mod tests {
         let before = disk.0.sync_count.load(Ordering::Relaxed);
         thread::scope(|scope| {
             let store = &store;
-            for writer in 0..=COUNT {
+            scope.spawn(move || put(store, &[COUNT], b"value"));
+            disk.until_sync_waits();
+            for writer in 0..COUNT {
                 scope.spawn(move || put(store, &[writer], b"value"));
             }
-            while store.group.waiting_count() < u64::from(COUNT) {
+            while store.group.waiting_count() < u64::from(COUNT) + 1 {
                 thread::yield_now();
             }
             disk.shut(false);
@@ -442,9 +453,7 @@ mod tests {
         thread::scope(|scope| {
             let store = &store;
             scope.spawn(move || put(store, b"a", b"1"));
-            while store.group.waiting_count() < 1 {
-                thread::yield_now();
-            }
+            disk.until_sync_waits();
             for key in [b"b", b"c"] {
                 scope.spawn(move || put(store, key, b"2"));
             }

@@ -2,8 +2,8 @@
 
 use crate::fixture::{cluster_at, one_file, ticking_clock};
 use gabion_meta::{
-    AttributeChange, Attributes, Existing, FencingToken, Inode, MemoryStore, Meta, PutId,
-    WallClock, WallTime,
+    AttributeChange, Attributes, DirectoryId, Existing, FencingToken, Inode, MemoryStore, Meta,
+    PutId, WallClock, WallTime,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -40,6 +40,46 @@ fn growth_sets_the_times_and_a_repetition_or_a_rename_does_not() {
     meta.rename(put, 0, "g", Existing::Stays)
         .expect("it is done");
     assert_eq!(of(&meta, put), renamed, "it was a repetition");
+}
+
+#[test]
+fn the_times_of_a_directory_are_exact_to_10_ms_whatever_clients_have_set() {
+    let ms = Arc::new(AtomicI64::new(1_000));
+    let shown = Arc::clone(&ms);
+    let at = |ms: i64| WallTime {
+        seconds: ms.div_euclid(1_000),
+        nanoseconds: (ms.rem_euclid(1_000) * 1_000_000) as u32,
+    };
+    let clock = WallClock::new(move || at(shown.load(Relaxed)));
+    let (meta, pool) = cluster_at(MemoryStore::new(), clock);
+    let root = Inode::Directory(DirectoryId::ROOT);
+    let times = || {
+        let (_, root) = meta.inode("").expect("the root");
+        (root.modified, root.changed)
+    };
+    for (now, modified, changed) in [
+        (1_009, 1_000, 1_000),
+        (1_010, 1_010, 1_010),
+        (1_019, 1_010, 1_010),
+        (990, 990, 1_010),
+    ] {
+        ms.store(now, Relaxed);
+        one_file(&meta, &pool, &format!("f{now}"));
+        assert_eq!(times(), (at(modified), at(changed)), "{now}");
+    }
+    for set in [at(-1), at(2_000)] {
+        let (_, known) = meta.inode("").expect("the root");
+        let change = AttributeChange {
+            modified: Some(set),
+            ..AttributeChange::default()
+        };
+        let request = (known.version, known.version + 1);
+        meta.set_attributes(root, request, &change)
+            .expect("it is there");
+        ms.store(1_500, Relaxed);
+        one_file(&meta, &pool, &format!("g{}", set.seconds));
+        assert_eq!(times(), (at(1_500), at(1_500)), "it was set to {set:?}");
+    }
 }
 
 #[test]
