@@ -3,27 +3,30 @@
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::File;
-use gabion_meta::{AttributeChange, Attributes, FILE_BYTES_MAX, Inode};
-use gabion_protocol::message::{Cause, ask};
+use gabion_meta::{AttributeChange, Attributes, Inode, RelativePath};
+use gabion_protocol::message::{Cause, Denial, ask};
+use std::collections::BTreeMap;
 
 /// Whose attributes are to change.
 enum Target<'a> {
     /// Those of the inode that has the path at that moment.
-    Path(&'a Client, &'a str),
-    /// Those of the file, whatever its name.
-    File(&'a File),
+    Path(&'a RelativePath),
+    /// Those of this inode, whatever its path.
+    Inode(Inode),
+}
+
+/// What must be there already for a user attribute to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It may be there or not.
+    Any,
+    /// It must be there.
+    There,
+    /// It must not be there.
+    Absent,
 }
 
 impl Client {
-    /// The inode of a path, and its attributes. The empty path is the root directory's.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when nothing has the path; [`ClientError::NoCoordinator`].
-    pub async fn inode(&self, path: &str) -> Result<(Inode, Attributes), ClientError> {
-        let path = path.to_owned();
-        self.ask(ask::LookupInode { path }).await
-    }
-
     /// Changes attributes of the inode of a path, all at once, and once unless an answer is lost and 16 other changes
     /// follow before it is asked for again. Those that are absent stay, even if another client changes them at the same
     /// time. Returns all of them.
@@ -33,10 +36,114 @@ impl Client {
     /// clients change them all the time; [`ClientError::NoCoordinator`], after which they may have changed.
     pub async fn set_attributes(
         &self,
-        path: &str,
+        at: impl Into<RelativePath>,
         change: &AttributeChange,
     ) -> Result<Attributes, ClientError> {
-        Target::Path(self, path).set(change).await
+        let at = at.into();
+        let name = at.path.clone();
+        self.change_attributes(&Target::Path(&at), &name, change)
+            .await
+    }
+
+    /// As [`Client::set_attributes`], of this inode, whatever its path.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; otherwise those of [`Client::set_attributes`].
+    pub async fn set_inode_attributes(
+        &self,
+        inode: Inode,
+        change: &AttributeChange,
+    ) -> Result<Attributes, ClientError> {
+        self.change_attributes(&Target::Inode(inode), "an inode", change)
+            .await
+    }
+
+    /// The attributes that users have given to an inode, by their names.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when it is gone; [`ClientError::NoCoordinator`].
+    pub async fn user_attributes(
+        &self,
+        inode: Inode,
+    ) -> Result<BTreeMap<String, Vec<u8>>, ClientError> {
+        Ok(self.ask(ask::UserAttributes(inode)).await?.1)
+    }
+
+    /// Gives a user attribute of an inode a value, or takes it away.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when it is there or absent against the caller's wish ([`Cause::Exists`] and
+    /// [`Cause::NotFound`]), for invalid names, for more than 64 KiB of names and values, and when the inode is gone;
+    /// [`ClientError::Late`] when other clients change its attributes all the time; [`ClientError::NoCoordinator`],
+    /// after which it may have changed.
+    pub async fn set_user_attribute(
+        &self,
+        inode: Inode,
+        (name, value): (&str, Option<Vec<u8>>),
+        presence: Presence,
+    ) -> Result<(), ClientError> {
+        let mut attempts = self.attempts(format!("setting the user attribute {name}"), 0);
+        let number = self.ports().random();
+        let user = BTreeMap::from([(name.to_owned(), value)]);
+        let change = AttributeChange {
+            user,
+            ..AttributeChange::default()
+        };
+        loop {
+            let (seen, present) = self.ask(ask::UserAttributes(inode)).await?;
+            let refuse = |cause, what: &str| {
+                let sentence = format!("the user attribute '{name}' {what}");
+                Err(ClientError::Refused(Denial::new(cause, sentence)))
+            };
+            match (presence, present.contains_key(name)) {
+                (Presence::There, false) => return refuse(Cause::NotFound, "is not there"),
+                (Presence::Absent, true) => return refuse(Cause::Exists, "is there already"),
+                _ => {}
+            }
+            let request = ask::SetAttributes {
+                inode,
+                seen,
+                number,
+                change: change.clone(),
+            };
+            match self.ask(request).await {
+                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {
+                    attempts.pause(denial).await?;
+                }
+                done => return done.map(drop),
+            }
+        }
+    }
+
+    async fn change_attributes(
+        &self,
+        target: &Target<'_>,
+        name: &str,
+        change: &AttributeChange,
+    ) -> Result<Attributes, ClientError> {
+        let mut attempts = self.attempts(format!("changing the attributes of {name}"), 0);
+        let number = self.ports().random();
+        loop {
+            let known = match *target {
+                Target::Path(at) => self.inode(at.clone()).await?,
+                Target::Inode(inode) => {
+                    let known = self.inode_status(inode).await?;
+                    known.ok_or_else(|| ClientError::FileGone(name.to_owned()))?
+                }
+            };
+            let request = ask::SetAttributes {
+                inode: known.inode,
+                seen: known.attributes.version,
+                number,
+                change: change.clone(),
+            };
+            match self.ask(request).await {
+                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {
+                    attempts.pause(denial).await?;
+                }
+                done => return done,
+            }
+        }
     }
 }
 
@@ -46,9 +153,10 @@ impl File {
     /// # Errors
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`].
     pub async fn attributes(&self) -> Result<Attributes, ClientError> {
-        // Nothing is stored there.
-        let layout = self.look_past(FILE_BYTES_MAX).await?;
-        Ok(layout.file.file.attributes)
+        let inode = Inode::File(self.put_id());
+        let known = self.client.inode_status(inode).await?;
+        let known = known.ok_or_else(|| ClientError::FileGone(self.name().to_owned()))?;
+        Ok(known.attributes)
     }
 
     /// Changes attributes of the file, whatever its name is by now. Returns all of them.
@@ -59,39 +167,10 @@ impl File {
         &self,
         change: &AttributeChange,
     ) -> Result<Attributes, ClientError> {
-        Target::File(self).set(change).await
-    }
-}
-
-impl Target<'_> {
-    async fn set(&self, change: &AttributeChange) -> Result<Attributes, ClientError> {
-        let (client, name) = match *self {
-            Self::Path(client, path) => (client, path),
-            Self::File(file) => (&file.client, file.name()),
-        };
-        let mut attempts = client.attempts(format!("changing the attributes of {name}"), 0);
-        let number = client.ports().random();
-        loop {
-            let (inode, known) = self.look_up().await?;
-            let request = ask::SetAttributes {
-                inode,
-                seen: known.version,
-                number,
-                change: change.clone(),
-            };
-            match client.ask(request).await {
-                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {
-                    attempts.pause(denial).await?;
-                }
-                done => return done,
-            }
-        }
-    }
-
-    async fn look_up(&self) -> Result<(Inode, Attributes), ClientError> {
-        match *self {
-            Self::Path(client, path) => client.inode(path).await,
-            Self::File(file) => Ok((Inode::File(file.put_id()), file.attributes().await?)),
-        }
+        let inode = Inode::File(self.put_id());
+        let target = Target::Inode(inode);
+        self.client
+            .change_attributes(&target, self.name(), change)
+            .await
     }
 }

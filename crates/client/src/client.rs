@@ -8,7 +8,7 @@ use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
-use gabion_meta::{Existing, FileRecord, Listing, NewAttributes, PoolRecord, PutId};
+use gabion_meta::{FileRecord, Listing, PoolRecord, PutId};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
@@ -244,79 +244,6 @@ impl Client {
         Ok(first.into_iter().find(|file| file.name == name))
     }
 
-    /// Gives a file another name, atomically and whatever its size. Open files stay open.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when no file has the first name, when a file has the second one and stays,
-    /// or when the second one is invalid; [`ClientError::NoCoordinator`], after which the file may have
-    /// either name.
-    pub async fn rename(
-        &self,
-        from: &str,
-        to: &str,
-        existing: Existing,
-    ) -> Result<(), ClientError> {
-        self.open(from).await?.rename(to, existing).await
-    }
-
-    /// Makes a directory, and those above it that are missing, all with these attributes. A put or a rename makes
-    /// those above its name by itself.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when a file or a directory has the path; [`ClientError::NoCoordinator`], after which
-    /// the directory may have been made.
-    pub async fn make_directory(
-        &self,
-        path: &str,
-        attributes: NewAttributes,
-    ) -> Result<(), ClientError> {
-        let path = path.to_owned();
-        self.ask(ask::MakeDirectory { path, attributes }).await
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when there is none, or it is not empty; [`ClientError::NoCoordinator`], after which
-    /// the directory may be gone.
-    pub async fn remove_directory(&self, path: &str) -> Result<(), ClientError> {
-        let path = path.to_owned();
-        let (directory, generation) = self.ask(ask::LookupDirectory { path }).await?;
-        let request = ask::RemoveDirectory {
-            directory,
-            generation,
-        };
-        self.ask(request).await
-    }
-
-    /// Gives a directory another path, atomically and whatever is below it. Open files stay open.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when there is no such directory, when a file or a directory has the new path, or when
-    /// that lies below the directory; [`ClientError::NoCoordinator`], after which the directory may have either path.
-    pub async fn rename_directory(&self, from: &str, to: &str) -> Result<(), ClientError> {
-        let path = from.to_owned();
-        let (directory, generation) = self.ask(ask::LookupDirectory { path }).await?;
-        let request = ask::RenameDirectory {
-            directory,
-            generation,
-            to: to.to_owned(),
-        };
-        self.ask(request).await
-    }
-
-    /// Deletes a file; its chunks are reclaimed in the background.
-    ///
-    /// # Errors
-    /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
-    pub async fn rm(&self, name: &str) -> Result<(), ClientError> {
-        // The order may be repeated, and must not affect a file that another client stores under
-        // the name in between.
-        let file = self.lookup(name).await?.file.put;
-        let name = name.to_owned();
-        self.ask(ask::RemoveFile { name, file }).await
-    }
-
     /// Repairs all lost chunks now, without waiting for the grace period, and from now on by
     /// `scheme` if one is given. Returns at once; [`Client::status`] shows the progress.
     ///
@@ -535,13 +462,10 @@ impl Client {
     }
 }
 
-/// Whether a request may be repeated although it may have been carried out. Making a pool or a directory a second time
-/// would be refused, as if the first request had failed.
+/// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be
+/// refused, as if the first request had failed.
 const fn is_repeatable(request: &CoordinatorRequest) -> bool {
-    !matches!(
-        request,
-        CoordinatorRequest::CreatePool(_) | CoordinatorRequest::MakeDirectory { .. }
-    )
+    !matches!(request, CoordinatorRequest::CreatePool(_))
 }
 
 /// Proves that a plan of this client achieves its goal.

@@ -160,7 +160,7 @@ impl ClientError {
         match self {
             Self::Usage(_)
             | Self::Refused(Denial {
-                cause: Cause::Invalid,
+                cause: Cause::Invalid | Cause::NameTooLong,
                 ..
             }) => ErrorKind::Usage,
             _ => ErrorKind::Cluster,

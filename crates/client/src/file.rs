@@ -10,7 +10,9 @@ use crate::windows::{Windows, join};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord};
-use gabion_meta::{Exclusive, Existing, FILE_BYTES_MAX, FileRecord, PoolRecord, PutId};
+use gabion_meta::{
+    Exclusive, Existing, FILE_BYTES_MAX, FileRecord, MetaError, PoolRecord, PutId, Symlink,
+};
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, ask};
 use std::collections::BTreeMap;
@@ -69,6 +71,23 @@ impl Client {
     pub async fn open(&self, name: &str) -> Result<File, ClientError> {
         let layout = self.lookup(name).await?;
         File::with_layout(self, name, layout, None)
+    }
+
+    /// Opens the file that a put made, whatever its names.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; [`ClientError::Refused`] for a symbolic link; [`ClientError::NoCoordinator`].
+    pub async fn open_inode(&self, file: PutId) -> Result<File, ClientError> {
+        let layout = self.lookup_file(file, 0).await?;
+        let layout = layout.ok_or_else(|| ClientError::FileGone(file.to_string()))?;
+        let name = layout.file.name.clone();
+        if let Some(Symlink { target, .. }) = &layout.file.symlink {
+            let target = target.clone();
+            return Err(ClientError::Refused(
+                MetaError::IsASymlink { name, target }.into(),
+            ));
+        }
+        File::with_layout(self, &name, layout, None)
     }
 }
 
@@ -137,7 +156,8 @@ impl File {
         self.opened.put
     }
 
-    /// Gives the file another name, if it has not been renamed since this handle last looked it up.
+    /// Gives the file another name instead of the one by which it was opened, if its names have not changed since this
+    /// handle last looked it up.
     ///
     /// # Errors
     /// Those of [`Client::rename`]; [`ClientError::Refused`] also if the file was removed or renamed since.
@@ -146,8 +166,9 @@ impl File {
         // after another rename.
         let request = ask::Rename {
             file: self.put_id(),
+            from: self.name().into(),
             generation: self.record().generation,
-            to: to.to_owned(),
+            to: to.into(),
             existing,
         };
         self.client.ask(request).await

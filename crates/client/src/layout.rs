@@ -202,6 +202,7 @@ pub(crate) mod sample {
                 created_ms: 0,
                 generation: 0,
                 truncation_count: 0,
+                symlink: None,
                 attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
             },
             pool: PoolRecord {

@@ -44,6 +44,7 @@ mod layout;
 mod losses;
 mod memory;
 mod moment;
+mod names;
 mod open_runs;
 mod primary;
 mod progress;
@@ -61,6 +62,7 @@ mod timed_repair;
 mod windows;
 mod write;
 
+pub use attributes::Presence;
 pub use cache::CacheCounts;
 pub use cached_file::CachedFile;
 pub use client::{Client, ClientOptions};

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
-use gabion_meta::{Existing, NewAttributes, PoolRecord, PutId};
+use gabion_meta::{DirectoryId, Existing, NewAttributes, PoolRecord, PutId, RelativePath};
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{PutPlaces, ask};
 use gabion_protocol::ports::Ask as _;
@@ -35,6 +35,8 @@ const MORE_COUNT_MAX: u64 = 256;
 /// What a put makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFile<'a> {
+    /// The directory from which on the name is.
+    pub directory: DirectoryId,
     /// The file's name.
     pub name: &'a str,
     /// What happens to a file that has the name already.
@@ -49,6 +51,7 @@ impl<'a> NewFile<'a> {
     /// A file of this name, owned by root and readable for all, in the only pool. A file that has the name already stays.
     pub const fn named(name: &'a str) -> Self {
         Self {
+            directory: DirectoryId::ROOT,
             name,
             existing: Existing::Stays,
             pool: None,
@@ -183,7 +186,7 @@ impl Client {
 
     async fn begin_put(&self, new: NewFile<'_>, size_bytes: u64) -> Result<Begun, ClientError> {
         let request = ask::BeginPut {
-            name: new.name.to_owned(),
+            at: RelativePath::new(new.directory, new.name),
             existing: new.existing,
             pool: new.pool.map(str::to_owned),
             size_bytes,

@@ -11,7 +11,8 @@ mod repair;
 pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use files::{
-    AppendOptions, CopyOptions, CreateOptions, GetOptions, ListOptions, PutOptions, WriteOptions,
+    AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
+    WriteOptions,
 };
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
@@ -188,7 +189,9 @@ pub(crate) enum Command {
         #[arg(long)]
         replace: bool,
     },
-    /// Delete files
+    /// Give a file one more name, or make a symbolic link, which gateways follow
+    Ln(LinkOptions),
+    /// Take names of files away; a file goes with its last name
     Rm {
         /// Names of the files
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]

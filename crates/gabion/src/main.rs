@@ -126,6 +126,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
             Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
             Command::Cp(options) => commands::copy::cp(options, &place, format).await,
+            Command::Ln(options) => commands::links::ln(options, &place, format).await,
             Command::Mv { name, to, replace } => {
                 commands::files::mv((&name, &to), replace, &place, format).await
             }

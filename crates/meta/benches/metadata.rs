@@ -76,7 +76,12 @@ fn main() {
         rate("renames", Some(CHANGES_GOAL), &|client, at| {
             let file = meta.file(&name(client, at)).expect("it was created");
             let to = format!("{}.old", file.name);
-            let renamed = meta.rename(file.put, file.generation, &to, Existing::Stays);
+            let renamed = meta.rename(
+                (file.put, &file.name),
+                file.generation,
+                &to,
+                Existing::Stays,
+            );
             renamed.expect("a free name");
         });
     }

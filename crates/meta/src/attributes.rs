@@ -2,6 +2,7 @@
 //! the cluster does not enforce them.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A moment by a wall clock, which may step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -75,6 +76,8 @@ pub struct AttributeChange {
     pub accessed: Option<WallTime>,
     /// When its content changed last.
     pub modified: Option<WallTime>,
+    /// Users' attributes that get a value, or lose it. The others stay.
+    pub user: BTreeMap<String, Option<Vec<u8>>>,
 }
 
 impl From<NewAttributes> for AttributeChange {
@@ -85,6 +88,7 @@ impl From<NewAttributes> for AttributeChange {
             group: Some(new.group),
             accessed: new.accessed,
             modified: new.modified,
+            user: BTreeMap::new(),
         }
     }
 }
@@ -153,6 +157,7 @@ impl Attributes {
             group,
             accessed,
             modified,
+            user: _,
         } = *change;
         self.mode = mode.unwrap_or(self.mode);
         self.owner = owner.unwrap_or(self.owner);

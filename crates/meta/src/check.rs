@@ -4,15 +4,18 @@
 use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Placed, data_bytes, extents};
+use crate::hard_links::others;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
+use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{DirectoryId, DirectoryRecord, Extent, FileRecord, Inode, PoolSpec, PutId};
+use crate::records::{DirectoryRecord, Extent, FileRecord, Inode, PoolSpec, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
-    GARBAGE, GROWTHS, LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
-    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    ABSENT_HOLDERS, ATTRIBUTE_CHANGES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
+    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, MOVES, NAMES, NODES, PENDING,
+    PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -185,10 +188,16 @@ impl<'t> Check<'t> {
         for (put, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
             let name = &file.name;
             unclaimed_extents.remove(&put);
-            let of_name = names.remove(&(file.directory, name.clone()));
-            let is_its_own = of_name == Some(Inode::File(put)) && file.put == put;
-            self.demand(is_its_own, || {
-                format!("file '{name}' and its name do not agree")
+            let mut keys = others(self.txn, put)?;
+            keys.push((file.directory, name.clone()));
+            let mut of_names = keys.iter().map(|key| names.remove(key));
+            let are_its_own = of_names.all(|inode| inode == Some(Inode::File(put)));
+            self.demand(are_its_own && file.put == put, || {
+                format!("file '{name}' and its names do not agree")
+            });
+            let is_empty = file.size_bytes == 0 && file.stripe_count == 0;
+            self.demand(file.symlink.is_none() || is_empty, || {
+                format!("'{name}' is a symbolic link with bytes")
             });
             let extents = extents(self.txn, put)?;
             if !self.fills_segments(&file, &extents)? {
@@ -381,10 +390,30 @@ impl<'t> Check<'t> {
         let growths = growths.into_iter().map(|(file, _)| file);
         let exclusive = EXCLUSIVE.scan(self.txn, &EXCLUSIVE.all(), usize::MAX)?;
         let exclusive = exclusive.into_iter().map(|(file, _)| file);
-        for file in dropped.chain(growths).chain(exclusive) {
+        let links = HARD_LINKS.scan(self.txn, &HARD_LINKS.all(), usize::MAX)?;
+        let links = links.into_iter().map(|(file, _)| file);
+        self.attributes()?;
+        for file in dropped.chain(growths).chain(exclusive).chain(links) {
             let is_known = FILES.get(self.txn, &file)?.is_some();
             self.demand(is_known, || {
-                format!("{file} made no file, but has dropped stripes, growths or a fencing token")
+                format!("{file} made no file, but has names, dropped stripes, growths or a fencing token")
+            });
+        }
+        Ok(())
+    }
+
+    /// Attributes belong to inodes.
+    fn attributes(&mut self) -> Result<(), MetaError> {
+        let user = USER_ATTRIBUTES.scan(self.txn, &USER_ATTRIBUTES.all(), usize::MAX)?;
+        let changes = ATTRIBUTE_CHANGES.scan(self.txn, &ATTRIBUTE_CHANGES.all(), usize::MAX)?;
+        let user = user.into_iter().map(|(inode, _)| inode);
+        for inode in user.chain(changes.into_iter().map(|(inode, _)| inode)) {
+            let is_known = match inode {
+                Inode::File(put) => FILES.get(self.txn, &put)?.is_some(),
+                Inode::Directory(id) => DIRECTORIES.get(self.txn, &id)?.is_some(),
+            };
+            self.demand(is_known, || {
+                format!("{inode:?} is gone, but has attributes")
             });
         }
         Ok(())

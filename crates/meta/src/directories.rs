@@ -9,41 +9,52 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{LEVELS_MAX, check_attributes, check_file_name};
-use crate::records::{DirectoryId, DirectoryRecord, Inode, PutId};
-use crate::schema::{ATTRIBUTE_CHANGES, Counter, DIRECTORIES, NAMES};
+use crate::paths::{DirectoryId, RelativePath};
+use crate::records::{DirectoryRecord, Existing, Inode, PutId};
+use crate::schema::{ATTRIBUTE_CHANGES, Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {
     /// The directory with this path, and how often it was renamed.
     ///
     /// # Errors
-    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`].
-    pub fn directory(&self, path: &str) -> Result<(DirectoryId, u64), MetaError> {
+    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    pub fn directory(&self, at: impl Into<RelativePath>) -> Result<(DirectoryId, u64), MetaError> {
+        let at = at.into();
         self.store.read(|txn| {
-            let found = descend(txn, path)?;
-            let id = found.ok_or_else(|| MetaError::UnknownDirectory(path.to_owned()))?;
+            let found = descend(txn, &absolute(txn, &at)?)?;
+            let id = found.ok_or_else(|| MetaError::UnknownDirectory(at.path.clone()))?;
             Ok((id, record(txn, id)?.generation))
         })
     }
 
-    /// Makes a directory, and those above it that are missing, which get the same attributes.
+    /// Makes a directory, and those above it that are missing, which get the same attributes. `number` is drawn by
+    /// the client: a repetition of the request does nothing.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
     /// [`MetaError::NotADirectory`] when a file has a path above it; [`MetaError::TooDeep`];
-    /// [`MetaError::Attributes`]; [`MetaError::IdsExhausted`].
+    /// [`MetaError::Attributes`]; [`MetaError::DirectoryGone`]; [`MetaError::IdsExhausted`].
     pub fn make_directory(
         &self,
-        path: &str,
+        at: impl Into<RelativePath>,
         attributes: NewAttributes,
+        number: u64,
     ) -> Result<DirectoryId, MetaError> {
-        check_file_name(path)?;
-        check_levels(path, 0)?;
+        let at = at.into();
         check_attributes(&attributes.into())?;
         let new = (attributes, self.wall_time());
         self.change(|txn| {
-            check_free(txn, path)?;
-            let (parent, name) = make_parents(txn, path, new)?;
-            make(txn, parent, name, new)
+            let path = absolute(txn, &at)?;
+            check_file_name(&path)?;
+            check_levels(&path, 0)?;
+            if let Some((_, Inode::Directory(id))) = find(txn, &path)?
+                && record(txn, id)?.number == number
+            {
+                return Ok(id);
+            }
+            check_free(txn, &path)?;
+            let (parent, name) = make_parents(txn, &path, new)?;
+            make(txn, (parent, name), new, number)
         })
     }
 
@@ -59,40 +70,37 @@ impl<K: KeyValue> Meta<K> {
             let Some(row) = DIRECTORIES.get(txn, &id)? else {
                 return Ok(());
             };
-            let path = path_of(txn, row.parent, &row.name)?;
             if row.generation != generation {
+                let path = path_of(txn, row.parent, &row.name)?;
                 return Err(MetaError::DirectoryRenamed(path));
             }
-            if !entries(txn, id, "", 1)?.is_empty() {
-                return Err(MetaError::NotEmpty(path));
-            }
-            unlink(txn, &(row.parent, key_of(&row.name)), now)?;
-            ATTRIBUTE_CHANGES.delete(txn, &Inode::Directory(id))?;
-            DIRECTORIES.delete(txn, &id)
+            remove(txn, id, &row, now)
         })
     }
 
     /// Gives a directory another path, if it is in this generation: one transaction whatever is below it.
-    /// Directories above the new path that are missing are made. Does nothing if this was the last change of its
-    /// name: a lost answer leads to a second request.
+    /// Directories above the new path that are missing are made. An empty directory that has the path already stays, or
+    /// is removed. Does nothing if this was the last change of its name: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another
-    /// generation; [`MetaError::FileName`]; [`MetaError::DirectoryExists`], also for an empty one; [`MetaError::FileExists`];
-    /// [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the directory;
-    /// [`MetaError::TooDeep`] when a directory below would have too many above it.
+    /// generation; [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::NotEmpty`];
+    /// [`MetaError::FileExists`]; [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the
+    /// directory; [`MetaError::TooDeep`] when a directory below would have too many above it.
     pub fn rename_directory(
         &self,
         id: DirectoryId,
         generation: u64,
-        to: &str,
+        to: impl Into<RelativePath>,
+        existing: Existing,
     ) -> Result<(), MetaError> {
         check_not_root(id)?;
-        check_file_name(to)?;
-        let now = self.wall_time();
+        let (to, now) = (to.into(), self.wall_time());
         self.change(|txn| {
             let row = DIRECTORIES.get(txn, &id)?;
             let mut row = row.ok_or(MetaError::DirectoryGone(id))?;
+            let to = &*absolute(txn, &to)?;
+            check_file_name(to)?;
             let (path, next) = (
                 path_of(txn, row.parent, &row.name)?,
                 generation.saturating_add(1),
@@ -107,7 +115,7 @@ impl<K: KeyValue> Meta<K> {
             if to.strip_prefix(&path).is_some_and(is_below) {
                 return Err(MetaError::IntoItself(to.to_owned()));
             }
-            check_free(txn, to)?;
+            make_way_for_directory(txn, to, existing, now)?;
             check_levels(to, row.level_count)?;
             let (parent, name) = make_parents(txn, to, (row.attributes.for_parent(), now))?;
             unlink(txn, &(row.parent, key_of(&row.name)), now)?;
@@ -123,6 +131,43 @@ impl<K: KeyValue> Meta<K> {
             DIRECTORIES.put(txn, &id, &moved)
         })
     }
+}
+
+/// Removes an empty directory.
+fn remove(
+    txn: &mut dyn WriteTxn,
+    id: DirectoryId,
+    row: &DirectoryRecord,
+    now: WallTime,
+) -> Result<(), MetaError> {
+    if !entries(txn, id, "", 1)?.is_empty() {
+        return Err(MetaError::NotEmpty(path_of(txn, row.parent, &row.name)?));
+    }
+    unlink(txn, &(row.parent, key_of(&row.name)), now)?;
+    forget_attributes(txn, Inode::Directory(id))?;
+    DIRECTORIES.delete(txn, &id)
+}
+
+/// Frees a path for another directory, if it is that of an empty one which does not stay.
+fn make_way_for_directory(
+    txn: &mut dyn WriteTxn,
+    path: &str,
+    existing: Existing,
+    now: WallTime,
+) -> Result<(), MetaError> {
+    match find(txn, path)? {
+        Some((_, Inode::Directory(id))) if existing == Existing::IsReplaced => {
+            let row = record(txn, id)?;
+            remove(txn, id, &row, now)
+        }
+        _ => check_free(txn, path),
+    }
+}
+
+/// Forgets what is kept of an inode's attributes beside its row.
+pub(crate) fn forget_attributes(txn: &mut dyn WriteTxn, inode: Inode) -> Result<(), MetaError> {
+    ATTRIBUTE_CHANGES.delete(txn, &inode)?;
+    USER_ATTRIBUTES.delete(txn, &inode)
 }
 
 /// Refuses a path for a directory that has `below` levels of directories below it, if the path of a file in the
@@ -198,7 +243,7 @@ pub(crate) fn descend(txn: &dyn ReadTxn, path: &str) -> Result<Option<DirectoryI
 }
 
 /// Refuses a path that is taken.
-fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
+pub(crate) fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError> {
     match find(txn, path)? {
         None => Ok(()),
         Some((_, Inode::File(_))) => Err(MetaError::FileExists(path.to_owned())),
@@ -262,7 +307,7 @@ pub(crate) fn make_parents<'a>(
         at = match entry(txn, at, name)? {
             Some(Inode::Directory(id)) => id,
             Some(Inode::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
-            None => make(txn, at, name, new)?,
+            None => make(txn, (at, name), new, 0)?,
         };
         end += 1;
     }
@@ -271,9 +316,9 @@ pub(crate) fn make_parents<'a>(
 
 fn make(
     txn: &mut dyn WriteTxn,
-    parent: DirectoryId,
-    name: &str,
+    (parent, name): (DirectoryId, &str),
     (attributes, now): (NewAttributes, WallTime),
+    number: u64,
 ) -> Result<DirectoryId, MetaError> {
     // The root has the first.
     Counter::NextDirectory.reach(txn, 1)?;
@@ -284,6 +329,7 @@ fn make(
         name: name.to_owned(),
         level_count: 0,
         generation: 0,
+        number,
         attributes: Attributes::new(attributes, now),
     };
     DIRECTORIES.put(txn, &id, &made)?;
@@ -322,6 +368,25 @@ pub(crate) fn record(txn: &dyn ReadTxn, id: DirectoryId) -> Result<DirectoryReco
 /// The error for a directory with more levels above or below it than there can be.
 fn lies_in_itself(id: DirectoryId) -> MetaError {
     DIRECTORIES.contradiction(&id, "it lies in itself")
+}
+
+/// The path from the root on.
+///
+/// # Errors
+/// [`MetaError::DirectoryGone`].
+pub(crate) fn absolute(txn: &dyn ReadTxn, at: &RelativePath) -> Result<String, MetaError> {
+    let RelativePath { directory, path } = at;
+    if *directory == DirectoryId::ROOT {
+        return Ok(path.clone());
+    }
+    if DIRECTORIES.get(txn, directory)?.is_none() {
+        return Err(MetaError::DirectoryGone(*directory));
+    }
+    if path.is_empty() {
+        let row = record(txn, *directory)?;
+        return path_of(txn, row.parent, &row.name);
+    }
+    path_of(txn, *directory, path)
 }
 
 /// The path of a name in a directory.

@@ -1,6 +1,7 @@
 //! The error of this crate, with one plain sentence for each refusal.
 
-use crate::records::{DirectoryId, FencingToken, Holder, PutId};
+use crate::paths::DirectoryId;
+use crate::records::{FencingToken, Holder, PutId};
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
@@ -98,6 +99,34 @@ pub enum MetaError {
         /// The reason.
         problem: &'static str,
     },
+    /// A name or a path that is too long.
+    #[error(
+        "a file name {problem}; use at most {} bytes in 64 names with '/' between them, and 255 in each",
+        crate::records::FILE_NAME_BYTES
+    )]
+    NameTooLong {
+        /// The reason.
+        problem: &'static str,
+    },
+    /// A symbolic link must lead somewhere.
+    #[error(
+        "a symbolic link {problem}; use a path of 1 to 4095 bytes of UTF-8 without a zero byte"
+    )]
+    Target {
+        /// The reason.
+        problem: &'static str,
+    },
+    /// The file is a symbolic link.
+    #[error("'{name}' is a symbolic link to '{target}'; name the file to which it leads")]
+    IsASymlink {
+        /// Its name.
+        name: String,
+        /// The path to which it leads.
+        target: String,
+    },
+    /// A file has as many names as it can have.
+    #[error("'{0}' has 1024 names already; store a copy of it instead")]
+    TooManyNames(String),
     /// An invalid pool name.
     #[error(
         "'{0}' is not a valid pool name; use a lower-case letter, then up to 63 lower-case letters, digits, '-' or '_'"
@@ -218,6 +247,18 @@ pub enum MetaError {
     Attributes {
         /// The rule.
         problem: &'static str,
+    },
+    /// Users' attributes that no inode can have.
+    #[error("a user attribute {problem}")]
+    UserAttribute {
+        /// The rule.
+        problem: &'static str,
+    },
+    /// Users' attributes would take too much space.
+    #[error("the user attributes of one file or directory take at most {limit_bytes} bytes")]
+    UserAttributesTooLarge {
+        /// The limit, with their names.
+        limit_bytes: usize,
     },
     /// Attributes go by an earlier state of the inode.
     #[error("another client has changed the permissions or times; look them up again")]

@@ -3,19 +3,20 @@
 
 use crate::attributes::WallTime;
 use crate::directories::{
-    PAGE, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of, unlink,
-    walk,
+    PAGE, absolute, behind, descend, entries, find, forget_attributes, key_of, last_name, link,
+    make_parents, path_of, unlink, walk,
 };
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{Placed, extents, extents_within, neighbours};
+use crate::hard_links::{NameKey, exchange, others, take};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
-use crate::records::{DirectoryId, Existing, FileRecord, Inode, Listing, PutId};
+use crate::paths::{DirectoryId, RelativePath};
+use crate::records::{Existing, FileRecord, Inode, Listing, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, ATTRIBUTE_CHANGES, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED,
-    REQUESTED_FORMS, WITHDRAWN,
+    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -39,7 +40,7 @@ impl<K: KeyValue> Meta<K> {
     /// The file with this name.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`].
+    /// [`MetaError::UnknownFile`]; [`MetaError::IsADirectory`]; [`MetaError::NotADirectory`].
     pub fn file(&self, name: &str) -> Result<FileRecord, MetaError> {
         self.store.read(|txn| file(txn, name))
     }
@@ -144,56 +145,69 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes the file with this name that `put` made. [`Meta::discard_removed`] makes its stripes garbage, and ends
-    /// their leases: primaries learn of it with the order to remove their chunks.
+    /// Takes the name `at` of the file that `put` made away, if its names are in this generation. The file goes with
+    /// its last name: [`Meta::discard_removed`] makes its stripes garbage, and ends their leases; primaries learn of
+    /// it with the order to remove their chunks. Does nothing if the file has the name no more: a lost answer leads to
+    /// a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when it has another name by now;
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
     /// [`MetaError::InUse`].
-    pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
-        let now = self.wall_time();
+    pub fn remove_file(
+        &self,
+        at: impl Into<RelativePath>,
+        (put, generation): (PutId, u64),
+    ) -> Result<FileRecord, MetaError> {
+        let (at, now) = (at.into(), self.wall_time());
         self.change(|txn| {
             let file = file_of(txn, put)?;
-            if file.name != name {
-                return Err(MetaError::FileRenamed(file.name));
-            }
-            remove(txn, &file, now)?;
+            let key = match key_at(txn, &at, put)? {
+                Some(key) if file.generation == generation => key,
+                None if file.generation > generation => return Ok(file),
+                _ => return Err(MetaError::FileRenamed(file.name)),
+            };
+            remove(txn, &file, &key, now)?;
             Ok(file)
         })
     }
 
-    /// Gives the file that `put` made the name `to`, if it is in this generation: one transaction whatever
-    /// the file's size. A file that has that name already stays or is removed. Does nothing if this was the
-    /// last change of the file's name: a lost answer leads to a second request.
+    /// Gives the file that `put` made the name `to` instead of `from`, if its names are in this generation: one
+    /// transaction whatever the file's size. A file that has that name already stays or is removed; if it is the same
+    /// file, nothing changes, as POSIX has it. Does nothing if this was the last change of the file's names: a lost
+    /// answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when the file is in another generation;
-    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`].
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
+    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
+    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
     pub fn rename(
         &self,
-        put: PutId,
+        (put, from): (PutId, impl Into<RelativePath>),
         generation: u64,
-        to: &str,
+        to: impl Into<RelativePath>,
         existing: Existing,
     ) -> Result<FileRecord, MetaError> {
-        check_file_name(to)?;
-        let now = self.wall_time();
+        let (from, to, now) = (from.into(), to.into(), self.wall_time());
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
+            let path = absolute(txn, &to)?;
+            check_file_name(&path)?;
             let next = generation.saturating_add(1);
-            if file.name == to && [generation, next].contains(&file.generation) {
+            let is_its_own = find(txn, &path)?.is_some_and(|(_, inode)| inode == Inode::File(put));
+            if is_its_own && [generation, next].contains(&file.generation) {
                 return Ok(file);
             }
-            if file.generation != generation {
+            let old = key_at(txn, &from, put)?;
+            let Some(old) = old.filter(|_| file.generation == generation) else {
                 return Err(MetaError::FileRenamed(file.name));
-            }
-            make_way(txn, to, existing, now)?;
-            let (directory, name) = make_parents(txn, to, (file.attributes.for_parent(), now))?;
-            unlink(txn, &key_of_file(&file), now)?;
-            link(txn, &(directory, name.to_owned()), Inode::File(put), now)?;
+            };
+            make_way(txn, &path, existing, now)?;
+            let (directory, name) = make_parents(txn, &path, (file.attributes.for_parent(), now))?;
+            let new = (directory, name.to_owned());
+            unlink(txn, &old, now)?;
+            link(txn, &new, Inode::File(put), now)?;
+            exchange(txn, &mut file, (&old, new))?;
             file.attributes.note_change(now);
-            file.directory = directory;
-            to.clone_into(&mut file.name);
             file.generation = next;
             put_file(txn, &file)?;
             Ok(file)
@@ -305,9 +319,18 @@ pub(crate) fn put_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), 
     FILES.put(txn, &file.put, &row)
 }
 
-/// The key of a file's name.
-fn key_of_file(file: &FileRecord) -> (DirectoryId, String) {
-    (file.directory, last_name(&file.name).to_owned())
+/// The name at a path, if it is one of the file that `put` made.
+fn key_at(txn: &dyn ReadTxn, at: &RelativePath, put: PutId) -> Result<Option<NameKey>, MetaError> {
+    let path = match absolute(txn, at) {
+        Err(MetaError::DirectoryGone(_)) => return Ok(None),
+        path => path?,
+    };
+    let found = match find(txn, &path) {
+        Err(MetaError::NotADirectory(_)) => None,
+        found => found?,
+    };
+    let its = found.filter(|(_, inode)| *inode == Inode::File(put));
+    Ok(its.map(|(directory, _)| (directory, last_name(&path).to_owned())))
 }
 
 /// Refuses to give away a name that another file keeps, or a directory. Returns the file that does not keep it, if
@@ -339,20 +362,34 @@ pub(crate) fn make_way(
 ) -> Result<(), MetaError> {
     if let Some(present) = check_name(txn, name, existing)? {
         let file = file_of(txn, present)?;
-        remove(txn, &file, now)?;
+        let key = key_at(txn, &name.into(), present)?;
+        let key = key.ok_or_else(|| FILES.contradiction(&present, "its name is missing"))?;
+        remove(txn, &file, &key, now)?;
     }
     Ok(())
 }
 
-/// Removes a file. One that a session has stays, even if the client of the session is gone: it is displaced first.
-fn remove(txn: &mut dyn WriteTxn, file: &FileRecord, now: WallTime) -> Result<(), MetaError> {
+/// Takes a name of a file away, and with its last name removes it. One that a session has stays, even if the client of
+/// the session is gone: it is displaced first.
+fn remove(
+    txn: &mut dyn WriteTxn,
+    file: &FileRecord,
+    key: &NameKey,
+    now: WallTime,
+) -> Result<(), MetaError> {
     check_no_session(txn, file)?;
+    let names = others(txn, file.put)?;
+    if !names.is_empty() {
+        let mut left = file.clone();
+        take(txn, &mut left, (key, names), now)?;
+        return put_file(txn, &left);
+    }
     REMOVED.put(txn, &file.put, &())?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
-    ATTRIBUTE_CHANGES.delete(txn, &Inode::File(file.put))?;
+    forget_attributes(txn, Inode::File(file.put))?;
     EXCLUSIVE.delete(txn, &file.put)?;
-    unlink(txn, &key_of_file(file), now)?;
+    unlink(txn, key, now)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }
@@ -365,7 +402,9 @@ fn named(
     let contradiction = |reason| FILES.contradiction(&put, reason);
     let record = FILES.get(txn, &put)?;
     let record = record.ok_or_else(|| contradiction(format!("'{name}' is its name")))?;
-    if (record.directory, record.name.as_str()) != (directory, last_name(&name)) {
+    let key = (directory, last_name(&name).to_owned());
+    let is_first = (record.directory, record.name.as_str()) == (directory, key.1.as_str());
+    if !is_first && !others(txn, put)?.contains(&key) {
         return Err(contradiction(format!("'{name}' is another name of it")));
     }
     Ok(FileRecord { name, ..record })

@@ -5,7 +5,7 @@ use crate::files::{file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
-use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
+use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId, Symlink};
 use crate::schema::GROWTHS;
 use crate::tokens::check_token;
 
@@ -18,7 +18,8 @@ impl<K: KeyValue> Meta<K> {
     /// byte that the file has changes. Returns the file, and whether it has that size.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`].
+    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`];
+    /// [`MetaError::IsASymlink`].
     pub fn grow(
         &self,
         put: PutId,
@@ -82,6 +83,10 @@ impl<K: KeyValue> Meta<K> {
 }
 
 fn check_growth(txn: &dyn ReadTxn, file: &FileRecord, to: u64) -> Result<(), MetaError> {
+    if let Some(Symlink { target, .. }) = &file.symlink {
+        let (name, target) = (file.name.clone(), target.clone());
+        return Err(MetaError::IsASymlink { name, target });
+    }
     if pool(txn, file.pool)?.lifecycle.is_some() {
         return Err(MetaError::FixedSize);
     }

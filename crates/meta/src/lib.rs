@@ -24,10 +24,12 @@ mod former_holders;
 mod generations;
 mod group_commit;
 mod growth;
+mod hard_links;
 mod inodes;
 mod inventory;
 mod kv;
 mod leases;
+mod links;
 mod membership;
 mod memory_store;
 mod meta;
@@ -35,6 +37,7 @@ mod moves;
 mod names;
 mod node_rows;
 mod nodes;
+mod paths;
 mod pending;
 mod phases;
 mod placed_anew;
@@ -61,19 +64,21 @@ pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
 pub use error::MetaError;
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
+pub use inodes::{DirectoryEntry, InodeStatus, Kind};
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
 pub use names::check_form;
+pub use paths::{DirectoryId, RelativePath};
 pub use puts::Put;
 pub use records::{
-    Departure, DirectoryId, DirectoryRecord, Displaced, Exclusive, Existing, Extent,
-    FILE_BYTES_MAX, FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode,
-    Lease, Listing, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
-    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId,
-    SizeChange, Standing, StripeRun, StripeStatus,
+    Departure, DirectoryRecord, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX,
+    FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing,
+    NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord,
+    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId, SizeChange,
+    Standing, StripeRun, StripeStatus, Symlink,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

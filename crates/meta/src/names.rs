@@ -3,6 +3,7 @@
 use crate::attributes::{AttributeChange, Attributes};
 use crate::error::MetaError;
 use crate::records::FILE_NAME_BYTES;
+use std::collections::BTreeMap;
 
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;
@@ -10,26 +11,49 @@ const POOL_NAME_BYTES: usize = 64;
 /// Most bytes of a name in a directory, as of POSIX file systems.
 const PART_BYTES: usize = 255;
 
+/// Most bytes of a symbolic link's target, as of Linux.
+const TARGET_BYTES: usize = 4095;
+
+/// Most bytes of the users' attributes of an inode, with their names: one row and one message hold them.
+const USER_ATTRIBUTES_BYTES: usize = 64 << 10;
+
 /// Most names of a path.
 pub(crate) const LEVELS_MAX: usize = 64;
 
 /// Refuses new paths of files and directories that could not be listed, typed or stored.
 ///
 /// # Errors
-/// [`MetaError::FileName`].
+/// [`MetaError::FileName`]; [`MetaError::NameTooLong`].
 pub(crate) fn check_file_name(path: &str) -> Result<(), MetaError> {
     if path.len() > FILE_NAME_BYTES {
         let problem = "is too long";
-        return Err(MetaError::FileName { problem });
+        return Err(MetaError::NameTooLong { problem });
     }
     check_form(path)
+}
+
+/// Refuses what is no path of a symbolic link's target, whether or not there is anything.
+///
+/// # Errors
+/// [`MetaError::Target`].
+pub(crate) fn check_target(target: &str) -> Result<(), MetaError> {
+    let problem = if target.is_empty() {
+        "leads nowhere"
+    } else if target.len() > TARGET_BYTES {
+        "has a target that is too long"
+    } else if target.contains('\0') {
+        "has a target with a zero byte"
+    } else {
+        return Ok(());
+    };
+    Err(MetaError::Target { problem })
 }
 
 /// Refuses what is no path of a file or a directory, whatever its length: a rename of a directory makes the paths
 /// below it longer.
 ///
 /// # Errors
-/// [`MetaError::FileName`].
+/// [`MetaError::FileName`]; [`MetaError::NameTooLong`].
 pub fn check_form(path: &str) -> Result<(), MetaError> {
     let problem = if path.is_empty() {
         "must not be empty"
@@ -39,14 +63,21 @@ pub fn check_form(path: &str) -> Result<(), MetaError> {
         "has a '/' at an end or beside another one"
     } else if path.split('/').any(|name| name == "." || name == "..") {
         "has the part '.' or '..'"
-    } else if path.split('/').any(|name| name.len() > PART_BYTES) {
+    } else {
+        return check_lengths(path);
+    };
+    Err(MetaError::FileName { problem })
+}
+
+fn check_lengths(path: &str) -> Result<(), MetaError> {
+    let problem = if path.split('/').any(|name| name.len() > PART_BYTES) {
         "has a part of more than 255 bytes"
     } else if path.split('/').count() > LEVELS_MAX {
         "has more than 64 parts"
     } else {
         return Ok(());
     };
-    Err(MetaError::FileName { problem })
+    Err(MetaError::NameTooLong { problem })
 }
 
 /// Refuses pool names that are not simple identifiers.
@@ -78,6 +109,34 @@ pub(crate) fn check_attributes(change: &AttributeChange) -> Result<(), MetaError
         return Ok(());
     };
     Err(MetaError::Attributes { problem })
+}
+
+/// Refuses users' attributes that no inode can have.
+///
+/// # Errors
+/// [`MetaError::UserAttribute`]; [`MetaError::UserAttributesTooLarge`].
+pub(crate) fn check_user_attributes(all: &BTreeMap<String, Vec<u8>>) -> Result<(), MetaError> {
+    let problem = if all
+        .keys()
+        .any(|name| name.is_empty() || name.contains('\0'))
+    {
+        "needs a name without a zero byte"
+    } else if all.keys().any(|name| name.len() > PART_BYTES) {
+        "has a name of at most 255 bytes"
+    } else {
+        let bytes: usize = all
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let limit_bytes = USER_ATTRIBUTES_BYTES;
+        let fits = bytes <= limit_bytes;
+        return if fits {
+            Ok(())
+        } else {
+            Err(MetaError::UserAttributesTooLarge { limit_bytes })
+        };
+    };
+    Err(MetaError::UserAttribute { problem })
 }
 
 /// Refuses addresses that are not `host:port`.

@@ -3,7 +3,7 @@
 //! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::directories::{link, make_parents};
+use crate::directories::{absolute, link, make_parents};
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
@@ -12,6 +12,7 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name};
 use crate::node_rows::staying_node;
+use crate::paths::RelativePath;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
 use crate::records::{
@@ -54,22 +55,24 @@ impl<K: KeyValue> Meta<K> {
     /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
-        (name, existing, attributes): (&str, Existing, NewAttributes),
+        (at, existing, attributes): (impl Into<RelativePath>, Existing, NewAttributes),
         pool_id: PoolId,
         size_bytes: u64,
         placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
-        check_file_name(name)?;
+        let at = at.into();
         check_attributes(&attributes.into())?;
         self.change(|txn| {
-            check_name(txn, name, existing)?;
+            let name = absolute(txn, &at)?;
+            check_file_name(&name)?;
+            check_name(txn, &name, existing)?;
             let record = pool(txn, pool_id)?;
             check_all_sizes(txn, &record, size_bytes, placements)?;
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             let target = PutTarget::New {
-                name: name.to_owned(),
+                at: at.clone(),
                 existing,
                 pool: pool_id,
                 size_bytes,
@@ -163,7 +166,7 @@ impl<K: KeyValue> Meta<K> {
             check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
             let PutTarget::New {
-                ref name,
+                ref at,
                 existing,
                 pool,
                 size_bytes,
@@ -172,7 +175,9 @@ impl<K: KeyValue> Meta<K> {
             else {
                 return Err(MetaError::UnknownPut(put));
             };
-            make_way(txn, name, existing, now)?;
+            let name = absolute(txn, at)?;
+            check_file_name(&name)?;
+            make_way(txn, &name, existing, now)?;
             let stripes = surviving_stripes(txn, &record)?;
             for stripe in &stripes {
                 PENDING.delete(txn, &stripe.id)?;
@@ -184,9 +189,10 @@ impl<K: KeyValue> Meta<K> {
             let stripe_count = stripes.len() as u64;
             Counter::StripeCount.raise(txn, stripe_count)?;
             let attributes = Attributes::new(attributes, now);
-            let (directory, last) = make_parents(txn, name, (attributes.for_parent(), now))?;
+            let (directory, last) = make_parents(txn, &name, (attributes.for_parent(), now))?;
+            let key = (directory, last.to_owned());
             let file = FileRecord {
-                name: name.clone(),
+                name,
                 directory,
                 pool,
                 size_bytes,
@@ -196,8 +202,9 @@ impl<K: KeyValue> Meta<K> {
                 generation: 0,
                 truncation_count: 0,
                 attributes,
+                symlink: None,
             };
-            link(txn, &(directory, last.to_owned()), Inode::File(put), now)?;
+            link(txn, &key, Inode::File(put), now)?;
             put_file(txn, &file)?;
             end_committed(txn, put)?;
             Ok(file)

@@ -2,6 +2,7 @@
 //! format: raise the table's version in `schema.rs`, and keep reading the old one.
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
+use crate::paths::{DirectoryId, RelativePath};
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
     ReserveSpec, Sequence, Start, StripeId, Survive, UpdateScheme,
@@ -172,17 +173,6 @@ pub enum RequestedForm {
     Encoded,
 }
 
-/// Identifies a directory, whatever its path.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, Default,
-)]
-pub struct DirectoryId(pub u64);
-
-impl DirectoryId {
-    /// The directory above all others. It has no name.
-    pub const ROOT: Self = Self(0);
-}
-
 /// A directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DirectoryRecord {
@@ -194,6 +184,8 @@ pub struct DirectoryRecord {
     pub level_count: u32,
     /// How often it was renamed: a late message of an earlier rename is told by it.
     pub generation: u64,
+    /// Drawn by the client that made it: a repetition of its request is told by it.
+    pub number: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
 }
@@ -215,6 +207,7 @@ impl DirectoryRecord {
             name: String::new(),
             level_count: 0,
             generation: 0,
+            number: 0,
             attributes: Attributes::new(NewAttributes::DIRECTORY, now),
         }
     }
@@ -233,9 +226,9 @@ pub enum Inode {
 /// rows of their own ([`Extent`]); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its present path. The row has the last name of it only.
+    /// Its present path, or that of the name by which it was found. The row has the last name of its first path only.
     pub name: String,
-    /// The directory in which it lies.
+    /// The directory in which its first name lies.
     pub directory: DirectoryId,
     /// Its pool.
     pub pool: PoolId,
@@ -249,12 +242,23 @@ pub struct FileRecord {
     pub put: PutId,
     /// When it was committed, in milliseconds that coordinators had run by then.
     pub created_ms: u64,
-    /// How often it was renamed: a late message of an earlier rename is told by it.
+    /// How often its names changed: a late message of an earlier change is told by it.
     pub generation: u64,
     /// How often it became shorter: a late message of an earlier growth is told by it.
     pub truncation_count: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
+    /// If it is a symbolic link, which has no bytes.
+    pub symlink: Option<Symlink>,
+}
+
+/// A symbolic link.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Symlink {
+    /// The path to which it leads. Gateways follow it, and nothing else does.
+    pub target: String,
+    /// Drawn by the client that made it: a repetition of its request is told by it.
+    pub number: u64,
 }
 
 /// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
@@ -306,7 +310,7 @@ pub enum PutTarget {
     /// A file of this name.
     New {
         /// The name.
-        name: String,
+        at: RelativePath,
         /// What happens to a file that has it at the commit.
         existing: Existing,
         /// The file's pool.

@@ -3,18 +3,20 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
+use crate::paths::DirectoryId;
 use crate::records::{
-    DirectoryId, DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord,
-    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
-    RequestedForm, Standing, StartRecord,
+    DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, NodeRecord, Phase,
+    PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, RequestedForm,
+    Standing, StartRecord,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeRecord};
+use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -29,16 +31,22 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 5);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 6);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.
 pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
 /// Directories. The root has a row too, but no name.
 pub(crate) const DIRECTORIES: Table<DirectoryId, DirectoryRecord> =
-    Table::new("directories", 40, 2);
+    Table::new("directories", 40, 3);
+/// The names of files beside their first ones.
+pub(crate) const HARD_LINKS: Table<PutId, Vec<(DirectoryId, String)>> =
+    Table::new("hard links", 42, 1);
+/// Attributes that users have given to inodes, by their names.
+pub(crate) const USER_ATTRIBUTES: Table<Inode, BTreeMap<String, Vec<u8>>> =
+    Table::new("user attributes", 43, 1);
 /// Their extents by offset in bytes.
 pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
 /// Open puts.
-pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 4);
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 5);
 /// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of open puts that were placed again: from their first id to their current one.

@@ -3,7 +3,8 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, Row, WriteTxn};
-use crate::records::{DirectoryId, Inode, PutId};
+use crate::paths::DirectoryId;
+use crate::records::{Inode, PutId};
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

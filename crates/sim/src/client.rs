@@ -158,19 +158,37 @@ impl SimClient {
         Ok(())
     }
 
-    /// Moves a directory, and so a file below it, from one path to another. After an error, they may have either.
+    /// Gives a file one more name. After an error, it may have it.
+    pub(crate) async fn link(&self, name: &str, to: &str) -> Result<(), ClientError> {
+        let file = self.open(name).await?.put_id();
+        let called_us = self.world.now_us();
+        self.ledger.naming(to, file);
+        self.client.link(file, to).await?;
+        self.ledger.is_there(to, file, called_us);
+        Ok(())
+    }
+
+    /// Moves a directory from one path to another, and so the names below it, each with its new path. After an error, they may have either.
     pub(crate) async fn rename_directory(
         &self,
         (from, to): (&str, &str),
-        (old, new): (&str, &str),
+        names: [(&str, &str); 2],
     ) -> Result<(), ClientError> {
-        let file = self.open(old).await?.put_id();
+        let mut moved = Vec::new();
+        for (old, new) in names {
+            moved.push((old, new, self.open(old).await?.put_id()));
+        }
         let called_us = self.world.now_us();
-        let left = self.ledger.replacing(old, file);
-        self.ledger.naming(new, file);
-        self.client.rename_directory(from, to).await?;
-        self.ledger.replaced(old, left);
-        self.ledger.is_there(new, file, called_us);
+        let leave = |&(old, new, file): &(&str, &str, _)| {
+            self.ledger.naming(new, file);
+            self.ledger.replacing(old, file)
+        };
+        let left: Vec<_> = moved.iter().map(leave).collect();
+        self.client.rename(from, to, Existing::Stays).await?;
+        for ((old, new, file), left) in moved.into_iter().zip(left) {
+            self.ledger.replaced(old, left);
+            self.ledger.is_there(new, file, called_us);
+        }
         Ok(())
     }
 
@@ -184,7 +202,9 @@ impl SimClient {
     /// The names of all files.
     pub(crate) async fn list(&self) -> Result<Vec<String>, ClientError> {
         let called_us = self.world.now_us();
-        let files = self.client.ls("").await?;
+        let mut files = self.client.ls("").await?;
+        // They are looked up by the test that makes them.
+        files.retain(|file| file.symlink.is_none());
         let puts = files.iter().map(|file| (file.name.clone(), file.put));
         self.ledger.listed(&puts.collect::<Vec<_>>(), called_us);
         Ok(files.into_iter().map(|file| file.name).collect())

@@ -264,12 +264,12 @@ impl Ports for SimPorts {
         let (ledger, client) = (self.ledger.clone(), self.party.slot);
         let mut put_of = None;
         match &request {
-            CoordinatorRequest::BeginPut(ask::BeginPut {
-                name, size_bytes, ..
-            }) => put_of = Some((name.clone(), cell_count(*size_bytes))),
-            CoordinatorRequest::RemoveFile(ask::RemoveFile { name, file }) => {
+            CoordinatorRequest::BeginPut(ask::BeginPut { at, size_bytes, .. }) => {
+                put_of = Some((at.path.clone(), cell_count(*size_bytes)));
+            }
+            CoordinatorRequest::RemoveFile(ask::RemoveFile { at, file, .. }) => {
                 if let Some(ledger) = &ledger {
-                    ledger.removing(client, name, *file);
+                    ledger.removing(client, &at.path, *file);
                 }
             }
             _ => {}

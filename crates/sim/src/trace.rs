@@ -22,6 +22,8 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::PlaceAnew { .. }
             | CoordinatorRequest::CommitPut(_)
             | CoordinatorRequest::Rename { .. }
+            | CoordinatorRequest::Link { .. }
+            | CoordinatorRequest::MakeSymlink { .. }
             | CoordinatorRequest::MakeDirectory { .. }
             | CoordinatorRequest::RemoveDirectory { .. }
             | CoordinatorRequest::SetAttributes { .. }

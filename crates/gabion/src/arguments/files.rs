@@ -45,6 +45,21 @@ pub(crate) struct CopyOptions {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct LinkOptions {
+    /// Name of the file; the path to which a symbolic link leads
+    pub(crate) target: String,
+    /// The new name
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Make a symbolic link
+    #[arg(short, long)]
+    pub(crate) symbolic: bool,
+    /// Pool of the symbolic link; may be omitted when there is only one
+    #[arg(long, requires = "symbolic", value_parser = checks::pool_name)]
+    pub(crate) pool: Option<String>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct ListOptions {
     /// List only names with this prefix
     #[arg(default_value = "")]

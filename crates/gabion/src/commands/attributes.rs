@@ -137,6 +137,11 @@ pub(super) fn new_directory() -> NewAttributes {
     owned(NewAttributes::DIRECTORY.mode)
 }
 
+/// The same for a symbolic link, whose mode means nothing.
+pub(super) fn new_symlink() -> NewAttributes {
+    owned(0o777)
+}
+
 /// Those of a copy of a file with this mode.
 pub(super) fn copied_mode(mode: u32) -> NewAttributes {
     owned(mode & COPIED_BITS)

@@ -40,10 +40,10 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
     };
     let pool = pool.unwrap_or_else(|| original.pool().spec.name);
     let new = NewFile {
-        name: &to,
         existing: existing(replace),
         pool: Some(&pool),
         attributes,
+        ..NewFile::named(&to)
     };
     let size = original.size_bytes();
     let stored = original.stored_within(ByteRange::new(0, size)).await?;
@@ -84,9 +84,9 @@ async fn check_target(
     to: &str,
     replace: bool,
 ) -> Result<(), Failure> {
-    let why = match client.inode(to).await {
-        Ok((Inode::Directory(_), _)) => format!("'{to}' is a directory; name a file"),
-        Ok((Inode::File(put), _)) if put == original.put_id() => {
+    let why = match client.inode(to).await.map(|status| status.inode) {
+        Ok(Inode::Directory(_)) => format!("'{to}' is a directory; name a file"),
+        Ok(Inode::File(put)) if put == original.put_id() => {
             format!("'{to}' is the file itself; choose another name")
         }
         Ok(_) if !replace => {

@@ -10,9 +10,9 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
 use comfy_table::ContentArrangement;
-use gabion_client::{Cause, Client, ClientError, FileStat, NewFile, Progress, PutSummary};
+use gabion_client::{Client, ClientError, FileStat, NewFile, Progress, PutSummary};
 use gabion_layout::{ByteRange, ChunkIndex, StripeRecord};
-use gabion_meta::{Attributes, Existing, Inode, Listing};
+use gabion_meta::{Attributes, Existing, Inode, InodeStatus, Kind, Listing, Symlink};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::io;
@@ -316,10 +316,14 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
     } = listed.await?;
     if format == Format::Json {
         let files = files.iter().map(|file| {
-            json!({
+            let mut shown = json!({
                 "name": file.name, "bytes": file.size_bytes, "stripes": file.stripe_count,
                 "modified": time_json(file.attributes.modified),
-            })
+            });
+            if let Some(Symlink { target, .. }) = &file.symlink {
+                shown["symlink_to"] = json!(target);
+            }
+            shown
         });
         let prefixes = prefixes.iter().map(|prefix| json!({ "prefix": prefix }));
         let mut rows: Vec<Value> = files.chain(prefixes).collect();
@@ -337,7 +341,11 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
     rows.extend(files.into_iter().map(|file| {
         let stripes = file.stripe_count.to_string();
         let modified = shown(file.attributes.modified);
-        [file.name, bytes(file.size_bytes), stripes, modified]
+        let name = match file.symlink {
+            Some(Symlink { target, .. }) => format!("{} -> {target}", file.name),
+            None => file.name,
+        };
+        [name, bytes(file.size_bytes), stripes, modified]
     }));
     rows.sort_unstable();
     table.add_rows(rows);
@@ -378,16 +386,7 @@ pub(crate) async fn mv(
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
-    match client.rename(name, to, existing(replaces)).await {
-        Err(error) if error.cause() == Cause::IsADirectory => {
-            // Either of the two may be the directory.
-            if client.open(name).await.is_ok() {
-                return Err(error.into());
-            }
-            client.rename_directory(name, to).await?;
-        }
-        renamed => renamed?,
-    }
+    client.rename(name, to, existing(replaces)).await?;
     if format == Format::Json {
         return print_json(&json!({ "name": to, "renamed_from": name }));
     }
@@ -425,8 +424,13 @@ pub(crate) async fn rm(
 
 pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
-    if let (Inode::Directory(_), attributes) = client.inode(name).await? {
-        return stat_directory(name, &attributes, format);
+    let known = client.inode(name).await?;
+    let target = match known.inode {
+        Inode::File(file) if known.kind == Kind::Symlink => Some(client.read_link(file).await?),
+        _ => None,
+    };
+    if known.kind != Kind::File {
+        return stat_without_stripes(name, &known, target.as_deref(), format);
     }
     let stat = client.stat(name).await?;
     if format == Format::Json {
@@ -438,8 +442,12 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
         0 => String::new(),
         holes => format!(", {} of them holes", bytes(holes)),
     };
+    let names = match known.link_count {
+        1 => String::new(),
+        count => format!(", {count} names"),
+    };
     println!(
-        "{name}: {}{holes}, pool {}, {}, survives {}",
+        "{name}: {}{holes}{names}, pool {}, {}, survives {}",
         bytes(file.size_bytes),
         spec.name,
         spec.code,
@@ -485,13 +493,26 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     Ok(())
 }
 
-fn stat_directory(name: &str, attributes: &Attributes, format: Format) -> Result<(), Failure> {
+/// Shows a directory or a symbolic link.
+fn stat_without_stripes(
+    name: &str,
+    known: &InodeStatus,
+    target: Option<&str>,
+    format: Format,
+) -> Result<(), Failure> {
+    let (name, attributes) = (path_name(name), &known.attributes);
     if format == Format::Json {
-        return print_json(&json!({
-            "name": path_name(name), "directory": true, "attributes": to_json(attributes),
-        }));
+        let mut shown = json!({ "name": name, "attributes": to_json(attributes) });
+        match target {
+            Some(target) => shown["symlink_to"] = json!(target),
+            None => shown["directory"] = json!(true),
+        }
+        return print_json(&shown);
     }
-    println!("{}: a directory", path_name(name));
+    match target {
+        Some(target) => println!("{name}: a symbolic link to {target}"),
+        None => println!("{name}: a directory"),
+    }
     print_attributes(attributes);
     Ok(())
 }

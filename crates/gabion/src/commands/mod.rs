@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod lab;
+pub(crate) mod links;
 pub(crate) mod nbd;
 pub(crate) mod node;
 pub(crate) mod plan;

@@ -47,7 +47,7 @@ fn directories_are_made_moved_and_removed() {
         (&["mv", "in", "in/the/new"], 2, "lies below"),
         (&["mv", "in", "empty/below"], 1, "is a directory already"),
         (&["mv", "in/the/file", "empty"], 1, "'empty' is a directory"),
-        (&["mv", "none", "x"], 1, "no file 'none'"),
+        (&["mv", "none", "x"], 1, "no file and no directory 'none'"),
         (
             &["get", "in/the", "/dev/null"],
             1,
@@ -136,6 +136,49 @@ fn modes_owners_and_times_are_kept_and_copied() {
 
 fn text_of(value: &Value) -> &str {
     value.as_str().expect("a text")
+}
+
+#[test]
+fn files_have_several_names_and_symbolic_links_lead_to_them() {
+    let cluster = cluster();
+    cluster.put("f", b"bytes");
+    cluster.run(&["ln", "f", "d/g"]);
+    let linked = cluster.run(&["ln", "-s", "../f", "d/l"]);
+    assert!(linked.contains("a symbolic link to ../f"), "{linked}");
+    for (arguments, code, words) in [
+        (
+            &["ln", "none", "x"] as &[&str],
+            1,
+            "no file and no directory 'none'",
+        ),
+        (&["ln", "d", "x"], 1, "has one name"),
+        (&["ln", "f", "d/g"], 1, "already exists"),
+        (&["ln", "-s", "x", "d/l"], 1, "already exists"),
+        (&["ln", "-s", "", "x"], 2, "leads nowhere"),
+        (&["ln", "f", "x", "--pool=p"], 2, "--symbolic"),
+        (
+            &["get", "d/l", "/dev/null"],
+            1,
+            "is a symbolic link to '../f'",
+        ),
+        (
+            &["write", "d/l", "/dev/null", "--offset=0"],
+            1,
+            "symbolic link",
+        ),
+    ] {
+        let error = fails_on(&cluster, arguments, code);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    assert_eq!(names(&cluster.json(&["ls"])), set(["f", "d/g", "d/l"]));
+    assert!(cluster.run(&["ls"]).contains("d/l -> ../f"));
+    assert_eq!(cluster.json(&["stat", "d/l"])["symlink_to"], json!("../f"));
+    assert!(cluster.run(&["stat", "d/g"]).contains("2 names"));
+    cluster.run(&["rm", "f"]);
+    assert_eq!(cluster.get("d/g"), b"bytes");
+    cluster.run(&["mv", "d/g", "h"]);
+    cluster.run(&["rm", "d/l", "h"]);
+    assert_eq!(names(&cluster.json(&["ls"])), set([]));
 }
 
 #[test]
@@ -259,7 +302,14 @@ async fn attributes_of_an_open_file_are_its_own_under_any_name() {
     };
     let set = file.set_attributes(&change).await.expect("it is there");
     assert_eq!(file.attributes().await.expect("it is there"), set);
-    let mode = async |name: &str| other.inode(name).await.expect("it is there").1.mode;
+    let mode = async |name: &str| {
+        other
+            .inode(name)
+            .await
+            .expect("it is there")
+            .attributes
+            .mode
+    };
     assert_eq!(mode("g").await, 0o400);
     assert_ne!(mode("f").await, 0o400);
     other.rm("g").await.expect("it is there");

@@ -32,12 +32,12 @@ fn growth_sets_the_times_and_a_repetition_or_a_rename_does_not() {
     assert!(appended.modified > grown.modified);
     assert_eq!(append().map(|(_, done)| done), Ok(true));
     assert_eq!(of(&meta, put), appended, "it was a repetition");
-    meta.rename(put, 0, "g", Existing::Stays)
+    meta.rename((put, "f"), 0, "g", Existing::Stays)
         .expect("it is free");
     let renamed = of(&meta, put);
     assert_eq!(renamed.modified, appended.modified);
     assert!(renamed.changed > appended.changed);
-    meta.rename(put, 0, "g", Existing::Stays)
+    meta.rename((put, "f"), 0, "g", Existing::Stays)
         .expect("it is done");
     assert_eq!(of(&meta, put), renamed, "it was a repetition");
 }
@@ -54,7 +54,7 @@ fn the_times_of_a_directory_are_exact_to_10_ms_whatever_clients_have_set() {
     let (meta, pool) = cluster_at(MemoryStore::new(), clock);
     let root = Inode::Directory(DirectoryId::ROOT);
     let times = || {
-        let (_, root) = meta.inode("").expect("the root");
+        let root = meta.inode("").expect("the root").attributes;
         (root.modified, root.changed)
     };
     for (now, modified, changed) in [
@@ -68,7 +68,7 @@ fn the_times_of_a_directory_are_exact_to_10_ms_whatever_clients_have_set() {
         assert_eq!(times(), (at(modified), at(changed)), "{now}");
     }
     for set in [at(-1), at(2_000)] {
-        let (_, known) = meta.inode("").expect("the root");
+        let known = meta.inode("").expect("the root").attributes;
         let change = AttributeChange {
             modified: Some(set),
             ..AttributeChange::default()
@@ -104,4 +104,34 @@ fn a_clock_that_steps_back_takes_no_change_back() {
     meta.grow(put, 5_000, 0).expect("it grows");
     let grown = of(&meta, put);
     assert_eq!((grown.modified, grown.changed), (at(50), at(100)));
+}
+
+#[test]
+fn what_users_have_given_to_an_inode_goes_with_it() {
+    let (meta, pool) = cluster_at(MemoryStore::new(), ticking_clock());
+    let file = one_file(&meta, &pool, "d/f");
+    let directory = meta.directory("d").expect("it was made").0;
+    for inode in [Inode::File(file.put), Inode::Directory(directory)] {
+        let change = AttributeChange {
+            user: [("user.a".to_owned(), Some(vec![1]))].into(),
+            ..AttributeChange::default()
+        };
+        let set = meta.set_attributes(inode, (0, 7), &change);
+        let version = set.expect("it is there").version;
+        let (known, user) = meta.user_attributes(inode).expect("it is there");
+        assert_eq!(
+            (known.version, user),
+            (version, [("user.a".to_owned(), vec![1])].into())
+        );
+    }
+    meta.link(file.put, 0, "g").expect("a free name");
+    meta.remove_file("d/f", (file.put, 1)).expect("it is there");
+    assert_eq!(
+        meta.user_attributes(Inode::File(file.put))
+            .map(|(_, user)| user.len()),
+        Ok(1)
+    );
+    meta.remove_file("g", (file.put, 2)).expect("it is there");
+    meta.remove_directory(directory, 0).expect("it is empty");
+    assert_eq!(meta.check(), Ok(vec![]), "no row is left of them");
 }

@@ -2,11 +2,12 @@
 
 use crate::fixture::{cluster, cluster_at};
 use gabion_meta::{
-    AttributeChange, Attributes, DirectoryId, Existing, Inode, Listing, MemoryStore, Meta,
-    MetaError, NewAttributes, PoolRecord, PutId, WallClock, WallTime,
+    AttributeChange, Attributes, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus,
+    Listing, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord, PutId, RelativePath,
+    WallClock, WallTime,
 };
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -19,6 +20,8 @@ enum Operation {
     RemoveDirectory(String),
     RenameDirectory(String, String),
     SetMode(String, u32),
+    Link(String, String),
+    Symlink(String),
 }
 
 /// Of files that are put.
@@ -50,6 +53,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => path().prop_map(Operation::Make),
         1 => path().prop_map(Operation::RemoveDirectory),
         3 => (path(), path()).prop_map(|(from, to)| Operation::RenameDirectory(from, to)),
+        2 => (path(), path()).prop_map(|(from, to)| Operation::Link(from, to)),
+        1 => path().prop_map(Operation::Symlink),
         2 => (path(), 0..0o10000u32).prop_map(|(path, mode)| Operation::SetMode(path, mode)),
     ]
 }
@@ -149,6 +154,8 @@ impl Model {
             Operation::RemoveDirectory(path) => self.remove_directory(meta, path),
             Operation::RenameDirectory(from, to) => self.rename_directory(meta, from, to),
             Operation::SetMode(path, mode) => self.set_mode(meta, path, *mode),
+            Operation::Link(from, to) => self.link(meta, from, to),
+            Operation::Symlink(path) => self.symlink(meta, pool, path),
         };
         assert_eq!(
             found.map_err(|error| kind(&error)),
@@ -174,12 +181,13 @@ impl Model {
     /// What the attributes must be after an operation that has changed the names since `before`.
     fn note_times(&mut self, before: &Self, operation: &Operation, now: WallTime) {
         let (old, new) = (before.names(), self.names());
-        let place = |names: &BTreeMap<Inode, BTreeMap<&str, Inode>>, inode: Inode| {
-            let mut all = names.iter();
-            all.find_map(|(parent, names)| {
-                let name = names.iter().find(|(_, other)| **other == inode)?.0;
-                Some((*parent, (*name).to_owned()))
-            })
+        let places = |names: &BTreeMap<Inode, BTreeMap<&str, Inode>>, inode: Inode| {
+            let mut places = BTreeSet::new();
+            for (parent, names) in names {
+                let its = names.iter().filter(|(_, other)| **other == inode);
+                places.extend(its.map(|(name, _)| (*parent, (*name).to_owned())));
+            }
+            places
         };
         let made_above = |of: &str| {
             let moved = before.0.get(of).map(|inode| before.1[inode]);
@@ -189,12 +197,17 @@ impl Model {
         for inode in self.0.values().copied().chain([ROOT]) {
             let born = || {
                 let attributes = match (operation, inode) {
-                    (Operation::Put(_), Inode::File(_)) => FILE,
+                    (Operation::Put(_) | Operation::Symlink(_), Inode::File(_)) => FILE,
                     (Operation::Make(_), _) => DIRECTORY,
-                    (Operation::Put(_), _) => above_with((FILE.owner, FILE.group)),
-                    (Operation::Rename(from, _) | Operation::RenameDirectory(from, _), _) => {
-                        above_with(made_above(from))
+                    (Operation::Put(_) | Operation::Symlink(_), _) => {
+                        above_with((FILE.owner, FILE.group))
                     }
+                    (
+                        Operation::Rename(from, _)
+                        | Operation::RenameDirectory(from, _)
+                        | Operation::Link(from, _),
+                        _,
+                    ) => above_with(made_above(from)),
                     other => panic!("{other:?} makes nothing"),
                 };
                 Attributes::new(attributes, now)
@@ -203,7 +216,7 @@ impl Model {
             if old.get(&inode) != new.get(&inode) {
                 (expected.modified, expected.changed) = (now, now);
             }
-            if place(&old, inode) != place(&new, inode) {
+            if places(&old, inode) != places(&new, inode) {
                 expected.changed = now;
             }
             attributes.insert(inode, expected);
@@ -224,20 +237,27 @@ impl Model {
             ..AttributeChange::default()
         };
         let found = meta.inode(path);
-        let set = found.and_then(|(inode, known)| {
-            let request = (known.version, known.changed.seconds as u64 + 1_000);
-            let attributes = meta.set_attributes(inode, request, &change)?;
-            // A request that arrives again changes nothing.
-            let again = meta.set_attributes(inode, request, &change);
-            assert_eq!(again, Ok(attributes));
-            again
-        });
+        let set = found.and_then(
+            |InodeStatus {
+                 inode,
+                 attributes: known,
+                 ..
+             }| {
+                let request = (known.version, known.changed.seconds as u64 + 1_000);
+                let attributes = meta.set_attributes(inode, request, &change)?;
+                // A request that arrives again changes nothing.
+                let again = meta.set_attributes(inode, request, &change);
+                assert_eq!(again, Ok(attributes));
+                again
+            },
+        );
         (set.map(drop), expected.map(drop))
     }
 
     fn put(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> Outcomes {
         let expected = self.check_name(path);
-        let begun = meta.begin_put((path, Existing::Stays, FILE), pool.id, 0, &[], 0);
+        let new = (self.at(path), Existing::Stays, FILE);
+        let begun = meta.begin_put(new, pool.id, 0, &[], 0);
         let made = begun.and_then(|put| meta.commit_put(put.id, 0));
         if let Ok(file) = &made {
             self.insert(meta, path, Inode::File(file.put));
@@ -249,8 +269,16 @@ impl Model {
         let file = self.file(path);
         let found = meta.file(path);
         if let Ok(put) = file {
-            meta.remove_file(path, put).expect("it is there");
+            let generation = meta.file_of(put).expect("it is there").generation;
+            let remove = || meta.remove_file(self.at(path), (put, generation));
+            remove().expect("it is there");
             self.0.remove(path);
+            // A repetition changes nothing, whether or not the file has other names.
+            let again = meta.remove_file(self.at(path), (put, generation));
+            assert!(
+                matches!(again, Ok(_) | Err(MetaError::FileGone(_))),
+                "{again:?}"
+            );
         }
         (found.map(drop), file.map(drop))
     }
@@ -259,38 +287,85 @@ impl Model {
         let Ok(put) = self.file(from) else {
             return (Ok(()), Ok(()));
         };
-        let expected = if from == to {
+        // Two names of one file are left as they are.
+        let is_its_own = self.find(to) == Ok(Some(Inode::File(put)));
+        let expected = if is_its_own {
             Ok(())
         } else {
             self.check_name(to)
         };
         let generation = meta.file_of(put).expect("it is there").generation;
-        let renamed = meta.rename(put, generation, to, Existing::Stays);
-        if expected.is_ok() {
+        let names = ((put, self.at(from)), self.at(to));
+        let renamed = meta.rename(names.0, generation, names.1, Existing::Stays);
+        if expected.is_ok() && !is_its_own {
             self.0.remove(from);
             self.insert(meta, to, Inode::File(put));
         }
         (renamed.map(drop), expected)
     }
 
+    fn link(&mut self, meta: &Meta<MemoryStore>, from: &str, to: &str) -> Outcomes {
+        let Ok(put) = self.file(from) else {
+            return (Ok(()), Ok(()));
+        };
+        let expected = self.check_free(to);
+        let generation = meta.file_of(put).expect("it is there").generation;
+        let linked = meta.link(put, generation, self.at(to));
+        if expected.is_ok() {
+            let again = meta.link(put, generation, self.at(to));
+            assert_eq!(again, Ok(()), "a lost answer");
+            self.insert(meta, to, Inode::File(put));
+        }
+        (linked, expected)
+    }
+
+    fn symlink(&mut self, meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> Outcomes {
+        let expected = self.check_free(path);
+        let number = meta.change_count();
+        let ask = || meta.make_symlink(self.at(path), path, (pool.id, FILE), (number, 0));
+        let made = ask();
+        if let Ok(put) = made {
+            assert_eq!(ask(), Ok(put), "a lost answer");
+            assert_eq!(meta.target(put), Ok(Some(path.to_owned())));
+            self.insert(meta, path, Inode::File(put));
+        }
+        (made.map(drop), expected)
+    }
+
+    /// A path from the root on, or from the deepest directory on that is above it.
+    fn at(&self, path: &str) -> RelativePath {
+        if path.len().is_multiple_of(2) {
+            return path.into();
+        }
+        let mut deepest = RelativePath::from(path);
+        for above in above(path) {
+            if let Ok(Some(Inode::Directory(id))) = self.find(above) {
+                deepest = RelativePath::new(id, &path[above.len() + 1..]);
+            }
+        }
+        deepest
+    }
+
     fn make(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
         let expected = self.check_free(path);
-        let made = meta.make_directory(path, DIRECTORY);
+        let number = meta.change_count();
+        let ask = || meta.make_directory(self.at(path), DIRECTORY, number);
+        let made = ask();
         if let Ok(id) = made {
+            assert_eq!(ask(), Ok(id), "a lost answer");
             self.insert(meta, path, Inode::Directory(id));
         }
         (made.map(drop), expected)
     }
 
     fn remove_directory(&mut self, meta: &Meta<MemoryStore>, path: &str) -> Outcomes {
-        let expected = self.directory(path).and_then(|_| {
-            let is_empty = !self.0.keys().any(|other| Self::is_below(other, path));
-            is_empty.then_some(()).ok_or("not empty")
-        });
+        let expected = self
+            .directory(path)
+            .and_then(|_| self.is_empty(path).then_some(()).ok_or("not empty"));
         if expected.is_ok() {
             self.0.remove(path);
         }
-        let found = meta.directory(path);
+        let found = meta.directory(self.at(path));
         let removed = found.and_then(|(id, generation)| meta.remove_directory(id, generation));
         (removed, expected)
     }
@@ -303,12 +378,19 @@ impl Model {
             Ok(())
         } else if Self::is_below(to, from) {
             Err("into itself")
+        } else if self.is_empty(to) {
+            Ok(())
         } else {
-            self.check_free(to)
+            match self.check_free(to) {
+                Err("a directory is there") => Err("not empty"),
+                other => other,
+            }
         };
         let (_, generation) = meta.directory(from).expect("it is there");
-        let renamed = meta.rename_directory(id, generation, to);
+        let (at, existing) = (self.at(to), Existing::IsReplaced);
+        let renamed = meta.rename_directory(id, generation, at, existing);
         if expected.is_ok() && from != to {
+            self.0.remove(to);
             self.insert(meta, to, Inode::Directory(id));
             self.0.remove(from);
             let below = self.0.keys().filter(|path| Self::is_below(path, from));
@@ -318,6 +400,12 @@ impl Model {
             }
         }
         (renamed, expected)
+    }
+
+    /// Whether it is the path of an empty directory.
+    fn is_empty(&self, path: &str) -> bool {
+        let is_empty = || !self.0.keys().any(|other| Self::is_below(other, path));
+        self.directory(path).is_ok() && is_empty()
     }
 
     /// A page as the model sees it: all entries behind `after`, and the first of them.
@@ -371,16 +459,24 @@ fn entries(listing: &Listing) -> Vec<String> {
 fn compare(meta: &Meta<MemoryStore>, model: &Model) {
     assert_eq!(meta.check(), Ok(vec![]));
     for (path, inode) in model.0.iter().chain([(&String::new(), &ROOT)]) {
+        let status = meta.inode(model.at(path)).expect("it is there");
         assert_eq!(
-            meta.inode(path),
-            Ok((*inode, model.1[inode])),
+            (status.inode, status.attributes),
+            (*inode, model.1[inode]),
             "the attributes of '{path}'"
         );
+        assert_eq!(meta.inode_status(*inode), Ok(status.clone()));
+        if let Inode::File(_) = inode {
+            let names = model.0.values().filter(|other| *other == inode);
+            assert_eq!(status.link_count, names.count() as u64);
+        }
     }
+    read_directories(meta, model);
     for (path, known) in &model.0 {
         match *known {
             Inode::File(put) => {
-                assert_eq!(meta.file_of(put).map(|file| file.name).as_ref(), Ok(path));
+                let first = meta.file_of(put).expect("it is there").name;
+                assert_eq!(model.0.get(&first), Some(known), "one of its names");
                 assert_eq!(meta.file(path).map(|file| file.put), Ok(put));
             }
             Inode::Directory(id) => assert_eq!(meta.directory(path).map(|(id, _)| id), Ok(id)),
@@ -426,6 +522,34 @@ fn compare(meta: &Meta<MemoryStore>, model: &Model) {
     }
 }
 
+/// Reads every directory in pages of two names.
+fn read_directories(meta: &Meta<MemoryStore>, model: &Model) {
+    for (directory, names) in model.names() {
+        let Inode::Directory(id) = directory else {
+            panic!("names lie in directories");
+        };
+        let (mut found, mut after) = (BTreeMap::new(), None);
+        loop {
+            let (page, is_cut) = meta
+                .read_directory(id, after.as_deref(), 2)
+                .expect("it is there");
+            after = page.last().map(DirectoryEntry::place);
+            found.extend(page.into_iter().map(|entry| (entry.name, entry.status)));
+            if !is_cut {
+                break;
+            }
+        }
+        let inodes: BTreeMap<&str, Inode> = found
+            .iter()
+            .map(|(name, status)| (name.as_str(), status.inode))
+            .collect();
+        assert_eq!(inodes, names);
+        for status in found.into_values() {
+            assert_eq!(meta.inode_status(status.inode), Ok(status));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -435,7 +559,7 @@ proptest! {
         let now = move |time: &AtomicI64| WallTime { seconds: time.load(Relaxed), nanoseconds: 5 };
         let clock = Arc::clone(&time);
         let (meta, pool) = cluster_at(MemoryStore::new(), WallClock::new(move || now(&clock)));
-        let (_, root) = meta.inode("").expect("the root");
+        let root = meta.inode("").expect("the root").attributes;
         let mut model = Model(BTreeMap::new(), BTreeMap::from([(ROOT, root)]));
         for operation in &operations {
             time.fetch_add(1, Relaxed);
@@ -468,11 +592,11 @@ fn a_directory_is_renamed_by_one_transaction_however_much_is_below() {
     }
     let (id, generation) = meta.directory("old").expect("it was made");
     let before = meta.change_count();
-    meta.rename_directory(id, generation, "new/place")
+    meta.rename_directory(id, generation, "new/place", Existing::Stays)
         .expect("a free path");
     assert_eq!(meta.change_count(), before + 1);
     assert_eq!(
-        meta.rename_directory(id, generation, "new/place"),
+        meta.rename_directory(id, generation, "new/place", Existing::Stays),
         Ok(()),
         "a lost answer"
     );
@@ -496,8 +620,8 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
     let deep = |count| vec!["d"; count].join("/");
     put(&meta, &pool, &deep(64));
     assert!(matches!(
-        meta.make_directory(&deep(65), DIRECTORY),
-        Err(MetaError::FileName { .. })
+        meta.make_directory(deep(65), DIRECTORY, 1),
+        Err(MetaError::NameTooLong { .. })
     ));
     // The directory that moves has 39 levels below it, and a file in the last.
     put(&meta, &pool, &format!("e/{}/f", deep(39)));
@@ -505,19 +629,20 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
         meta.directory("e").expect("made").0,
         format!("g/{}", deep(23)),
     );
-    meta.make_directory(&target, DIRECTORY).expect("24 levels");
-    let too_deep = meta.rename_directory(moved, 0, &format!("{target}/e"));
+    meta.make_directory(&target, DIRECTORY, 1)
+        .expect("24 levels");
+    let too_deep = meta.rename_directory(moved, 0, format!("{target}/e"), Existing::Stays);
     assert!(
         matches!(too_deep, Err(MetaError::TooDeep(_))),
         "{too_deep:?}"
     );
     let fits = format!("h/{}", deep(23));
-    meta.rename_directory(moved, 0, &fits)
+    meta.rename_directory(moved, 0, &fits, Existing::Stays)
         .expect("24 parts, 39 below, and the file's");
     let deepest = format!("{fits}/{}/f", deep(39));
     assert!(meta.file(&deepest).is_ok(), "it has 64 parts");
     assert!(matches!(
-        meta.make_directory(&format!("i/{}", deep(63)), DIRECTORY),
+        meta.make_directory(format!("i/{}", deep(63)), DIRECTORY, 1),
         Err(MetaError::TooDeep(_))
     ));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -537,7 +662,7 @@ fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_
         .expect("free")
     };
     let (taken, below) = (begin("a"), begin("b/c"));
-    meta.make_directory("a", DIRECTORY).expect("free");
+    meta.make_directory("a", DIRECTORY, 1).expect("free");
     put(&meta, &pool, "b");
     let refused = meta.commit_put(taken.id, 0);
     assert_eq!(refused, Err(MetaError::IsADirectory("a".to_owned())));
@@ -551,12 +676,14 @@ fn a_late_message_about_a_directory_changes_nothing_after_a_later_rename() {
     let (meta, pool) = cluster();
     put(&meta, &pool, "a/f");
     let (id, first) = meta.directory("a").expect("made");
-    meta.rename_directory(id, first, "b").expect("free");
+    meta.rename_directory(id, first, "b", Existing::Stays)
+        .expect("free");
     let (_, second) = meta.directory("b").expect("renamed");
-    meta.rename_directory(id, second, "c").expect("free");
+    meta.rename_directory(id, second, "c", Existing::Stays)
+        .expect("free");
     let is_late = |moved| moved == Err(MetaError::DirectoryRenamed("c".to_owned()));
     assert!(
-        is_late(meta.rename_directory(id, first, "b")),
+        is_late(meta.rename_directory(id, first, "b", Existing::Stays)),
         "a repetition of the first rename"
     );
     assert!(is_late(meta.remove_directory(id, second)));
@@ -564,14 +691,14 @@ fn a_late_message_about_a_directory_changes_nothing_after_a_later_rename() {
     // A repeated removal leaves the next directory of the name alone.
     let (_, third) = meta.directory("c").expect("renamed");
     let file = meta.file("c/f").expect("it is there").put;
-    let moved = meta.remove_file("a/f", file);
+    let moved = meta.remove_file("a/f", (file, 0));
     assert_eq!(
         moved.map(drop),
         Err(MetaError::FileRenamed("c/f".to_owned()))
     );
-    meta.remove_file("c/f", file).expect("it is there");
+    meta.remove_file("c/f", (file, 0)).expect("it is there");
     meta.remove_directory(id, third).expect("empty");
-    meta.make_directory("c", DIRECTORY).expect("free");
+    meta.make_directory("c", DIRECTORY, 2).expect("free");
     assert_eq!(meta.remove_directory(id, third), Ok(()));
     assert!(meta.directory("c").is_ok());
     assert_eq!(meta.check(), Ok(vec![]));
@@ -585,7 +712,8 @@ fn pages_by_puts_miss_no_file_of_a_directory_that_moves_between_them() {
         .into();
     let first = meta.files_by_put(None, 2).expect("a page");
     let (z, generation) = meta.directory("z").expect("made");
-    meta.rename_directory(z, generation, "a").expect("free");
+    meta.rename_directory(z, generation, "a", Existing::Stays)
+        .expect("free");
     let second = meta.files_by_put(Some(first[1].put), 9).expect("a page");
     let seen: Vec<PutId> = first.iter().chain(&second).map(|file| file.put).collect();
     assert_eq!(seen, puts);

@@ -23,7 +23,7 @@ mod wake_up;
 pub use options::CoordinatorOptions;
 
 use self::core::{Answer, Core};
-use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, ask};
+use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
 use crate::ports::Ports;
 use files::Files;
 use futures::FutureExt;
@@ -121,11 +121,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
     /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if request.relies_on_metadata() {
-            if let Err(sentence) = self.members.most_heard().await {
-                return Ok(CoordinatorReply::Busy(sentence.into()));
-            }
-            self.shared.core.check_whole()?;
+        if request.relies_on_metadata()
+            && let Some(busy) = self.until_heard().await?
+        {
+            return Ok(busy);
         }
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
         match request {
@@ -148,9 +147,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::NotePhase(told) => leases.note_phase(told).await,
             Ask::Group(told) => Ok(self.grouping.note(told)),
             Ask::CreatePool(wish) => files.create_pool(wish).await,
-            Ask::Pools => Ok(CoordinatorReply::Pools(
-                self.shared.core.with_meta(Meta::pools).await?,
-            )),
+            Ask::Pools => files.pools().await,
             Ask::Reserves(stripes) => files.reserves(stripes).await,
             Ask::CommitPool(ask::CommitPool { name }) => files.commit_pool(name).await,
             Ask::BeginPut(wish) => files.begin_put(wish).await,
@@ -168,7 +165,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Rename(asked) => files.rename(asked).await,
             Ask::LookupInode(asked) => files.lookup_inode(asked).await,
             Ask::SetAttributes(asked) => files.set_attributes(asked).await,
-            Ask::LookupDirectory(asked) => files.lookup_directory(asked).await,
+            Ask::StatInode(inode) => files.stat_inode(inode).await,
+            Ask::UserAttributes(inode) => files.user_attributes(inode).await,
+            Ask::ReadDirectory(page) => files.read_directory(page).await,
+            Ask::Link(asked) => files.link(asked).await,
+            Ask::MakeSymlink(asked) => files.make_symlink(asked).await,
+            Ask::ReadLink(file) => files.read_link(file).await,
             Ask::MakeDirectory(asked) => files.make_directory(asked).await,
             Ask::RemoveDirectory(asked) => files.remove_directory(asked).await,
             Ask::RenameDirectory(asked) => files.rename_directory(asked).await,
@@ -187,6 +189,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OrderRepair(order) => self.repair.throttle().order(order).await,
             Ask::OrderForm(order) => self.lifecycles.order(order).await,
         }
+    }
+
+    /// Waits until most nodes have been heard. The reply, if that takes too long.
+    async fn until_heard(&self) -> Result<Option<CoordinatorReply>, Denial> {
+        if let Err(sentence) = self.members.most_heard().await {
+            return Ok(Some(CoordinatorReply::Busy(sentence.into())));
+        }
+        self.shared.core.check_whole()?;
+        Ok(None)
     }
 
     /// Renews a node's lease, and notes the node's health.

@@ -11,10 +11,12 @@ use gabion_layout::{
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    Attributes, DirectoryId, Exclusive, FencingToken, FileRecord, Inode, Listing, PoolRecord, PutId,
+    Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, InodeStatus, Listing,
+    PoolRecord, PutId,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A joining node's report of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -178,22 +180,28 @@ pub enum CoordinatorReply {
     Put(PutPlaces),
     /// A file with its layout.
     File(FileLayout),
-    /// The directory with the path.
-    Directory {
-        /// The directory.
-        directory: DirectoryId,
-        /// How often it was renamed.
-        generation: u64,
+    /// The file or directory.
+    Inode(Box<InodeStatus>),
+    /// All attributes of the inode.
+    Attributes(Attributes),
+    /// Those that users have given to the inode.
+    UserAttributes {
+        /// How often clients have set attributes of it.
+        version: u64,
+        /// Values by names.
+        user: BTreeMap<String, Vec<u8>>,
     },
-    /// The inode of the path, or the one whose attributes were set.
-    Inode {
-        /// The file or directory.
-        inode: Inode,
-        /// Its attributes.
-        attributes: Attributes,
+    /// A page of a directory.
+    Entries {
+        /// The names.
+        entries: Vec<DirectoryEntry>,
+        /// Whether more follow.
+        is_cut: bool,
     },
-    /// The file was removed.
-    FileGone,
+    /// The path to which the symbolic link leads.
+    Target(Option<String>),
+    /// The file or directory was removed.
+    Gone,
     /// The file's size.
     Grown(Growth),
     /// The file's fencing token.

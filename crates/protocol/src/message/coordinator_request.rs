@@ -16,10 +16,12 @@ use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    AttributeChange, Attributes, DirectoryId, Exclusion, Existing, FencingToken, Inode, Listing,
-    NewAttributes, PoolRecord, PutId, SessionId, SizeChange,
+    AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
+    Inode, InodeStatus, Listing, NewAttributes, PoolRecord, PutId, RelativePath, SessionId,
+    SizeChange,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 calls! {
     /// A request to the coordinator.
@@ -167,7 +169,7 @@ calls! {
     /// Begin to store a file.
     BeginPut {
         /// The file's name.
-        name: String,
+        at: RelativePath,
         /// What happens to a file that has the name already.
         existing: Existing,
         /// The pool; may be absent when there is only one.
@@ -221,7 +223,7 @@ calls! {
         offset: u64,
     } -> Option<FileLayout> {
         CoordinatorReply::File(layout) => Some(layout),
-        CoordinatorReply::FileGone => None,
+        CoordinatorReply::Gone => None,
     }
     /// A page of the files whose names have this prefix.
     List {
@@ -234,30 +236,62 @@ calls! {
         /// Most entries; the coordinator may send fewer and say that more follow.
         limit: u64,
     } -> Listing { CoordinatorReply::Listing(listing) => listing }
-    /// Give a file another name. May be repeated.
+    /// Give a file another name instead of one of its names. May be repeated.
     Rename {
         /// The put that brought the file.
         file: PutId,
-        /// Its generation, of which the sender knows.
+        /// The present name.
+        from: RelativePath,
+        /// The generation of its names, of which the sender knows.
         generation: u64,
         /// The new name.
-        to: String,
+        to: RelativePath,
         /// What happens to a file that has that name already.
         existing: Existing,
     }
-    /// The directory with this path, and its generation.
-    LookupDirectory {
-        /// The path.
-        path: String,
-    } -> (DirectoryId, u64) {
-        CoordinatorReply::Directory { directory, generation } => (directory, generation),
+    /// Give a file one more name. May be repeated.
+    Link {
+        /// The put that brought the file.
+        file: PutId,
+        /// The generation of its names, of which the sender knows.
+        generation: u64,
+        /// The new name.
+        to: RelativePath,
     }
-    /// Make a directory, and those above it that are missing.
+    /// Make a symbolic link. May be repeated.
+    MakeSymlink {
+        /// Its name.
+        at: RelativePath,
+        /// The path to which it leads.
+        target: String,
+        /// The pool to which it belongs; may be absent when there is only one.
+        pool: Option<String>,
+        /// Its attributes. Directories above it that are missing get its owner.
+        attributes: NewAttributes,
+        /// Drawn at random for this link: a repetition is told by it.
+        number: u64,
+    }
+    /// The path to which a symbolic link leads; none for another file.
+    ReadLink[PutId] -> Option<String> { CoordinatorReply::Target(target) => target }
+    /// Make a directory, and those above it that are missing. May be repeated.
     MakeDirectory {
         /// The path.
-        path: String,
+        at: RelativePath,
         /// The attributes of all of them.
         attributes: NewAttributes,
+        /// Drawn at random for this directory: a repetition is told by it.
+        number: u64,
+    }
+    /// A page of the names in a directory.
+    ReadDirectory {
+        /// The directory.
+        directory: DirectoryId,
+        /// The place of the last entry of the page before.
+        after: Option<String>,
+        /// Most entries; the coordinator may send fewer and say that more follow.
+        limit: u64,
+    } -> (Vec<DirectoryEntry>, bool) {
+        CoordinatorReply::Entries { entries, is_cut } => (entries, is_cut),
     }
     /// Remove an empty directory. May be repeated.
     RemoveDirectory {
@@ -273,14 +307,23 @@ calls! {
         /// Its generation, of which the sender knows.
         generation: u64,
         /// The new path.
-        to: String,
+        to: RelativePath,
+        /// What happens to an empty directory that has that path already.
+        existing: Existing,
     }
-    /// What a path belongs to, and its attributes. The empty path is the root directory's.
+    /// What a path belongs to. An empty path is the directory itself.
     LookupInode {
         /// The path.
-        path: String,
-    } -> (Inode, Attributes) {
-        CoordinatorReply::Inode { inode, attributes } => (inode, attributes),
+        at: RelativePath,
+    } -> InodeStatus { CoordinatorReply::Inode(status) => *status }
+    /// A file or directory, whatever its path; none if it is gone.
+    StatInode[Inode] -> Option<InodeStatus> {
+        CoordinatorReply::Inode(status) => Some(*status),
+        CoordinatorReply::Gone => None,
+    }
+    /// The attributes that users have given to a file or directory, and the version of its attributes.
+    UserAttributes[Inode] -> (u64, BTreeMap<String, Vec<u8>>) {
+        CoordinatorReply::UserAttributes { version, user } => (version, user),
     }
     /// Change attributes of a file or directory. May be repeated. The reply has all of them.
     SetAttributes {
@@ -292,7 +335,7 @@ calls! {
         number: u64,
         /// The new ones.
         change: AttributeChange,
-    } -> Attributes { CoordinatorReply::Inode { attributes, .. } => attributes }
+    } -> Attributes { CoordinatorReply::Attributes(attributes) => attributes }
     /// Give a file more bytes, which are zero. May be repeated.
     Grow {
         /// The put that brought the file.
@@ -338,12 +381,15 @@ calls! {
     }
     /// From a primary: the present fencing token of a file.
     Token[PutId] -> FencingToken { CoordinatorReply::Exclusive(token) => token }
-    /// Delete a file. May be repeated: a newer file of the same name is not deleted.
+    /// Take a name of a file away, and delete it with its last name. May be repeated: a newer file of the same name is
+    /// not deleted.
     RemoveFile {
-        /// Its name.
-        name: String,
-        /// The put that brought it.
+        /// The name.
+        at: RelativePath,
+        /// The put that brought the file.
         file: PutId,
+        /// The generation of its names, of which the sender knows.
+        generation: u64,
     }
     /// Redundancy and repair state of the cluster.
     Status -> ClusterStatus { CoordinatorReply::Status(status) => status }

@@ -29,6 +29,12 @@ pub enum Cause {
     Stale,
     /// A name or a parameter is invalid (`EINVAL`).
     Invalid,
+    /// A name or a path is too long (`ENAMETOOLONG`).
+    NameTooLong,
+    /// The file is a symbolic link (`ELOOP`).
+    IsASymlink,
+    /// The file has as many names as it can have (`EMLINK`).
+    TooManyNames,
     /// The file would be too large (`EFBIG`).
     TooLarge,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
@@ -108,7 +114,12 @@ impl From<&MetaError> for Cause {
             | MetaError::UnknownPut(_)
             | MetaError::CommittedBefore(_)
             | MetaError::GenerationChanged { .. } => Self::Stale,
+            MetaError::NameTooLong { .. } => Self::NameTooLong,
+            MetaError::IsASymlink { .. } => Self::IsASymlink,
+            MetaError::TooManyNames(_) => Self::TooManyNames,
             MetaError::FileName { .. }
+            | MetaError::Target { .. }
+            | MetaError::UserAttribute { .. }
             | MetaError::Attributes { .. }
             | MetaError::Root
             | MetaError::IntoItself(_)
@@ -117,7 +128,7 @@ impl From<&MetaError> for Cause {
             | MetaError::Pool(_)
             | MetaError::Address(_)
             | MetaError::RackChanged { .. } => Self::Invalid,
-            MetaError::FileTooLarge => Self::TooLarge,
+            MetaError::FileTooLarge | MetaError::UserAttributesTooLarge { .. } => Self::TooLarge,
             MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
             MetaError::Storage { .. }
             | MetaError::Locked { .. }

@@ -73,8 +73,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-file-that-moved-away-is-removed-under-its-old-name",
         file: "crates/meta/src/files.rs",
-        text: "if file.name != name {",
-        replacement: "if false && file.name != name {",
+        text: "_ => return Err(MetaError::FileRenamed(file.name)),",
+        replacement: "_ => (file.directory, last_name(&file.name).to_owned()),",
         check: meta(
             "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
         ),
@@ -95,6 +95,61 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if numbers.contains(&number) && attributes.version <= seen {",
         check: protocol(
             "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
+        ),
+    },
+    Mutant {
+        name: "a-file-goes-with-any-of-its-names",
+        file: "crates/meta/src/files.rs",
+        text: "    if !names.is_empty() {\n        let mut left",
+        replacement: "    if false {\n        let mut left",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "a-late-removal-takes-a-name-that-was-given-again",
+        file: "crates/meta/src/files.rs",
+        text: "Some(key) if file.generation == generation => key,",
+        replacement: "Some(key) => key,",
+        check: protocol(
+            "coordinator::links::a_file_goes_with_its_last_name_and_no_late_request_takes_another_name_away",
+        ),
+    },
+    Mutant {
+        name: "a-late-link-is-made",
+        file: "crates/meta/src/links.rs",
+        text: "if file.generation != generation {",
+        replacement: "if false {",
+        check: protocol(
+            "coordinator::links::a_file_goes_with_its_last_name_and_no_late_request_takes_another_name_away",
+        ),
+    },
+    Mutant {
+        name: "a-rename-takes-the-first-name",
+        file: "crates/meta/src/hard_links.rs",
+        text: "match names.iter_mut().find(|name| *name == old) {",
+        replacement: "match names.iter_mut().find(|_| false) {",
+        check: protocol("coordinator::links::a_rename_changes_the_name_that_it_names"),
+    },
+    Mutant {
+        name: "a-repeated-request-for-a-directory-is-refused",
+        file: "crates/meta/src/directories.rs",
+        text: "&& record(txn, id)?.number == number",
+        replacement: "&& false",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "user-attributes-stay-when-their-inode-goes",
+        file: "crates/meta/src/directories.rs",
+        text: "    ATTRIBUTE_CHANGES.delete(txn, &inode)?;\n    USER_ATTRIBUTES.delete(txn, &inode)",
+        replacement: "    ATTRIBUTE_CHANGES.delete(txn, &inode)",
+        check: meta("attributes::what_users_have_given_to_an_inode_goes_with_it"),
+    },
+    Mutant {
+        name: "the-times-of-a-directory-are-those-of-long-ago",
+        file: "crates/meta/src/attributes.rs",
+        text: "(0..NAMES_NS).contains(",
+        replacement: "(0..1_000 * NAMES_NS).contains(",
+        check: meta(
+            "attributes::the_times_of_a_directory_are_exact_to_10_ms_whatever_clients_have_set",
         ),
     },
     Mutant {

@@ -167,7 +167,7 @@ impl Expected {
             return Err("NodeFailed");
         }
         let target = PutTarget::New {
-            name: name.to_owned(),
+            at: name.into(),
             existing,
             pool: world.pool,
             size_bytes,
@@ -500,7 +500,7 @@ impl Expected {
         }
         let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
         let PutTarget::New {
-            name,
+            at,
             existing,
             pool,
             size_bytes,
@@ -509,6 +509,7 @@ impl Expected {
         else {
             return Err("UnknownPut");
         };
+        let name = at.path;
         self.check_name(&name, existing)?;
         let _ = self.remove(&name);
         let (_, stripes) = self.puts.remove(&put).expect("it was just there");
@@ -522,6 +523,7 @@ impl Expected {
             created_ms: now_ms,
             generation: 0,
             truncation_count: 0,
+            symlink: None,
             attributes: Attributes::new(NewAttributes::FILE, STOPPED),
         };
         let offsets = (0..).step_by(STRIPE_BYTES as usize);

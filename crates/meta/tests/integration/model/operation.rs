@@ -295,7 +295,9 @@ impl Action {
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
             Self::Remove(name) => {
-                let removed = meta.file(name).map(|file| meta.remove_file(name, file.put));
+                let removed = meta
+                    .file(name)
+                    .map(|file| meta.remove_file(name, (file.put, file.generation)));
                 removed.and_then(|removed| removed).map(Answer::File)
             }
             Self::Discard(limit) => meta.discard_removed(*limit).map(Answer::Whether),
@@ -304,9 +306,11 @@ impl Action {
                 generation,
                 to,
                 existing,
-            } => meta
-                .rename(*file, *generation, to, *existing)
-                .map(Answer::File),
+            } => {
+                let from = meta.file_of(*file).map(|file| file.name)?;
+                let renamed = meta.rename((*file, from), *generation, to, *existing);
+                renamed.map(Answer::File)
+            }
             Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
             Self::Relocate(stripe, generation, chunk, node) => meta
                 .relocate(*stripe, *generation, *chunk, (*node, None))

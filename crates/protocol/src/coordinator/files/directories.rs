@@ -5,26 +5,31 @@ use crate::coordinator::core::Answer;
 use crate::message::{CoordinatorReply, ask};
 use gabion_meta::{KeyValue, Meta};
 
+/// Most entries of a page of a directory: one message holds them, whatever their names.
+const ENTRIES_MAX: u64 = 1_000;
+
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// The directory with a path.
-    pub(in crate::coordinator) async fn lookup_directory(
-        &self,
-        ask::LookupDirectory { path }: ask::LookupDirectory,
-    ) -> Answer {
-        let look = move |meta: &Meta<K>| meta.directory(&path);
-        let (directory, generation) = self.core.with_meta(look).await?;
-        Ok(CoordinatorReply::Directory {
+    /// A page of the names in a directory.
+    pub(in crate::coordinator) async fn read_directory(&self, page: ask::ReadDirectory) -> Answer {
+        let ask::ReadDirectory {
             directory,
-            generation,
-        })
+            after,
+            limit,
+        } = page;
+        let limit = limit.clamp(1, ENTRIES_MAX) as usize;
+        let read = move |meta: &Meta<K>| meta.read_directory(directory, after.as_deref(), limit);
+        let (entries, is_cut) = self.core.with_meta(read).await?;
+        Ok(CoordinatorReply::Entries { entries, is_cut })
     }
 
     /// Makes a directory.
-    pub(in crate::coordinator) async fn make_directory(
-        &self,
-        ask::MakeDirectory { path, attributes }: ask::MakeDirectory,
-    ) -> Answer {
-        let make = move |meta: &Meta<K>| meta.make_directory(&path, attributes);
+    pub(in crate::coordinator) async fn make_directory(&self, asked: ask::MakeDirectory) -> Answer {
+        let ask::MakeDirectory {
+            at,
+            attributes,
+            number,
+        } = asked;
+        let make = move |meta: &Meta<K>| meta.make_directory(at.clone(), attributes, number);
         self.core.with_meta(make).await?;
         Ok(CoordinatorReply::Done)
     }
@@ -52,8 +57,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             directory,
             generation,
             to,
+            existing,
         } = asked;
-        let rename = move |meta: &Meta<K>| meta.rename_directory(directory, generation, &to);
+        let rename = move |meta: &Meta<K>| {
+            meta.rename_directory(directory, generation, to.clone(), existing)
+        };
         self.core.with_meta(rename).await?;
         Ok(CoordinatorReply::Done)
     }

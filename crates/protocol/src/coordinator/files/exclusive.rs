@@ -14,7 +14,8 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use gabion_layout::{NodeId, StripeId};
 use gabion_meta::{
-    Displaced, Exclusive, FencingToken, KeyValue, Meta, MetaError, PutId, SessionId,
+    Displaced, Exclusive, FencingToken, Inode, KeyValue, Meta, MetaError, PutId, RelativePath,
+    SessionId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -200,14 +201,15 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// removes the file refuses again if a session has it by then.
     pub(in crate::coordinator) async fn check_unused(
         self: &Arc<Self>,
-        name: &str,
+        name: &RelativePath,
     ) -> Result<(), Denial> {
-        let named = name.to_owned();
-        let find = move |meta: &Meta<K>| match meta.file(&named) {
-            Ok(file) => Ok(Some((file.put, meta.exclusive(file.put)?))),
-            Err(
-                MetaError::UnknownFile(_)
-                | MetaError::IsADirectory(_)
+        let at = name.clone();
+        let find = move |meta: &Meta<K>| match meta.inode(at.clone()).map(|status| status.inode) {
+            Ok(Inode::File(file)) => Ok(Some((file, meta.exclusive(file)?))),
+            Ok(Inode::Directory(_))
+            | Err(
+                MetaError::UnknownPath(_)
+                | MetaError::DirectoryGone(_)
                 | MetaError::NotADirectory(_),
             ) => Ok(None),
             Err(error) => Err(error),

@@ -1,19 +1,30 @@
-//! Attributes of files and directories.
+//! Inodes, their attributes, and links.
 
 use super::Files;
+use super::pools::{no_pool, pool_of};
 use crate::coordinator::core::Answer;
 use crate::message::{CoordinatorReply, ask};
-use gabion_meta::{KeyValue, Meta};
+use gabion_meta::{Inode, KeyValue, Meta, MetaError, PutId};
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// What a path belongs to.
     pub(in crate::coordinator) async fn lookup_inode(
         &self,
-        ask::LookupInode { path }: ask::LookupInode,
+        ask::LookupInode { at }: ask::LookupInode,
     ) -> Answer {
-        let look = move |meta: &Meta<K>| meta.inode(&path);
-        let (inode, attributes) = self.core.with_meta(look).await?;
-        Ok(CoordinatorReply::Inode { inode, attributes })
+        let look = move |meta: &Meta<K>| meta.inode(at.clone());
+        let status = self.core.with_meta(look).await?;
+        Ok(CoordinatorReply::Inode(Box::new(status)))
+    }
+
+    /// A file or directory, whatever its path.
+    pub(in crate::coordinator) async fn stat_inode(&self, inode: Inode) -> Answer {
+        let look = move |meta: &Meta<K>| meta.inode_status(inode);
+        match self.core.with_meta(look).await {
+            Ok(status) => Ok(CoordinatorReply::Inode(Box::new(status))),
+            Err(MetaError::FileGone(_) | MetaError::DirectoryGone(_)) => Ok(CoordinatorReply::Gone),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Changes attributes.
@@ -26,6 +37,56 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         } = asked;
         let set = move |meta: &Meta<K>| meta.set_attributes(inode, (seen, number), &change);
         let attributes = self.core.with_meta(set).await?;
-        Ok(CoordinatorReply::Inode { inode, attributes })
+        Ok(CoordinatorReply::Attributes(attributes))
+    }
+
+    /// The attributes that users have given to an inode.
+    pub(in crate::coordinator) async fn user_attributes(&self, inode: Inode) -> Answer {
+        let look = move |meta: &Meta<K>| meta.user_attributes(inode);
+        let (attributes, user) = self.core.with_meta(look).await?;
+        let version = attributes.version;
+        Ok(CoordinatorReply::UserAttributes { version, user })
+    }
+
+    /// Gives a file one more name.
+    pub(in crate::coordinator) async fn link(&self, asked: ask::Link) -> Answer {
+        let ask::Link {
+            file,
+            generation,
+            to,
+        } = asked;
+        let link = move |meta: &Meta<K>| meta.link(file, generation, to.clone());
+        self.core.with_meta(link).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Makes a symbolic link.
+    pub(in crate::coordinator) async fn make_symlink(&self, asked: ask::MakeSymlink) -> Answer {
+        let ask::MakeSymlink {
+            at,
+            target,
+            pool,
+            attributes,
+            number,
+        } = asked;
+        let created_ms = self.core.lifetime_ms();
+        let make = move |meta: &Meta<K>| {
+            let Some(pool) = pool_of(meta, pool.as_deref())? else {
+                return Ok(None);
+            };
+            let new = (pool, attributes);
+            let made = meta.make_symlink(at.clone(), &target, new, (number, created_ms));
+            made.map(Some)
+        };
+        match self.core.with_meta(make).await? {
+            Some(_) => Ok(CoordinatorReply::Done),
+            None => Err(no_pool()),
+        }
+    }
+
+    /// The path to which a symbolic link leads.
+    pub(in crate::coordinator) async fn read_link(&self, file: PutId) -> Answer {
+        let look = move |meta: &Meta<K>| meta.target(file);
+        Ok(CoordinatorReply::Target(self.core.with_meta(look).await?))
     }
 }

@@ -7,7 +7,9 @@ use super::Files;
 use crate::coordinator::core::Answer;
 use crate::message::{CoordinatorReply, FileLayout, ask};
 use gabion_layout::{ByteRange, StripeRecord};
-use gabion_meta::{FILE_BYTES_MAX, FilePart, FileRecord, KeyValue, Meta, MetaError, PoolRecord};
+use gabion_meta::{
+    FILE_BYTES_MAX, FilePart, FileRecord, KeyValue, Meta, MetaError, PoolRecord, Symlink,
+};
 use std::sync::Arc;
 
 /// Most entries of a page of a list: one message holds them, whatever their names.
@@ -34,11 +36,19 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let look = move |meta: &Meta<K>| {
             loop {
                 let file = meta.file(&name)?;
+                if let Some(Symlink { target, .. }) = file.symlink {
+                    let name = name.clone();
+                    return Err(MetaError::IsASymlink { name, target });
+                }
                 match this.window(meta, &file, 0) {
                     // Another file may have the name by now, or none.
                     Err(MetaError::FileGone(_)) => {}
-                    Ok(layout) if layout.file.name != name => {}
-                    layout => return layout,
+                    Ok(layout) if layout.file.generation != file.generation => {}
+                    Ok(mut layout) => {
+                        layout.file.name = file.name;
+                        return Ok(layout);
+                    }
+                    failed => return failed,
                 }
             }
         };
@@ -56,7 +66,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let look = move |meta: &Meta<K>| this.window(meta, &meta.file_of(file)?, offset);
         match self.core.with_meta(look).await {
             Ok(layout) => Ok(CoordinatorReply::File(self.with_nodes(layout))),
-            Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::FileGone),
+            Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::Gone),
             Err(error) => Err(error.into()),
         }
     }

@@ -8,7 +8,9 @@ use crate::message::{
 use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ReserveSpec, StripeId, StripeRecord, Topology, UpdateScheme};
+use gabion_layout::{
+    AppendSpec, PoolId, ReserveSpec, StripeId, StripeRecord, Topology, UpdateScheme,
+};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
@@ -40,6 +42,12 @@ enum Committed {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
+    /// All pools.
+    pub(in crate::coordinator) async fn pools(&self) -> Answer {
+        let pools = self.core.with_meta(Meta::pools).await?;
+        Ok(CoordinatorReply::Pools(pools))
+    }
+
     /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
     /// none is given.
     pub(in crate::coordinator) async fn create_pool(&self, request: PoolRequest) -> Answer {
@@ -246,4 +254,34 @@ fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denial> {
         ));
     }
     Ok(())
+}
+
+/// The pool with a name, or without one the only pool, if there is exactly one. Pools that hold the stripes of another
+/// pool's blocks do not count.
+pub(super) fn pool_of<K: KeyValue>(
+    meta: &Meta<K>,
+    name: Option<&str>,
+) -> Result<Option<PoolId>, MetaError> {
+    if let Some(name) = name {
+        return Ok(Some(meta.pool_named(name)?.id));
+    }
+    let pools = meta.pools()?;
+    let is_another = |pool: &&PoolRecord| {
+        let lifecycles = pools.iter().filter_map(|other| other.lifecycle);
+        !lifecycles
+            .map(|lifecycle| lifecycle.encoded)
+            .any(|encoded| encoded == pool.id)
+    };
+    let mut own = pools.iter().filter(is_another);
+    let only = own.next().filter(|_| own.next().is_none());
+    Ok(only.map(|pool| pool.id))
+}
+
+/// The refusal of a request without a pool's name, if there is not exactly one.
+pub(super) fn no_pool() -> Denial {
+    Denial::new(
+        Cause::Invalid,
+        "there is not exactly one pool; choose one with --pool, or create the first with \
+         'gabion pool create'",
+    )
 }

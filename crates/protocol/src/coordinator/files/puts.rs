@@ -2,13 +2,13 @@
 
 use super::Files;
 use super::live_puts::LivePut;
+use super::pools::{no_pool, pool_of};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{Cause, CoordinatorReply, Denial, Growth, PutPlaces, ask};
-use gabion_layout::PoolId;
 use gabion_meta::{
-    Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, PutId,
+    Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,
 };
 use std::sync::Arc;
 
@@ -16,21 +16,18 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
     pub(in crate::coordinator) async fn begin_put(self: &Arc<Self>, wish: ask::BeginPut) -> Answer {
         let ask::BeginPut {
-            name,
+            at,
             existing,
             pool,
             size_bytes,
             attributes,
         } = wish;
         if existing != Existing::Stays {
-            self.check_unused(&name).await?;
+            self.check_unused(&at).await?;
         }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
-            let id = match pool {
-                Some(name) => Some(meta.pool_named(&name)?.id),
-                None => only_pool(meta)?,
-            };
+            let id = pool_of(meta, pool.as_deref())?;
             let Some(facts) = id.map(|id| this.pools.facts(meta, id)).transpose()? else {
                 return Ok(None);
             };
@@ -38,12 +35,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(Some((facts, encoded)))
         };
         let Some((facts, encoded)) = self.core.with_meta(find).await? else {
-            return Err(Denial::new(
-                Cause::Invalid,
-                "there is not exactly one pool; choose one with --pool, or create the first with \
-                 'gabion pool create'"
-                    .to_owned(),
-            ));
+            return Err(no_pool());
         };
         let placements = match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
             Ok(placements) => placements,
@@ -52,7 +44,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
         let begin = move |meta: &Meta<K>| {
-            let new = (name.as_str(), existing, attributes);
+            let new = (at.clone(), existing, attributes);
             meta.begin_put(new, pool, size_bytes, &placements, now_ms)
         };
         let put = self.core.with_meta(begin).await?;
@@ -240,6 +232,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn rename(self: &Arc<Self>, asked: ask::Rename) -> Answer {
         let ask::Rename {
             file,
+            from,
             generation,
             to,
             existing,
@@ -247,7 +240,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         if existing != Existing::Stays {
             self.check_unused(&to).await?;
         }
-        let rename = move |meta: &Meta<K>| meta.rename(file, generation, &to, existing);
+        let rename = move |meta: &Meta<K>| {
+            meta.rename((file, from.clone()), generation, to.clone(), existing)
+        };
         self.core.with_meta(rename).await?;
         // The stripes of the file that had the name are garbage.
         self.leftovers.wake();
@@ -259,11 +254,15 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self: &Arc<Self>,
         asked: ask::RemoveFile,
     ) -> Answer {
-        let ask::RemoveFile { name, file } = asked;
-        self.check_unused(&name).await?;
+        let ask::RemoveFile {
+            at,
+            file,
+            generation,
+        } = asked;
+        self.check_unused(&at).await?;
         let removed = self
             .core
-            .with_meta(move |meta| meta.remove_file(&name, file));
+            .with_meta(move |meta| meta.remove_file(at.clone(), (file, generation)));
         match removed.await {
             Ok(_) => self.leftovers.wake(),
             // The file is gone already, perhaps by a request whose answer was lost.
@@ -272,21 +271,6 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
         Ok(CoordinatorReply::Done)
     }
-}
-
-/// The only pool, if there is exactly one. Pools that hold the stripes of another pool's blocks do not
-/// count.
-fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
-    let pools = meta.pools()?;
-    let is_another = |pool: &&PoolRecord| {
-        let lifecycles = pools.iter().filter_map(|other| other.lifecycle);
-        !lifecycles
-            .map(|lifecycle| lifecycle.encoded)
-            .any(|encoded| encoded == pool.id)
-    };
-    let mut own = pools.iter().filter(is_another);
-    let only = own.next().filter(|_| own.next().is_none());
-    Ok(only.map(|pool| pool.id))
 }
 
 /// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.

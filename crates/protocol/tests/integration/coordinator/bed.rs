@@ -394,7 +394,7 @@ impl Bed {
         size_bytes: u64,
     ) -> (gabion_meta::PutId, Vec<StripeRecord>) {
         let reply = self.ask(ask::BeginPut {
-            name: name.to_owned(),
+            at: name.into(),
             existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes,

@@ -62,7 +62,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
         say(&mut bed, node, space(0));
     }
     let refused = bed.ask(ask::BeginPut {
-        name: "f".to_owned(),
+        at: "f".into(),
         existing: gabion_meta::Existing::Stays,
         pool: None,
         size_bytes: 4 * MIB,
@@ -121,7 +121,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
     }
     let put = |bed: &mut Bed, stripe_count: u64| {
         bed.ask(ask::BeginPut {
-            name: format!("f{stripe_count}"),
+            at: format!("f{stripe_count}").into(),
             existing: gabion_meta::Existing::Stays,
             pool: None,
             size_bytes: stripe_count * 4 * MIB,

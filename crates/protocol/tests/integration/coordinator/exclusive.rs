@@ -62,8 +62,12 @@ fn a_session_lasts_as_long_as_its_client_gives_signs_of_life() {
         open(&mut bed, file, SECOND, false),
         CoordinatorReply::NotOpened(NotOpened::InUse { left_ms })
     );
-    let name = "f".to_owned();
-    let removed = bed.ask(ask::RemoveFile { name, file });
+    let name = "f";
+    let removed = bed.ask(ask::RemoveFile {
+        at: name.into(),
+        file,
+        generation: 0,
+    });
     assert!(
         matches!(&removed, CoordinatorReply::Refused(why) if why.sentence.contains("open exclusively")),
         "{removed:?}"
@@ -230,7 +234,7 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
     bed.put("f", 1);
     let file = put_of(&mut bed, "f");
     let begun = bed.ask(ask::BeginPut {
-        name: "f".to_owned(),
+        at: "f".into(),
         existing: Existing::IsReplaced,
         pool: None,
         size_bytes: 4 << 20,
@@ -247,9 +251,13 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
     );
     // A session without renewals does not keep the name.
     bed.pass(11_000);
-    let name = "f".to_owned();
+    let name = "f";
     assert_eq!(
-        bed.ask(ask::RemoveFile { name, file }),
+        bed.ask(ask::RemoveFile {
+            at: name.into(),
+            file,
+            generation: 0,
+        }),
         CoordinatorReply::Done
     );
 }

@@ -34,7 +34,7 @@ fn a_refusal_names_its_cause_for_programs() {
     assert_eq!(cause(unknown), Cause::NotFound);
     let mut put = |name: &str, pool: Option<&str>, size_bytes| {
         cause(bed.ask(ask::BeginPut {
-            name: name.to_owned(),
+            at: name.into(),
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes,
@@ -58,21 +58,23 @@ fn a_refusal_names_its_cause_for_programs() {
 fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() {
     let mut bed = Bed::three_racks();
     let path = |path: &str| path.to_owned();
-    let make = || ask::MakeDirectory {
-        path: path("d/e"),
+    let make = |number| ask::MakeDirectory {
+        at: "d/e".into(),
         attributes: NewAttributes::DIRECTORY,
+        number,
     };
-    assert_eq!(bed.ask(make()), CoordinatorReply::Done);
+    for _ in 0..2 {
+        // The first answer was lost.
+        assert_eq!(bed.ask(make(1)), CoordinatorReply::Done);
+    }
     bed.put("d/e/f", 1);
-    let again = bed.ask(make());
-    assert_eq!(cause(again), Cause::Exists);
-    let lookup = bed.ask(ask::LookupDirectory { path: path("d") });
-    let CoordinatorReply::Directory {
-        directory,
-        generation,
-    } = lookup
-    else {
-        panic!("{lookup:?}");
+    assert_eq!(cause(bed.ask(make(2))), Cause::Exists);
+    let CoordinatorReply::Inode(status) = bed.ask(ask::LookupInode { at: "d".into() }) else {
+        panic!("it is there");
+    };
+    let generation = status.generation;
+    let Inode::Directory(directory) = status.inode else {
+        panic!("{status:?}");
     };
     let remove = ask::RemoveDirectory {
         directory,
@@ -87,18 +89,12 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
     let rename = |to: &str| ask::RenameDirectory {
         directory,
         generation,
-        to: path(to),
+        to: to.into(),
+        existing: Existing::Stays,
     };
-    assert_eq!(
-        cause(bed.ask(rename("d/e/x"))),
-        Cause::Invalid,
-        "below itself"
-    );
-    assert_eq!(
-        cause(bed.ask(rename("d/e/f/x"))),
-        Cause::Invalid,
-        "below itself"
-    );
+    for below_itself in ["d/e/x", "d/e/f/x"] {
+        assert_eq!(cause(bed.ask(rename(below_itself))), Cause::Invalid);
+    }
     for _ in 0..2 {
         assert_eq!(
             bed.ask(rename("g")),
@@ -107,8 +103,9 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
         );
     }
     let late = ask::RemoveFile {
-        name: path("d/e/f"),
+        at: "d/e/f".into(),
         file: file.file.put,
+        generation: 0,
     };
     assert_eq!(cause(bed.ask(late)), Cause::Stale);
     assert_eq!(cause(bed.ask(remove)), Cause::Stale);
@@ -116,14 +113,12 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
         bed.ask(ask::Lookup { name: path("g/e/f") }),
         CoordinatorReply::File(found) if found.file.put == file.file.put
     ));
-    let above = bed.ask(ask::Lookup {
-        name: path("g/e/f/h"),
-    });
-    assert_eq!(cause(above), Cause::NotADirectory);
-    assert_eq!(
-        cause(bed.ask(ask::Lookup { name: path("g/e") })),
-        Cause::IsADirectory
-    );
+    for (path, problem) in [
+        ("g/e/f/h", Cause::NotADirectory),
+        ("g/e", Cause::IsADirectory),
+    ] {
+        assert_eq!(cause(look_up(&mut bed, path)), problem);
+    }
 }
 
 #[test]
@@ -132,12 +127,10 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
     bed.put("d/f", 1);
     for path in ["d/f", "d", ""] {
         let inode_of = |reply| match reply {
-            CoordinatorReply::Inode { inode, attributes } => (inode, attributes),
+            CoordinatorReply::Inode(status) => (status.inode, status.attributes),
             other => panic!("{other:?}"),
         };
-        let look_up = || ask::LookupInode {
-            path: path.to_owned(),
-        };
+        let look_up = || ask::LookupInode { at: path.into() };
         let (inode, first) = inode_of(bed.ask(look_up()));
         let set = |seen, number, mode| ask::SetAttributes {
             inode,
@@ -148,7 +141,10 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
                 ..AttributeChange::default()
             },
         };
-        let mode = |reply| inode_of(reply).1.mode;
+        let mode = |reply| match reply {
+            CoordinatorReply::Attributes(attributes) => attributes.mode,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(mode(bed.ask(set(0, 7, 0o600))), 0o600);
         let unaware = bed.ask(set(0, 8, 0o640));
         assert_eq!(
@@ -177,9 +173,7 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
 fn what_is_gone_and_the_root_are_told_by_their_causes() {
     let mut bed = Bed::three_racks();
     bed.put("d/f", 1);
-    let nowhere = ask::LookupInode {
-        path: "d/g".to_owned(),
-    };
+    let nowhere = ask::LookupInode { at: "d/g".into() };
     assert_eq!(cause(bed.ask(nowhere)), Cause::NotFound);
     let gone = ask::SetAttributes {
         inode: Inode::File(PutId(99)),
@@ -196,7 +190,8 @@ fn what_is_gone_and_the_root_are_told_by_their_causes() {
     let root = ask::RenameDirectory {
         directory: DirectoryId::ROOT,
         generation: 0,
-        to: "r".to_owned(),
+        to: "r".into(),
+        existing: Existing::Stays,
     };
     assert_eq!(cause(bed.ask(root)), Cause::Invalid);
 }
@@ -239,11 +234,12 @@ fn attributes_that_no_inode_can_have_are_refused() {
         let refused = [
             bed.ask(set),
             bed.ask(ask::MakeDirectory {
-                path: "x".to_owned(),
+                at: "x".into(),
                 attributes: wrong,
+                number: 1,
             }),
             bed.ask(ask::BeginPut {
-                name: "x".to_owned(),
+                at: "x".into(),
                 existing: Existing::Stays,
                 pool: None,
                 size_bytes: 1,
@@ -324,7 +320,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     let mut bed = Bed::new(3, 3);
     let begin = |pool: Option<&str>| {
         CoordinatorRequest::BeginPut(ask::BeginPut {
-            name: "f".to_owned(),
+            at: "f".into(),
             existing: Existing::Stays,
             pool: pool.map(str::to_owned),
             size_bytes: (4 << 20) + 1,
@@ -381,7 +377,7 @@ fn a_put_without_room_is_refused() {
     let mut bed = Bed::three_racks();
     bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
     let put = bed.ask(ask::BeginPut {
-        name: "f".to_owned(),
+        at: "f".into(),
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
@@ -457,8 +453,12 @@ fn a_file_committed_on_a_dead_node_is_repaired() {
 fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() {
     let mut bed = Bed::three_racks();
     let remove = |bed: &mut Bed, file| {
-        let name = "f".to_owned();
-        bed.ask(ask::RemoveFile { name, file })
+        let name = "f";
+        bed.ask(ask::RemoveFile {
+            at: name.into(),
+            file,
+            generation: 0,
+        })
     };
     bed.put("f", 1);
     let first = look(&mut bed);
@@ -498,8 +498,12 @@ fn garbage_is_forgotten_when_no_node_has_it_that_lives_or_may_return() {
             ready(Ok(NodeReply::Refused(Refusal::Failed("no".to_owned())))).boxed()
         })
     });
-    let (name, file) = ("f".to_owned(), look(&mut bed));
-    let removed = bed.ask(ask::RemoveFile { name, file });
+    let (name, file) = ("f", look(&mut bed));
+    let removed = bed.ask(ask::RemoveFile {
+        at: name.into(),
+        file,
+        generation: 0,
+    });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(100);
     let asked = |bed: &mut Bed| -> BTreeSet<u32> {
@@ -558,7 +562,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
     // With two it would not survive a third.
     bed.fail(&[NodeId(4), NodeId(0)]);
     let refusal = bed.ask(ask::BeginPut {
-        name: "g".to_owned(),
+        at: "g".into(),
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
@@ -583,7 +587,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
     bed.stop(NodeId(4));
     bed.pass(TIMING.lease_ms + 100);
     let begin = ask::BeginPut {
-        name: "f".to_owned(),
+        at: "f".into(),
         existing: Existing::Stays,
         pool: None,
         size_bytes: 1,
@@ -681,15 +685,16 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
         panic!("it was stored")
     };
     let file = layout.file.put;
-    let rename = |generation, to: &str| ask::Rename {
+    let rename = |(from, generation): (&str, u64), to: &str| ask::Rename {
         file,
+        from: from.into(),
         generation,
-        to: to.to_owned(),
+        to: to.into(),
         existing: Existing::Stays,
     };
     for _ in 0..2 {
         // The first answer was lost.
-        assert_eq!(bed.ask(rename(0, "g")), CoordinatorReply::Done);
+        assert_eq!(bed.ask(rename(("f", 0), "g")), CoordinatorReply::Done);
     }
     refused(&look_up(&mut bed, "f"), "there is no file 'f'");
     let CoordinatorReply::File(layout) = bed.ask(ask::LookupFile { file, offset: 0 }) else {
@@ -697,8 +702,8 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
     };
     assert_eq!((layout.file.name.as_str(), layout.stripes), ("g", before));
     bed.put("f", 1);
-    refused(&bed.ask(rename(1, "f")), "file 'f' already exists");
-    refused(&bed.ask(rename(0, "h")), "renamed to 'g' meanwhile");
+    refused(&bed.ask(rename(("g", 1), "f")), "file 'f' already exists");
+    refused(&bed.ask(rename(("f", 0), "h")), "renamed to 'g' meanwhile");
 }
 
 #[test]
@@ -746,15 +751,16 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
     };
     let renamed = bed.ask(ask::Rename {
         file: layout.file.put,
+        from: "g".into(),
         generation: 0,
-        to: "f".to_owned(),
+        to: "f".into(),
         existing: Existing::IsReplaced,
     });
     assert_eq!(renamed, CoordinatorReply::Done);
     bed.pass(10_000);
     assert_eq!(removed_of(&bed.take_log(), first.id), first.nodes.len());
     let CoordinatorReply::Put(places) = bed.ask(ask::BeginPut {
-        name: "f".to_owned(),
+        at: "f".into(),
         existing: Existing::IsReplacedIf(layout.file.put),
         pool: None,
         size_bytes: 1 << 20,
@@ -770,7 +776,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
         file: layout.file.put,
         offset: 0,
     });
-    assert_eq!(gone, CoordinatorReply::FileGone);
+    assert_eq!(gone, CoordinatorReply::Gone);
 }
 
 fn look_up(bed: &mut Bed, name: &str) -> CoordinatorReply {

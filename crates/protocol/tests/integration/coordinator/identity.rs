@@ -388,8 +388,9 @@ fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
         matches!(request, NodeRequest::Remove { .. }).then(|| ready(Err(gone(node))).boxed())
     });
     bed.ask(ask::RemoveFile {
-        name: "f".to_owned(),
+        at: "f".into(),
         file,
+        generation: 0,
     });
     bed.unhook();
     bed.take_log();

@@ -185,8 +185,9 @@ fn garbage_waits_for_a_node_that_joins() {
         panic!("it is there");
     };
     let removed = bed.ask(ask::RemoveFile {
-        name: "f".to_owned(),
+        at: "f".into(),
         file: layout.file.put,
+        generation: 0,
     });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(2_000);
@@ -294,8 +295,9 @@ fn more_than_a_little_of_what_nobody_knows_waits_for_the_operator() {
         panic!("it is there");
     };
     bed.ask(ask::RemoveFile {
-        name: "f".to_owned(),
+        at: "f".into(),
         file: layout.file.put,
+        generation: 0,
     });
     bed.pass(1_000);
     let unknown: Vec<HeldChunk> = ids

@@ -16,6 +16,7 @@ mod joins;
 mod leases;
 mod letting_in;
 mod lifecycle;
+mod links;
 mod manager;
 mod membership;
 mod repair;

@@ -1,0 +1,211 @@
+//! Names: finding inodes, listing directories, and making, renaming and removing names.
+//!
+//! Each call names the state of what it changes as it has looked it up: a request that arrives again, or late, changes
+//! nothing more. If other clients change the names at the same time, a call is refused.
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::file::File;
+use crate::put::NewFile;
+use gabion_meta::{
+    DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, MetaError, NewAttributes, PutId,
+    RelativePath,
+};
+use gabion_protocol::message::ask;
+
+impl Client {
+    /// The inode of a path. An empty path is the directory itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when nothing has the path; [`ClientError::NoCoordinator`].
+    pub async fn inode(&self, at: impl Into<RelativePath>) -> Result<InodeStatus, ClientError> {
+        self.ask(ask::LookupInode { at: at.into() }).await
+    }
+
+    /// An inode, whatever its path; none if it is gone.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`].
+    pub async fn inode_status(&self, inode: Inode) -> Result<Option<InodeStatus>, ClientError> {
+        self.ask(ask::StatInode(inode)).await
+    }
+
+    /// At most `limit` names of a directory, and at most 1,000, behind the entry of an earlier page, whether or not
+    /// that is there yet; and whether more follow. An entry that is there during all calls is in one page, once.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the directory is gone; [`ClientError::NoCoordinator`].
+    pub async fn read_directory(
+        &self,
+        directory: DirectoryId,
+        after: Option<&DirectoryEntry>,
+        limit: u64,
+    ) -> Result<(Vec<DirectoryEntry>, bool), ClientError> {
+        let request = ask::ReadDirectory {
+            directory,
+            after: after.map(DirectoryEntry::place),
+            limit,
+        };
+        self.ask(request).await
+    }
+
+    /// The path to which a symbolic link leads.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for another file; [`ClientError::Refused`] when it is gone;
+    /// [`ClientError::NoCoordinator`].
+    pub async fn read_link(&self, file: PutId) -> Result<String, ClientError> {
+        let target = self.ask(ask::ReadLink(file)).await?;
+        target.ok_or_else(|| ClientError::Usage("the file is no symbolic link".to_owned()))
+    }
+
+    /// Makes a symbolic link, which belongs to this pool, or to the only one.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the name is taken or a name is invalid; [`ClientError::NoCoordinator`], after
+    /// which the link may have been made.
+    pub async fn make_symlink(
+        &self,
+        at: impl Into<RelativePath>,
+        target: &str,
+        pool: Option<&str>,
+        attributes: NewAttributes,
+    ) -> Result<(), ClientError> {
+        let request = ask::MakeSymlink {
+            at: at.into(),
+            target: target.to_owned(),
+            pool: pool.map(str::to_owned),
+            attributes,
+            number: self.ports().random(),
+        };
+        self.ask(request).await
+    }
+
+    /// Makes a directory, and those above it that are missing, all with these attributes. A put or a rename makes
+    /// those above its name by itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when a file or a directory has the path; [`ClientError::NoCoordinator`], after which
+    /// the directory may have been made.
+    pub async fn make_directory(
+        &self,
+        at: impl Into<RelativePath>,
+        attributes: NewAttributes,
+    ) -> Result<(), ClientError> {
+        let request = ask::MakeDirectory {
+            at: at.into(),
+            attributes,
+            number: self.ports().random(),
+        };
+        self.ask(request).await
+    }
+
+    /// Makes an empty file, and opens it.
+    ///
+    /// # Errors
+    /// Those of [`Client::put`]; [`ClientError::FileGone`] when another client removes it at once.
+    pub async fn create(&self, new: NewFile<'_>) -> Result<File, ClientError> {
+        let put = self.put_over(new, futures::io::empty(), 0, &()).await?.put;
+        self.open_inode(put).await
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// [`ClientError::FileGone`]; [`ClientError::Refused`] when the name is taken or invalid, when the file has too
+    /// many, or when another client changes its names at the same time; [`ClientError::NoCoordinator`], after which it
+    /// may have the name.
+    pub async fn link(&self, file: PutId, to: impl Into<RelativePath>) -> Result<(), ClientError> {
+        let to = to.into();
+        let known = self.inode_status(Inode::File(file)).await?;
+        let known = known.ok_or_else(|| ClientError::FileGone(to.to_string()))?;
+        let request = ask::Link {
+            file,
+            generation: known.generation,
+            to,
+        };
+        self.ask(request).await
+    }
+
+    /// Gives a file or a directory another name, atomically and whatever its size or what is below it. Open files stay
+    /// open. A file of that name is replaced by a file if it may be, and so is an empty directory by a directory. If
+    /// both names are the same file's, nothing happens, as POSIX has it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when nothing has the first name, when the second one is taken or invalid, or lies
+    /// below the directory, and when another client changes the names at the same time;
+    /// [`ClientError::NoCoordinator`], after which it may have either name.
+    pub async fn rename(
+        &self,
+        from: impl Into<RelativePath>,
+        to: impl Into<RelativePath>,
+        existing: Existing,
+    ) -> Result<(), ClientError> {
+        let (from, to) = (from.into(), to.into());
+        let known = self.inode(from.clone()).await?;
+        let generation = known.generation;
+        match known.inode {
+            Inode::File(file) => {
+                let request = ask::Rename {
+                    file,
+                    from,
+                    generation,
+                    to,
+                    existing,
+                };
+                self.ask(request).await
+            }
+            Inode::Directory(directory) => {
+                let request = ask::RenameDirectory {
+                    directory,
+                    generation,
+                    to,
+                    existing,
+                };
+                self.ask(request).await
+            }
+        }
+    }
+
+    /// Takes a name of a file away. The file goes with its last name; its chunks are reclaimed in the background.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when no file has this name, or another client changes its names at the same time;
+    /// [`ClientError::NoCoordinator`].
+    pub async fn rm(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
+        // The order may be repeated, and must not affect a file that another client stores under the name in between.
+        let at = at.into();
+        let known = self.inode(at.clone()).await?;
+        let Inode::File(file) = known.inode else {
+            return Err(ClientError::Refused(
+                MetaError::IsADirectory(at.path).into(),
+            ));
+        };
+        let request = ask::RemoveFile {
+            at,
+            file,
+            generation: known.generation,
+        };
+        self.ask(request).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is none, or it is not empty; [`ClientError::NoCoordinator`], after which
+    /// the directory may be gone.
+    pub async fn remove_directory(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
+        let at = at.into();
+        let known = self.inode(at.clone()).await?;
+        let Inode::Directory(directory) = known.inode else {
+            return Err(ClientError::Refused(
+                MetaError::NotADirectory(at.path).into(),
+            ));
+        };
+        let request = ask::RemoveDirectory {
+            directory,
+            generation: known.generation,
+        };
+        self.ask(request).await
+    }
+}

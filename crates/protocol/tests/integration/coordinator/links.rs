@@ -1,0 +1,284 @@
+//! Hard links, symbolic links and user attributes: requests that are repeated or late, and what each is told.
+
+use crate::coordinator::bed::Bed;
+use gabion_meta::{
+    AttributeChange, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, Kind,
+    NewAttributes, PutId, RelativePath,
+};
+use gabion_protocol::message::{Cause, CoordinatorReply, ask};
+use std::collections::BTreeMap;
+
+fn cause(reply: CoordinatorReply) -> Cause {
+    match reply {
+        CoordinatorReply::Refused(denial) => denial.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn status(bed: &mut Bed, at: impl Into<RelativePath>) -> InodeStatus {
+    match bed.ask(ask::LookupInode { at: at.into() }) {
+        CoordinatorReply::Inode(status) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn file(bed: &mut Bed, at: &str) -> PutId {
+    match status(bed, at).inode {
+        Inode::File(put) => put,
+        Inode::Directory(id) => panic!("{id:?}"),
+    }
+}
+
+fn link(file: PutId, generation: u64, to: &str) -> ask::Link {
+    ask::Link {
+        file,
+        generation,
+        to: to.into(),
+    }
+}
+
+fn remove(file: PutId, generation: u64, at: &str) -> ask::RemoveFile {
+    ask::RemoveFile {
+        at: at.into(),
+        file,
+        generation,
+    }
+}
+
+#[test]
+fn a_file_goes_with_its_last_name_and_no_late_request_takes_another_name_away() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let put = file(&mut bed, "f");
+    for _ in 0..2 {
+        // The first answer was lost.
+        assert_eq!(bed.ask(link(put, 0, "d/g")), CoordinatorReply::Done);
+    }
+    assert_eq!(status(&mut bed, "d/g").link_count, 2);
+    let found = bed.ask(ask::Lookup {
+        name: "d/g".to_owned(),
+    });
+    let CoordinatorReply::File(found) = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!((found.file.put, found.file.name.as_str()), (put, "d/g"));
+    assert_eq!(cause(bed.ask(link(put, 0, "h"))), Cause::Stale);
+    assert_eq!(cause(bed.ask(link(put, 1, "f"))), Cause::Exists);
+    for _ in 0..2 {
+        let removed = bed.ask(remove(put, 1, "f"));
+        assert_eq!(removed, CoordinatorReply::Done);
+    }
+    assert_eq!(status(&mut bed, "d/g").link_count, 1);
+    // The file has the name again, and a copy of the first removal arrives.
+    assert_eq!(bed.ask(link(put, 2, "f")), CoordinatorReply::Done);
+    assert_eq!(cause(bed.ask(remove(put, 1, "f"))), Cause::Stale);
+    assert_eq!(bed.ask(remove(put, 3, "d/g")), CoordinatorReply::Done);
+    bed.take_log();
+    assert_eq!(bed.ask(remove(put, 4, "f")), CoordinatorReply::Done);
+    assert_eq!(
+        bed.ask(ask::StatInode(Inode::File(put))),
+        CoordinatorReply::Gone
+    );
+    bed.pass(10_000);
+    let log = bed.take_log();
+    let words = crate::coordinator::bed::words(&log);
+    let removed = words.iter().filter(|(_, word)| *word == "remove");
+    assert_eq!(removed.count(), stripe.nodes.len());
+}
+
+#[test]
+fn a_rename_changes_the_name_that_it_names() {
+    let mut bed = Bed::three_racks();
+    bed.put("a", 1);
+    bed.put("x", 1);
+    let put = file(&mut bed, "a");
+    assert_eq!(bed.ask(link(put, 0, "b")), CoordinatorReply::Done);
+    let rename = |generation, (from, to): (&str, &str), existing| ask::Rename {
+        file: put,
+        from: from.into(),
+        generation,
+        to: to.into(),
+        existing,
+    };
+    // Two names of one file stay, whichever is named first.
+    let same = bed.ask(rename(1, ("a", "b"), Existing::IsReplaced));
+    assert_eq!(same, CoordinatorReply::Done);
+    assert_eq!(status(&mut bed, "a").link_count, 2);
+    let missing = bed.ask(rename(1, ("c", "d"), Existing::Stays));
+    assert_eq!(cause(missing), Cause::Stale);
+    for _ in 0..2 {
+        let renamed = bed.ask(rename(1, ("b", "x"), Existing::IsReplaced));
+        assert_eq!(renamed, CoordinatorReply::Done);
+    }
+    assert_eq!(file(&mut bed, "x"), put);
+    assert_eq!(file(&mut bed, "a"), put);
+    let gone = bed.ask(ask::LookupInode { at: "b".into() });
+    assert_eq!(cause(gone), Cause::NotFound);
+}
+
+#[test]
+fn a_symbolic_link_is_no_file_to_open_and_takes_no_bytes() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let make = |number, target: &str| ask::MakeSymlink {
+        at: "l".into(),
+        target: target.to_owned(),
+        pool: None,
+        attributes: NewAttributes::FILE,
+        number,
+    };
+    for _ in 0..2 {
+        assert_eq!(bed.ask(make(1, "../f")), CoordinatorReply::Done);
+    }
+    assert_eq!(cause(bed.ask(make(2, "../f"))), Cause::Exists);
+    for wrong in ["", "a\0b", &"x".repeat(4096)] {
+        assert_eq!(cause(bed.ask(make(3, wrong))), Cause::Invalid);
+    }
+    let known = status(&mut bed, "l");
+    assert_eq!((known.kind, known.size_bytes), (Kind::Symlink, 4));
+    let put = file(&mut bed, "l");
+    let target = bed.ask(ask::ReadLink(put));
+    assert_eq!(target, CoordinatorReply::Target(Some("../f".to_owned())));
+    let name = "l".to_owned();
+    assert_eq!(cause(bed.ask(ask::Lookup { name })), Cause::IsASymlink);
+    let grown = bed.ask(ask::Grow {
+        file: put,
+        size_bytes: 10,
+        truncation_count: 0,
+        from: None,
+        token: gabion_meta::FencingToken::default(),
+    });
+    assert_eq!(cause(grown), Cause::IsASymlink);
+    let other = file(&mut bed, "f");
+    assert_eq!(
+        bed.ask(ask::ReadLink(other)),
+        CoordinatorReply::Target(None)
+    );
+}
+
+/// The names in a directory, one page a name.
+fn names_in(bed: &mut Bed, directory: DirectoryId) -> Vec<String> {
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = bed.ask(ask::ReadDirectory {
+            directory,
+            after,
+            limit: 1,
+        });
+        let CoordinatorReply::Entries { entries, is_cut } = page else {
+            panic!("{page:?}")
+        };
+        after = entries.last().map(DirectoryEntry::place);
+        names.extend(entries.into_iter().map(|entry| entry.name));
+        if !is_cut {
+            break;
+        }
+    }
+    names
+}
+
+#[test]
+fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
+    let mut bed = Bed::three_racks();
+    bed.put("d/f", 1);
+    let known = status(&mut bed, "d");
+    let Inode::Directory(directory) = known.inode else {
+        panic!("{known:?}");
+    };
+    let rename = ask::RenameDirectory {
+        directory,
+        generation: known.generation,
+        to: "e".into(),
+        existing: Existing::Stays,
+    };
+    assert_eq!(bed.ask(rename), CoordinatorReply::Done);
+    let below = |path: &str| RelativePath::new(directory, path);
+    let put = file(&mut bed, "e/f");
+    assert_eq!(status(&mut bed, below("f")).inode, Inode::File(put));
+    assert_eq!(status(&mut bed, below("")).inode, known.inode);
+    for name in ["a", "g"] {
+        let made = bed.ask(ask::MakeDirectory {
+            at: below(name),
+            attributes: NewAttributes::DIRECTORY,
+            number: 1,
+        });
+        assert_eq!(made, CoordinatorReply::Done);
+    }
+    assert_eq!(names_in(&mut bed, directory), ["a", "f", "g"]);
+    for name in ["a", "g"] {
+        let Inode::Directory(directory) = status(&mut bed, below(name)).inode else {
+            panic!("it was made");
+        };
+        let removed = bed.ask(ask::RemoveDirectory {
+            directory,
+            generation: 0,
+        });
+        assert_eq!(removed, CoordinatorReply::Done);
+    }
+    assert_eq!(bed.ask(remove(put, 0, "e/f")), CoordinatorReply::Done);
+    let removed = bed.ask(ask::RemoveDirectory {
+        directory,
+        generation: 1,
+    });
+    assert_eq!(removed, CoordinatorReply::Done);
+    let begun = bed.ask(ask::BeginPut {
+        at: below("f"),
+        existing: Existing::Stays,
+        pool: None,
+        size_bytes: 0,
+        attributes: NewAttributes::FILE,
+    });
+    assert_eq!(cause(begun), Cause::Stale, "the directory is gone");
+    let read = bed.ask(ask::ReadDirectory {
+        directory,
+        after: None,
+        limit: 9,
+    });
+    assert_eq!(cause(read), Cause::Stale);
+}
+
+#[test]
+fn user_attributes_have_limits_and_go_with_their_inode() {
+    let mut bed = Bed::three_racks();
+    bed.put("d/f", 1);
+    for path in ["d/f", "d"] {
+        let inode = status(&mut bed, path).inode;
+        let all = |bed: &mut Bed| match bed.ask(ask::UserAttributes(inode)) {
+            CoordinatorReply::UserAttributes { version, user } => (version, user),
+            other => panic!("{other:?}"),
+        };
+        let mut number = 0;
+        let mut set = |bed: &mut Bed, name: &str, value: Option<Vec<u8>>| {
+            number += 1;
+            let seen = all(bed).0;
+            let user = BTreeMap::from([(name.to_owned(), value)]);
+            bed.ask(ask::SetAttributes {
+                inode,
+                seen,
+                number,
+                change: AttributeChange {
+                    user,
+                    ..AttributeChange::default()
+                },
+            })
+        };
+        let most = vec![7; (64 << 10) - 1];
+        for (name, value) in [("a", most.clone()), ("a", vec![1]), ("b", vec![])] {
+            let done = set(&mut bed, name, Some(value));
+            assert!(matches!(done, CoordinatorReply::Attributes(_)), "{done:?}");
+        }
+        let both = BTreeMap::from([("a".to_owned(), vec![1]), ("b".to_owned(), vec![])]);
+        assert_eq!(all(&mut bed).1, both);
+        assert_eq!(cause(set(&mut bed, "c", Some(most))), Cause::TooLarge);
+        for wrong in ["", "x\0", &"n".repeat(256)] {
+            assert_eq!(cause(set(&mut bed, wrong, Some(vec![]))), Cause::Invalid);
+        }
+        let gone = set(&mut bed, "a", None);
+        assert!(matches!(gone, CoordinatorReply::Attributes(_)), "{gone:?}");
+        assert_eq!(all(&mut bed).1.into_keys().collect::<Vec<_>>(), ["b"]);
+    }
+    let put = file(&mut bed, "d/f");
+    assert_eq!(bed.ask(remove(put, 0, "d/f")), CoordinatorReply::Done);
+    let gone = bed.ask(ask::UserAttributes(Inode::File(put)));
+    assert_eq!(cause(gone), Cause::Stale);
+}
