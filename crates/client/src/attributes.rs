@@ -27,9 +27,8 @@ pub enum Presence {
 }
 
 impl Client {
-    /// Changes attributes of the inode of a path, all at once, and once unless an answer is lost and 16 other changes
-    /// follow before it is asked for again. Those that are absent stay, even if another client changes them at the same
-    /// time. Returns all of them.
+    /// Changes attributes of the inode of a path, all at once and once. Those that are absent stay, even if another client
+    /// changes them at the same time. Returns all of them.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path, or for invalid values; [`ClientError::Late`] when other

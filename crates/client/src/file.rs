@@ -81,7 +81,7 @@ impl Client {
         let layout = self.lookup_file(file, 0).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(file.to_string()))?;
         let name = layout.file.name.clone();
-        if let Some(Symlink { target, .. }) = &layout.file.symlink {
+        if let Some(Symlink { target }) = &layout.file.symlink {
             let target = target.clone();
             return Err(ClientError::Refused(
                 MetaError::IsASymlink { name, target }.into(),
@@ -135,11 +135,6 @@ impl File {
         &self.opened
     }
 
-    /// Its name as last looked up: another client may have renamed it since it was opened.
-    pub fn present_name(&self) -> String {
-        self.record().name
-    }
-
     /// This client's session.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.opened.session.as_ref()
@@ -168,6 +163,7 @@ impl File {
             file: self.put_id(),
             from: self.name().into(),
             generation: self.record().generation,
+            number: self.client.ports().random(),
             to: to.into(),
             existing,
         };

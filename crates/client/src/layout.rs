@@ -202,6 +202,7 @@ pub(crate) mod sample {
                 created_ms: 0,
                 generation: 0,
                 truncation_count: 0,
+                link_count: 1,
                 symlink: None,
                 attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
             },

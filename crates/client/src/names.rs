@@ -1,7 +1,7 @@
 //! Names: finding inodes, listing directories, and making, renaming and removing names.
 //!
-//! Each call names the state of what it changes as it has looked it up: a request that arrives again, or late, changes
-//! nothing more. If other clients change the names at the same time, a call is refused.
+//! Each call names the state of what it changes as it has looked it up, and a number that it has drawn: a request that
+//! arrives again, or late, changes nothing more. If other clients change the names at the same time, it looks again.
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -11,7 +11,7 @@ use gabion_meta::{
     DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, MetaError, NewAttributes, PutId,
     RelativePath,
 };
-use gabion_protocol::message::ask;
+use gabion_protocol::message::{Cause, ask};
 
 impl Client {
     /// The inode of a path. An empty path is the directory itself.
@@ -112,28 +112,38 @@ impl Client {
     /// Gives a file one more name.
     ///
     /// # Errors
-    /// [`ClientError::FileGone`]; [`ClientError::Refused`] when the name is taken or invalid, when the file has too
-    /// many, or when another client changes its names at the same time; [`ClientError::NoCoordinator`], after which it
-    /// may have the name.
+    /// [`ClientError::FileGone`]; [`ClientError::Refused`] when the name is taken or invalid, or the file has too many;
+    /// [`ClientError::Late`] when other clients change its names all the time; [`ClientError::NoCoordinator`], after
+    /// which it may have the name.
     pub async fn link(&self, file: PutId, to: impl Into<RelativePath>) -> Result<(), ClientError> {
         let to = to.into();
-        let known = self.inode_status(Inode::File(file)).await?;
-        let known = known.ok_or_else(|| ClientError::FileGone(to.to_string()))?;
-        let request = ask::Link {
-            file,
-            generation: known.generation,
-            to,
-        };
-        self.ask(request).await
+        let number = self.ports().random();
+        let mut attempts = self.attempts(format!("linking {to}"), 0);
+        loop {
+            let known = self.inode_status(Inode::File(file)).await?;
+            let known = known.ok_or_else(|| ClientError::FileGone(file.to_string()))?;
+            let request = ask::Link {
+                file,
+                generation: known.generation,
+                number,
+                to: to.clone(),
+            };
+            match self.ask(request).await {
+                Err(stale) if stale.cause() == Cause::Stale => {
+                    attempts.pause(stale.to_string()).await?;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Gives a file or a directory another name, atomically and whatever its size or what is below it. Open files stay
     /// open. A file of that name is replaced by a file if it may be, and so is an empty directory by a directory. If
-    /// both names are the same file's, nothing happens, as POSIX has it.
+    /// both names are the same file's, and a file may be replaced, both stay, as POSIX has it.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when nothing has the first name, when the second one is taken or invalid, or lies
-    /// below the directory, and when another client changes the names at the same time;
+    /// [`ClientError::Refused`] when nothing has the first name, and when the second one is taken or invalid, or lies
+    /// below the directory; [`ClientError::Late`] when other clients change the names all the time;
     /// [`ClientError::NoCoordinator`], after which it may have either name.
     pub async fn rename(
         &self,
@@ -142,27 +152,39 @@ impl Client {
         existing: Existing,
     ) -> Result<(), ClientError> {
         let (from, to) = (from.into(), to.into());
-        let known = self.inode(from.clone()).await?;
-        let generation = known.generation;
-        match known.inode {
-            Inode::File(file) => {
-                let request = ask::Rename {
-                    file,
-                    from,
-                    generation,
-                    to,
-                    existing,
-                };
-                self.ask(request).await
-            }
-            Inode::Directory(directory) => {
-                let request = ask::RenameDirectory {
-                    directory,
-                    generation,
-                    to,
-                    existing,
-                };
-                self.ask(request).await
+        let number = self.ports().random();
+        let mut attempts = self.attempts(format!("renaming {from}"), 0);
+        loop {
+            let known = self.inode(from.clone()).await?;
+            let (generation, to) = (known.generation, to.clone());
+            let done = match known.inode {
+                Inode::File(file) => {
+                    let request = ask::Rename {
+                        file,
+                        from: from.clone(),
+                        generation,
+                        number,
+                        to,
+                        existing,
+                    };
+                    self.ask(request).await
+                }
+                Inode::Directory(directory) => {
+                    let request = ask::RenameDirectory {
+                        directory,
+                        generation,
+                        number,
+                        to,
+                        existing,
+                    };
+                    self.ask(request).await
+                }
+            };
+            match done {
+                Err(stale) if stale.cause() == Cause::Stale => {
+                    attempts.pause(stale.to_string()).await?;
+                }
+                done => return done,
             }
         }
     }
@@ -170,42 +192,62 @@ impl Client {
     /// Takes a name of a file away. The file goes with its last name; its chunks are reclaimed in the background.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when no file has this name, or another client changes its names at the same time;
-    /// [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when no file has this name; [`ClientError::Late`] when other clients change its names
+    /// all the time; [`ClientError::NoCoordinator`], after which the name may be gone.
     pub async fn rm(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
-        // The order may be repeated, and must not affect a file that another client stores under the name in between.
         let at = at.into();
-        let known = self.inode(at.clone()).await?;
-        let Inode::File(file) = known.inode else {
-            return Err(ClientError::Refused(
-                MetaError::IsADirectory(at.path).into(),
-            ));
-        };
-        let request = ask::RemoveFile {
-            at,
-            file,
-            generation: known.generation,
-        };
-        self.ask(request).await
+        let number = self.ports().random();
+        let mut attempts = self.attempts(format!("removing {at}"), 0);
+        loop {
+            // The order may be repeated, and must not affect a file that another client stores under the name in between.
+            let known = self.inode(at.clone()).await?;
+            let Inode::File(file) = known.inode else {
+                return Err(ClientError::Refused(
+                    MetaError::IsADirectory(at.path).into(),
+                ));
+            };
+            let request = ask::RemoveFile {
+                at: at.clone(),
+                file,
+                generation: known.generation,
+                number,
+            };
+            match self.ask(request).await {
+                Err(stale) if stale.cause() == Cause::Stale => {
+                    attempts.pause(stale.to_string()).await?;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is none, or it is not empty; [`ClientError::NoCoordinator`], after which
-    /// the directory may be gone.
+    /// [`ClientError::Refused`] when there is none, or it is not empty; [`ClientError::Late`] when other clients rename
+    /// it all the time; [`ClientError::NoCoordinator`], after which the directory may be gone.
     pub async fn remove_directory(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
         let at = at.into();
-        let known = self.inode(at.clone()).await?;
-        let Inode::Directory(directory) = known.inode else {
-            return Err(ClientError::Refused(
-                MetaError::NotADirectory(at.path).into(),
-            ));
-        };
-        let request = ask::RemoveDirectory {
-            directory,
-            generation: known.generation,
-        };
-        self.ask(request).await
+        let number = self.ports().random();
+        let mut attempts = self.attempts(format!("removing {at}"), 0);
+        loop {
+            let known = self.inode(at.clone()).await?;
+            let Inode::Directory(directory) = known.inode else {
+                return Err(ClientError::Refused(
+                    MetaError::NotADirectory(at.path).into(),
+                ));
+            };
+            let request = ask::RemoveDirectory {
+                directory,
+                generation: known.generation,
+                number,
+            };
+            match self.ask(request).await {
+                Err(stale) if stale.cause() == Cause::Stale => {
+                    attempts.pause(stale.to_string()).await?;
+                }
+                done => return done,
+            }
+        }
     }
 }

@@ -185,7 +185,7 @@ pub(crate) enum Command {
         /// New name
         #[arg(value_parser = checks::file_name)]
         to: String,
-        /// Replace the file that has the new name already
+        /// Replace the file, or by a directory the empty one, that has the new name already
         #[arg(long)]
         replace: bool,
     },

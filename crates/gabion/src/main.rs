@@ -140,7 +140,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Chown { owner, names } => {
                 commands::attributes::chown(owner, &names, &place, format).await
             }
-            Command::Stat { name } => commands::files::stat(&name, &place, format).await,
+            Command::Stat { name } => commands::stat::stat(&name, &place, format).await,
             Command::Image(command) => commands::image::run(command, &place, format).await,
             Command::Nbd(command) => commands::nbd::run(command, &place).await,
             Command::Chaos(command) => commands::chaos::run(command, &place, format).await,

@@ -78,7 +78,7 @@ fn main() {
             let to = format!("{}.old", file.name);
             let renamed = meta.rename(
                 (file.put, &file.name),
-                file.generation,
+                (file.generation, meta.change_count()),
                 &to,
                 Existing::Stays,
             );

@@ -4,18 +4,18 @@
 use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Placed, data_bytes, extents};
-use crate::hard_links::others;
+use crate::hard_links::{NAMES_MAX, others};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
+use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
 use crate::records::{DirectoryRecord, Extent, FileRecord, Inode, PoolSpec, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, ATTRIBUTE_CHANGES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
-    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, MOVES, NAMES, NODES, PENDING,
-    PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
-    USER_ATTRIBUTES,
+    ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
+    GARBAGE, GROWTHS, HARD_LINKS, LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES,
+    POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -167,6 +167,10 @@ impl<'t> Check<'t> {
         }
         self.demand(has_root, || "the root directory is missing".to_owned());
         for (parent, name) in names.keys() {
+            let is_free = NAMES.get(self.txn, &(*parent, key_of(name)))?.is_none();
+            self.demand(is_free, || {
+                format!("'{name}' is the name of a file and of a directory")
+            });
             let is_held = DIRECTORIES.get(self.txn, parent)?.is_some();
             self.demand(is_held, || {
                 format!("'{name}' lies in a directory that is not there")
@@ -190,9 +194,12 @@ impl<'t> Check<'t> {
             unclaimed_extents.remove(&put);
             let mut keys = others(self.txn, put)?;
             keys.push((file.directory, name.clone()));
-            let mut of_names = keys.iter().map(|key| names.remove(key));
-            let are_its_own = of_names.all(|inode| inode == Some(Inode::File(put)));
-            self.demand(are_its_own && file.put == put, || {
+            let of_names: Vec<_> = keys.iter().map(|key| names.remove(key)).collect();
+            let are_its_own = of_names
+                .iter()
+                .all(|&inode| inode == Some(Inode::File(put)));
+            let are_counted = file.link_count == keys.len() as u64 && keys.len() <= NAMES_MAX;
+            self.demand(are_its_own && are_counted && file.put == put, || {
                 format!("file '{name}' and its names do not agree")
             });
             let is_empty = file.size_bytes == 0 && file.stripe_count == 0;
@@ -405,15 +412,14 @@ impl<'t> Check<'t> {
     /// Attributes belong to inodes.
     fn attributes(&mut self) -> Result<(), MetaError> {
         let user = USER_ATTRIBUTES.scan(self.txn, &USER_ATTRIBUTES.all(), usize::MAX)?;
-        let changes = ATTRIBUTE_CHANGES.scan(self.txn, &ATTRIBUTE_CHANGES.all(), usize::MAX)?;
-        let user = user.into_iter().map(|(inode, _)| inode);
-        for inode in user.chain(changes.into_iter().map(|(inode, _)| inode)) {
+        for (inode, all) in user {
             let is_known = match inode {
                 Inode::File(put) => FILES.get(self.txn, &put)?.is_some(),
                 Inode::Directory(id) => DIRECTORIES.get(self.txn, &id)?.is_some(),
             };
-            self.demand(is_known, || {
-                format!("{inode:?} is gone, but has attributes")
+            let is_valid = is_known && check_user_attributes(&all).is_ok();
+            self.demand(is_valid, || {
+                format!("{inode:?} cannot have its user attributes")
             });
         }
         Ok(())

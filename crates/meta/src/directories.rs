@@ -5,13 +5,14 @@
 //! directories in it one after another, are in the byte order of whole paths.
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
+use crate::changes_done::{is_done, note_done};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{LEVELS_MAX, check_attributes, check_file_name};
 use crate::paths::{DirectoryId, RelativePath};
 use crate::records::{DirectoryRecord, Existing, Inode, PutId};
-use crate::schema::{ATTRIBUTE_CHANGES, Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
+use crate::schema::{Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {
     /// The directory with this path, and how often it was renamed.
@@ -27,8 +28,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Makes a directory, and those above it that are missing, which get the same attributes. `number` is drawn by
-    /// the client: a repetition of the request does nothing.
+    /// Makes a directory, and those above it that are missing, which get the same attributes. Does nothing if the change
+    /// with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
@@ -39,48 +40,54 @@ impl<K: KeyValue> Meta<K> {
         at: impl Into<RelativePath>,
         attributes: NewAttributes,
         number: u64,
-    ) -> Result<DirectoryId, MetaError> {
+    ) -> Result<(), MetaError> {
         let at = at.into();
         check_attributes(&attributes.into())?;
         let new = (attributes, self.wall_time());
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let path = absolute(txn, &at)?;
             check_file_name(&path)?;
             check_levels(&path, 0)?;
-            if let Some((_, Inode::Directory(id))) = find(txn, &path)?
-                && record(txn, id)?.number == number
-            {
-                return Ok(id);
-            }
             check_free(txn, &path)?;
             let (parent, name) = make_parents(txn, &path, new)?;
-            make(txn, (parent, name), new, number)
+            make(txn, (parent, name), new)?;
+            note_done(txn, number)
         })
     }
 
-    /// Removes an empty directory, if it was renamed no more often than the caller knows. Does nothing if it is gone: a
-    /// lost answer leads to a second request.
+    /// Removes an empty directory, if it was renamed no more often than the caller knows. Does nothing if the change with
+    /// this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::Root`]; [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].
-    pub fn remove_directory(&self, id: DirectoryId, generation: u64) -> Result<(), MetaError> {
+    /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].
+    pub fn remove_directory(
+        &self,
+        id: DirectoryId,
+        (generation, number): (u64, u64),
+    ) -> Result<(), MetaError> {
         check_not_root(id)?;
         let now = self.wall_time();
         self.change(|txn| {
-            let Some(row) = DIRECTORIES.get(txn, &id)? else {
+            if is_done(txn, number)? {
                 return Ok(());
-            };
+            }
+            let row = DIRECTORIES.get(txn, &id)?;
+            let row = row.ok_or(MetaError::DirectoryGone(id))?;
             if row.generation != generation {
                 let path = path_of(txn, row.parent, &row.name)?;
                 return Err(MetaError::DirectoryRenamed(path));
             }
-            remove(txn, id, &row, now)
+            remove(txn, id, &row, now)?;
+            note_done(txn, number)
         })
     }
 
     /// Gives a directory another path, if it is in this generation: one transaction whatever is below it.
     /// Directories above the new path that are missing are made. An empty directory that has the path already stays, or
-    /// is removed. Does nothing if this was the last change of its name: a lost answer leads to a second request.
+    /// is removed. Does nothing if the change with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another
@@ -90,26 +97,26 @@ impl<K: KeyValue> Meta<K> {
     pub fn rename_directory(
         &self,
         id: DirectoryId,
-        generation: u64,
+        (generation, number): (u64, u64),
         to: impl Into<RelativePath>,
         existing: Existing,
     ) -> Result<(), MetaError> {
         check_not_root(id)?;
         let (to, now) = (to.into(), self.wall_time());
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let row = DIRECTORIES.get(txn, &id)?;
             let mut row = row.ok_or(MetaError::DirectoryGone(id))?;
             let to = &*absolute(txn, &to)?;
             check_file_name(to)?;
-            let (path, next) = (
-                path_of(txn, row.parent, &row.name)?,
-                generation.saturating_add(1),
-            );
-            if path == to && [generation, next].contains(&row.generation) {
-                return Ok(());
-            }
+            let path = path_of(txn, row.parent, &row.name)?;
             if row.generation != generation {
                 return Err(MetaError::DirectoryRenamed(path));
+            }
+            if path == to {
+                return note_done(txn, number);
             }
             let is_below = |rest: &str| rest.starts_with('/');
             if to.strip_prefix(&path).is_some_and(is_below) {
@@ -125,10 +132,11 @@ impl<K: KeyValue> Meta<K> {
             let moved = DirectoryRecord {
                 parent,
                 name: name.to_owned(),
-                generation: next,
+                generation: generation.saturating_add(1),
                 ..row
             };
-            DIRECTORIES.put(txn, &id, &moved)
+            DIRECTORIES.put(txn, &id, &moved)?;
+            note_done(txn, number)
         })
     }
 }
@@ -144,7 +152,7 @@ fn remove(
         return Err(MetaError::NotEmpty(path_of(txn, row.parent, &row.name)?));
     }
     unlink(txn, &(row.parent, key_of(&row.name)), now)?;
-    forget_attributes(txn, Inode::Directory(id))?;
+    USER_ATTRIBUTES.delete(txn, &Inode::Directory(id))?;
     DIRECTORIES.delete(txn, &id)
 }
 
@@ -162,12 +170,6 @@ fn make_way_for_directory(
         }
         _ => check_free(txn, path),
     }
-}
-
-/// Forgets what is kept of an inode's attributes beside its row.
-pub(crate) fn forget_attributes(txn: &mut dyn WriteTxn, inode: Inode) -> Result<(), MetaError> {
-    ATTRIBUTE_CHANGES.delete(txn, &inode)?;
-    USER_ATTRIBUTES.delete(txn, &inode)
 }
 
 /// Refuses a path for a directory that has `below` levels of directories below it, if the path of a file in the
@@ -307,7 +309,7 @@ pub(crate) fn make_parents<'a>(
         at = match entry(txn, at, name)? {
             Some(Inode::Directory(id)) => id,
             Some(Inode::File(_)) => return Err(MetaError::NotADirectory(path[..end].to_owned())),
-            None => make(txn, (at, name), new, 0)?,
+            None => make(txn, (at, name), new)?,
         };
         end += 1;
     }
@@ -318,7 +320,6 @@ fn make(
     txn: &mut dyn WriteTxn,
     (parent, name): (DirectoryId, &str),
     (attributes, now): (NewAttributes, WallTime),
-    number: u64,
 ) -> Result<DirectoryId, MetaError> {
     // The root has the first.
     Counter::NextDirectory.reach(txn, 1)?;
@@ -329,7 +330,6 @@ fn make(
         name: name.to_owned(),
         level_count: 0,
         generation: 0,
-        number,
         attributes: Attributes::new(attributes, now),
     };
     DIRECTORIES.put(txn, &id, &made)?;

@@ -109,15 +109,13 @@ pub enum MetaError {
         problem: &'static str,
     },
     /// A symbolic link must lead somewhere.
-    #[error(
-        "a symbolic link {problem}; use a path of 1 to 4095 bytes of UTF-8 without a zero byte"
-    )]
+    #[error("a symbolic link needs {problem}")]
     Target {
         /// The reason.
         problem: &'static str,
     },
     /// The file is a symbolic link.
-    #[error("'{name}' is a symbolic link to '{target}'; name the file to which it leads")]
+    #[error("'{name}' is a symbolic link to {target:?}; name the file to which it leads")]
     IsASymlink {
         /// Its name.
         name: String,
@@ -249,13 +247,15 @@ pub enum MetaError {
         problem: &'static str,
     },
     /// Users' attributes that no inode can have.
-    #[error("a user attribute {problem}")]
+    #[error("a user attribute needs {problem}")]
     UserAttribute {
         /// The rule.
         problem: &'static str,
     },
     /// Users' attributes would take too much space.
-    #[error("the user attributes of one file or directory take at most {limit_bytes} bytes")]
+    #[error(
+        "the user attributes of one file or directory take at most {limit_bytes} bytes; take others away first"
+    )]
     UserAttributesTooLarge {
         /// The limit, with their names.
         limit_bytes: usize,
@@ -280,8 +280,8 @@ pub enum MetaError {
     /// The name belongs to another file now.
     #[error("'{0}' is another file by now; look it up again")]
     FileReplaced(String),
-    /// The file has another name by now.
-    #[error("the file was renamed to '{0}' meanwhile; look it up again")]
+    /// The names of the file are others by now.
+    #[error("another client has changed the names of '{0}' meanwhile; look it up again")]
     FileRenamed(String),
     /// The file has been removed.
     #[error("the file was removed; look its name up again")]

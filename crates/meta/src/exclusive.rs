@@ -6,7 +6,7 @@
 
 use crate::error::MetaError;
 use crate::extents::extents;
-use crate::files::file_of;
+use crate::files::{check_no_symlink, file_of};
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::records::{Exclusive, FencingToken, PutId, SessionId};
@@ -36,7 +36,7 @@ impl<K: KeyValue> Meta<K> {
         seen: FencingToken,
     ) -> Result<FencingToken, MetaError> {
         self.change(|txn| {
-            file_of(txn, put)?;
+            check_no_symlink(&file_of(txn, put)?)?;
             let present = exclusive(txn, put)?;
             if present.session == Some(session) {
                 return Ok(present.token);

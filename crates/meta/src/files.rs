@@ -2,9 +2,10 @@
 //! record, a row for its name, and its extents.
 
 use crate::attributes::WallTime;
+use crate::changes_done::{is_done, note_done};
 use crate::directories::{
-    PAGE, absolute, behind, descend, entries, find, forget_attributes, key_of, last_name, link,
-    make_parents, path_of, unlink, walk,
+    PAGE, absolute, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of,
+    unlink, walk,
 };
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
@@ -14,9 +15,10 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::{DirectoryId, RelativePath};
-use crate::records::{Existing, FileRecord, Inode, Listing, PutId};
+use crate::records::{Existing, FileRecord, Inode, Listing, PutId, Symlink};
 use crate::schema::{
-    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, WITHDRAWN,
+    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, USER_ATTRIBUTES,
+    WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -147,60 +149,65 @@ impl<K: KeyValue> Meta<K> {
 
     /// Takes the name `at` of the file that `put` made away, if its names are in this generation. The file goes with
     /// its last name: [`Meta::discard_removed`] makes its stripes garbage, and ends their leases; primaries learn of
-    /// it with the order to remove their chunks. Does nothing if the file has the name no more: a lost answer leads to
-    /// a second request.
+    /// it with the order to remove their chunks. Does nothing if the change with this number was made: a lost answer
+    /// leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
-    /// [`MetaError::InUse`].
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or this is none of
+    /// them; [`MetaError::InUse`].
     pub fn remove_file(
         &self,
         at: impl Into<RelativePath>,
-        (put, generation): (PutId, u64),
-    ) -> Result<FileRecord, MetaError> {
+        put: PutId,
+        (generation, number): (u64, u64),
+    ) -> Result<(), MetaError> {
         let (at, now) = (at.into(), self.wall_time());
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let file = file_of(txn, put)?;
-            let key = match key_at(txn, &at, put)? {
-                Some(key) if file.generation == generation => key,
-                None if file.generation > generation => return Ok(file),
-                _ => return Err(MetaError::FileRenamed(file.name)),
+            let key = key_at(txn, &at, put)?;
+            let Some(key) = key.filter(|_| file.generation == generation) else {
+                return Err(MetaError::FileRenamed(file.name));
             };
             remove(txn, &file, &key, now)?;
-            Ok(file)
+            note_done(txn, number)
         })
     }
 
     /// Gives the file that `put` made the name `to` instead of `from`, if its names are in this generation: one
     /// transaction whatever the file's size. A file that has that name already stays or is removed; if it is the same
-    /// file, nothing changes, as POSIX has it. Does nothing if this was the last change of the file's names: a lost
-    /// answer leads to a second request.
+    /// file, both names stay, as POSIX has it. Does nothing if the change with this number was made: a lost answer leads
+    /// to a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
-    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or `from` is none of
+    /// them; [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
     /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
     pub fn rename(
         &self,
         (put, from): (PutId, impl Into<RelativePath>),
-        generation: u64,
+        (generation, number): (u64, u64),
         to: impl Into<RelativePath>,
         existing: Existing,
-    ) -> Result<FileRecord, MetaError> {
+    ) -> Result<(), MetaError> {
         let (from, to, now) = (from.into(), to.into(), self.wall_time());
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let mut file = file_of(txn, put)?;
             let path = absolute(txn, &to)?;
             check_file_name(&path)?;
-            let next = generation.saturating_add(1);
-            let is_its_own = find(txn, &path)?.is_some_and(|(_, inode)| inode == Inode::File(put));
-            if is_its_own && [generation, next].contains(&file.generation) {
-                return Ok(file);
-            }
             let old = key_at(txn, &from, put)?;
             let Some(old) = old.filter(|_| file.generation == generation) else {
                 return Err(MetaError::FileRenamed(file.name));
             };
+            let present = key_at(txn, &to, put)?;
+            if present.as_ref() == Some(&old) || present.is_some() && existing != Existing::Stays {
+                return note_done(txn, number);
+            }
             make_way(txn, &path, existing, now)?;
             let (directory, name) = make_parents(txn, &path, (file.attributes.for_parent(), now))?;
             let new = (directory, name.to_owned());
@@ -208,9 +215,9 @@ impl<K: KeyValue> Meta<K> {
             link(txn, &new, Inode::File(put), now)?;
             exchange(txn, &mut file, (&old, new))?;
             file.attributes.note_change(now);
-            file.generation = next;
+            file.generation = generation.saturating_add(1);
             put_file(txn, &file)?;
-            Ok(file)
+            note_done(txn, number)
         })
     }
 
@@ -297,6 +304,17 @@ pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaErro
 /// The file that this put made.
 pub(crate) fn file_of(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, MetaError> {
     with_path(txn, file_row(txn, put)?)
+}
+
+/// Refuses a symbolic link.
+pub(crate) fn check_no_symlink(file: &FileRecord) -> Result<(), MetaError> {
+    match &file.symlink {
+        None => Ok(()),
+        Some(Symlink { target }) => Err(MetaError::IsASymlink {
+            name: file.name.clone(),
+            target: target.clone(),
+        }),
+    }
 }
 
 /// The row of the file that this put made, for those who need no path.
@@ -387,7 +405,7 @@ fn remove(
     REMOVED.put(txn, &file.put, &())?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
-    forget_attributes(txn, Inode::File(file.put))?;
+    USER_ATTRIBUTES.delete(txn, &Inode::File(file.put))?;
     EXCLUSIVE.delete(txn, &file.put)?;
     unlink(txn, key, now)?;
     FILES.delete(txn, &file.put)?;
@@ -402,9 +420,8 @@ fn named(
     let contradiction = |reason| FILES.contradiction(&put, reason);
     let record = FILES.get(txn, &put)?;
     let record = record.ok_or_else(|| contradiction(format!("'{name}' is its name")))?;
-    let key = (directory, last_name(&name).to_owned());
-    let is_first = (record.directory, record.name.as_str()) == (directory, key.1.as_str());
-    if !is_first && !others(txn, put)?.contains(&key) {
+    let is_first = (record.directory, record.name.as_str()) == (directory, last_name(&name));
+    if record.link_count == 1 && !is_first {
         return Err(contradiction(format!("'{name}' is another name of it")));
     }
     Ok(FileRecord { name, ..record })

@@ -1,11 +1,11 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
 use crate::error::MetaError;
-use crate::files::{file_of, put_file};
+use crate::files::{check_no_symlink, file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
-use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId, Symlink};
+use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::GROWTHS;
 use crate::tokens::check_token;
 
@@ -83,10 +83,7 @@ impl<K: KeyValue> Meta<K> {
 }
 
 fn check_growth(txn: &dyn ReadTxn, file: &FileRecord, to: u64) -> Result<(), MetaError> {
-    if let Some(Symlink { target, .. }) = &file.symlink {
-        let (name, target) = (file.name.clone(), target.clone());
-        return Err(MetaError::IsASymlink { name, target });
-    }
+    check_no_symlink(file)?;
     if pool(txn, file.pool)?.lifecycle.is_some() {
         return Err(MetaError::FixedSize);
     }

@@ -63,6 +63,7 @@ pub(crate) fn take(
         set_first(txn, file, next)?;
     }
     set_others(txn, file.put, &names)?;
+    file.link_count = names.len() as u64 + 1;
     file.generation = file.generation.saturating_add(1);
     file.attributes.note_change(now);
     unlink(txn, old, now)

@@ -1,22 +1,19 @@
 //! Inodes, which are files and directories: finding them by their paths, and changing their attributes.
 
 use crate::attributes::{AttributeChange, Attributes};
+use crate::changes_done::{is_done, note_done};
 use crate::directories::{absolute, behind, entries, find, key_of, record};
 use crate::error::MetaError;
 use crate::files::file_row;
-use crate::hard_links::others;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_user_attributes};
 use crate::paths::{DirectoryId, RelativePath};
 use crate::records::{DirectoryRecord, FileRecord, Inode, PutId};
-use crate::schema::{ATTRIBUTE_CHANGES, DIRECTORIES, FILES, USER_ATTRIBUTES};
+use crate::schema::{DIRECTORIES, FILES, USER_ATTRIBUTES};
 use gabion_layout::PoolId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// How many changes of an inode's attributes are remembered, for requests that are repeated after a lost answer.
-const REMEMBERED_COUNT: usize = 16;
 
 /// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -153,8 +150,8 @@ impl<K: KeyValue> Meta<K> {
     }
 
     /// Changes attributes of an inode, if their version is the one that the caller has `seen`: a late message changes
-    /// nothing. Does nothing if one of the last 16 changes had this `number`, whatever others have changed since: a lost
-    /// answer leads to a second request. Returns the attributes then.
+    /// nothing. Does nothing if the change with this number was made, whatever others have changed since: a lost answer
+    /// leads to a second request. Returns the attributes then.
     ///
     /// # Errors
     /// [`MetaError::Attributes`], [`MetaError::UserAttribute`] and [`MetaError::UserAttributesTooLarge`] for invalid
@@ -170,8 +167,7 @@ impl<K: KeyValue> Meta<K> {
         let now = self.wall_time();
         self.change(|txn| {
             let mut attributes = attributes_of(txn, inode)?;
-            let mut numbers = ATTRIBUTE_CHANGES.get(txn, &inode)?.unwrap_or_default();
-            if numbers.contains(&number) {
+            if is_done(txn, number)? {
                 return Ok(attributes);
             }
             if attributes.version != seen {
@@ -189,10 +185,7 @@ impl<K: KeyValue> Meta<K> {
                 }
             }
             set_user_attributes(txn, inode, change)?;
-            numbers.push(number);
-            let forgotten = numbers.len().saturating_sub(REMEMBERED_COUNT);
-            numbers.drain(..forgotten);
-            ATTRIBUTE_CHANGES.put(txn, &inode, &numbers)?;
+            note_done(txn, number)?;
             Ok(attributes)
         })
     }
@@ -245,7 +238,7 @@ fn status_of(txn: &dyn ReadTxn, inode: Inode) -> Result<InodeStatus, MetaError> 
                 },
                 attributes: row.attributes,
                 size_bytes: target_bytes.unwrap_or(row.size_bytes),
-                link_count: others(txn, put)?.len() as u64 + 1,
+                link_count: row.link_count,
                 generation: row.generation,
                 stripe_count: row.stripe_count,
                 pool: Some(row.pool),

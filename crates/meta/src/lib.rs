@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod attributes;
+mod changes_done;
 mod check;
 mod conversions;
 mod directories;

@@ -1,9 +1,10 @@
 //! Hard links, which are further names of a file, and symbolic links.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::directories::{absolute, check_free, find, link, make_parents};
+use crate::changes_done::{is_done, note_done};
+use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::MetaError;
-use crate::files::{file_of, file_row, put_file};
+use crate::files::{file_of, put_file};
 use crate::hard_links::{NAMES_MAX, others, set_others};
 use crate::kv::KeyValue;
 use crate::meta::Meta;
@@ -15,8 +16,8 @@ use crate::schema::Counter;
 use gabion_layout::PoolId;
 
 impl<K: KeyValue> Meta<K> {
-    /// Gives the file that `put` made one more name, if its names are in this generation. Does nothing if
-    /// the name is the file's already: a lost answer leads to a second request.
+    /// Gives the file that `put` made one more name, if its names are in this generation. Does nothing if the change
+    /// with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
@@ -25,19 +26,17 @@ impl<K: KeyValue> Meta<K> {
     pub fn link(
         &self,
         put: PutId,
-        generation: u64,
+        (generation, number): (u64, u64),
         to: impl Into<RelativePath>,
     ) -> Result<(), MetaError> {
         let (to, now) = (to.into(), self.wall_time());
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let mut file = file_of(txn, put)?;
             let path = absolute(txn, &to)?;
             check_file_name(&path)?;
-            let next = generation.saturating_add(1);
-            let is_its_own = find(txn, &path)?.is_some_and(|(_, inode)| inode == Inode::File(put));
-            if is_its_own && file.generation > generation {
-                return Ok(());
-            }
             if file.generation != generation {
                 return Err(MetaError::FileRenamed(file.name));
             }
@@ -51,14 +50,16 @@ impl<K: KeyValue> Meta<K> {
             link(txn, &key, Inode::File(put), now)?;
             names.push(key);
             set_others(txn, put, &names)?;
-            file.generation = next;
+            file.link_count = names.len() as u64 + 1;
+            file.generation = generation.saturating_add(1);
             file.attributes.note_change(now);
-            put_file(txn, &file)
+            put_file(txn, &file)?;
+            note_done(txn, number)
         })
     }
 
-    /// Makes a symbolic link to `target`, which need not exist. `number` is drawn by the client: a repetition of the
-    /// request does nothing.
+    /// Makes a symbolic link to `target`, which need not exist. Does nothing if the change with this number was made: a
+    /// lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::Target`]; otherwise those of [`Meta::make_directory`], and [`MetaError::UnknownPool`].
@@ -68,44 +69,32 @@ impl<K: KeyValue> Meta<K> {
         target: &str,
         (pool_id, attributes): (PoolId, NewAttributes),
         (number, now_ms): (u64, u64),
-    ) -> Result<PutId, MetaError> {
+    ) -> Result<(), MetaError> {
         let at = at.into();
         check_target(target)?;
         check_attributes(&attributes.into())?;
         let now = self.wall_time();
         self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
             let path = absolute(txn, &at)?;
             check_file_name(&path)?;
-            if let Some((_, Inode::File(put))) = find(txn, &path)? {
-                let present = file_row(txn, put)?.symlink;
-                if present.is_some_and(|link| link.number == number && link.target == target) {
-                    return Ok(put);
-                }
-            }
             check_free(txn, &path)?;
             pool(txn, pool_id)?;
             let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
             let attributes = Attributes::new(attributes, now);
             let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
-            link(txn, &(directory, name.to_owned()), Inode::File(put), now)?;
+            let key = (directory, name.to_owned());
+            link(txn, &key, Inode::File(put), now)?;
             let file = FileRecord {
-                name: path.clone(),
-                directory,
-                pool: pool_id,
-                size_bytes: 0,
-                stripe_count: 0,
-                put,
-                created_ms: now_ms,
-                generation: 0,
-                truncation_count: 0,
-                attributes,
                 symlink: Some(Symlink {
                     target: target.to_owned(),
-                    number,
                 }),
+                ..FileRecord::new(key, (put, pool_id), attributes, now_ms)
             };
             put_file(txn, &file)?;
-            Ok(put)
+            note_done(txn, number)
         })
     }
 }

@@ -32,17 +32,17 @@ pub(crate) fn check_file_name(path: &str) -> Result<(), MetaError> {
     check_form(path)
 }
 
-/// Refuses what is no path of a symbolic link's target, whether or not there is anything.
+/// Refuses an invalid target of a symbolic link. The target need not exist.
 ///
 /// # Errors
 /// [`MetaError::Target`].
 pub(crate) fn check_target(target: &str) -> Result<(), MetaError> {
     let problem = if target.is_empty() {
-        "leads nowhere"
+        "a target"
     } else if target.len() > TARGET_BYTES {
-        "has a target that is too long"
+        "a target of at most 4095 bytes"
     } else if target.contains('\0') {
-        "has a target with a zero byte"
+        "a target without a zero byte"
     } else {
         return Ok(());
     };
@@ -120,9 +120,9 @@ pub(crate) fn check_user_attributes(all: &BTreeMap<String, Vec<u8>>) -> Result<(
         .keys()
         .any(|name| name.is_empty() || name.contains('\0'))
     {
-        "needs a name without a zero byte"
+        "a name without a zero byte"
     } else if all.keys().any(|name| name.len() > PART_BYTES) {
-        "has a name of at most 255 bytes"
+        "a name of at most 255 bytes"
     } else {
         let bytes: usize = all
             .iter()

@@ -191,18 +191,11 @@ impl<K: KeyValue> Meta<K> {
             let attributes = Attributes::new(attributes, now);
             let (directory, last) = make_parents(txn, &name, (attributes.for_parent(), now))?;
             let key = (directory, last.to_owned());
+            let named = (directory, name);
             let file = FileRecord {
-                name,
-                directory,
-                pool,
                 size_bytes,
                 stripe_count,
-                put,
-                created_ms: now_ms,
-                generation: 0,
-                truncation_count: 0,
-                attributes,
-                symlink: None,
+                ..FileRecord::new(named, (put, pool), attributes, now_ms)
             };
             link(txn, &key, Inode::File(put), now)?;
             put_file(txn, &file)?;

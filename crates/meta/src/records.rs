@@ -184,8 +184,6 @@ pub struct DirectoryRecord {
     pub level_count: u32,
     /// How often it was renamed: a late message of an earlier rename is told by it.
     pub generation: u64,
-    /// Drawn by the client that made it: a repetition of its request is told by it.
-    pub number: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
 }
@@ -207,7 +205,6 @@ impl DirectoryRecord {
             name: String::new(),
             level_count: 0,
             generation: 0,
-            number: 0,
             attributes: Attributes::new(NewAttributes::DIRECTORY, now),
         }
     }
@@ -248,8 +245,35 @@ pub struct FileRecord {
     pub truncation_count: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
+    /// How many names it has.
+    pub link_count: u64,
     /// If it is a symbolic link, which has no bytes.
     pub symlink: Option<Symlink>,
+}
+
+impl FileRecord {
+    /// An empty file with one name, made now.
+    pub(crate) fn new(
+        (directory, name): (DirectoryId, String),
+        (put, pool): (PutId, PoolId),
+        attributes: Attributes,
+        created_ms: u64,
+    ) -> Self {
+        Self {
+            name,
+            directory,
+            pool,
+            size_bytes: 0,
+            stripe_count: 0,
+            put,
+            created_ms,
+            generation: 0,
+            truncation_count: 0,
+            attributes,
+            link_count: 1,
+            symlink: None,
+        }
+    }
 }
 
 /// A symbolic link.
@@ -257,8 +281,6 @@ pub struct FileRecord {
 pub struct Symlink {
     /// The path to which it leads. Gateways follow it, and nothing else does.
     pub target: String,
-    /// Drawn by the client that made it: a repetition of its request is told by it.
-    pub number: u64,
 }
 
 /// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers

@@ -15,7 +15,7 @@ use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
 use crate::extents::{data_bytes, extent_at, extents_from};
-use crate::files::{file_of, put_file};
+use crate::files::{check_no_symlink, file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
@@ -62,6 +62,7 @@ impl<K: KeyValue> Meta<K> {
         );
         self.change(|txn| {
             let record = file_of(txn, file)?;
+            check_no_symlink(&record)?;
             check_token(txn, file, rewrite.token)?;
             let held = pool(txn, record.pool)?;
             let mut pools = BTreeMap::new();

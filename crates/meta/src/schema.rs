@@ -89,9 +89,8 @@ pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("rep
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
 pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
-/// The numbers that clients drew for the last changes of attributes.
-pub(crate) const ATTRIBUTE_CHANGES: Table<Inode, Vec<u64>> =
-    Table::new("changes of attributes", 41, 1);
+/// The numbers that clients drew for the last changes of names and attributes.
+pub(crate) const CHANGES_DONE: Table<u64, Vec<u64>> = Table::new("changes done", 41, 2);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// Which clients may write files, where a session ever was the only one.

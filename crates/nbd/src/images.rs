@@ -6,7 +6,7 @@ use crate::image_name::ImageName;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use gabion_client::{Cause, Client, ClientError, TakeOver};
-use gabion_meta::FileRecord;
+use gabion_meta::{FileRecord, Inode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -100,7 +100,7 @@ impl Images {
         let images = listing
             .files
             .into_iter()
-            .filter(|file| file.pool == pool.id && file.name != prefix);
+            .filter(|file| file.pool == pool.id && file.name != prefix && file.symlink.is_none());
         Ok(images.collect())
     }
 
@@ -170,10 +170,15 @@ impl Images {
         }
         let present = opened.image.upgrade();
         if let Some(image) = present.filter(|image| !image.file().is_superseded()) {
-            match image.file().refresh_size().await {
-                Ok(_) if image.file().present_name() == name.as_str() => return Ok(Ok(image)),
+            let inode = self.client.inode(name.as_str()).await;
+            match inode.map(|status| status.inode) {
+                Ok(inode) if inode == Inode::File(image.file().put_id()) => {
+                    image.file().refresh_size().await?;
+                    return Ok(Ok(image));
+                }
                 // It was renamed or removed, and another image may have its name.
-                Ok(_) | Err(ClientError::FileGone(_)) => {}
+                Ok(_) => {}
+                Err(error) if error.cause() == Cause::NotFound => {}
                 Err(error) => return Err(error),
             }
         }

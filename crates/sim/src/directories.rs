@@ -43,6 +43,7 @@ pub(crate) async fn move_directory(
         }
     }
     moving.check(&to).await?;
+    moving.check_gone(&[&from]).await?;
     client.count(|coverage| coverage.directory_count += 1);
     moving.remove(&to).await
 }
@@ -140,6 +141,21 @@ impl Moving<'_> {
             .rename(&another, &below, Existing::IsReplaced)
             .await?;
         client.remove_directory(below).await?;
-        client.remove_directory(directory).await
+        client.remove_directory(directory).await?;
+        self.check_gone(&[directory, &another]).await
+    }
+
+    /// A late copy of a request must not make again what was removed.
+    async fn check_gone(&self, paths: &[&str]) -> Result<(), ClientError> {
+        for path in paths {
+            match self.client.client.inode(*path).await {
+                Err(error) if error.cause() == Cause::NotFound => {}
+                Ok(_) => self
+                    .client
+                    .fail(format!("{path} is there, though it was removed")),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! `gabion image`: files of a pool that are served as block devices.
 
 use super::connect;
-use super::files::stored_bytes;
 use super::resize::create_file;
+use super::stat::stored_bytes;
 use crate::arguments::{ImageCommand, Place};
 use crate::failure::Failure;
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};

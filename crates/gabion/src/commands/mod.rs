@@ -20,6 +20,7 @@ pub(crate) mod repair;
 pub(crate) mod repair_status;
 pub(crate) mod resize;
 pub(crate) mod serve;
+pub(crate) mod stat;
 
 use crate::arguments::Place;
 use crate::failure::Failure;

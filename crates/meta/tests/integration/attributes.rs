@@ -32,12 +32,12 @@ fn growth_sets_the_times_and_a_repetition_or_a_rename_does_not() {
     assert!(appended.modified > grown.modified);
     assert_eq!(append().map(|(_, done)| done), Ok(true));
     assert_eq!(of(&meta, put), appended, "it was a repetition");
-    meta.rename((put, "f"), 0, "g", Existing::Stays)
+    meta.rename((put, "f"), (0, 103), "g", Existing::Stays)
         .expect("it is free");
     let renamed = of(&meta, put);
     assert_eq!(renamed.modified, appended.modified);
     assert!(renamed.changed > appended.changed);
-    meta.rename((put, "f"), 0, "g", Existing::Stays)
+    meta.rename((put, "f"), (0, 103), "g", Existing::Stays)
         .expect("it is done");
     assert_eq!(of(&meta, put), renamed, "it was a repetition");
 }
@@ -111,12 +111,15 @@ fn what_users_have_given_to_an_inode_goes_with_it() {
     let (meta, pool) = cluster_at(MemoryStore::new(), ticking_clock());
     let file = one_file(&meta, &pool, "d/f");
     let directory = meta.directory("d").expect("it was made").0;
-    for inode in [Inode::File(file.put), Inode::Directory(directory)] {
+    for (number, inode) in [Inode::File(file.put), Inode::Directory(directory)]
+        .into_iter()
+        .enumerate()
+    {
         let change = AttributeChange {
             user: [("user.a".to_owned(), Some(vec![1]))].into(),
             ..AttributeChange::default()
         };
-        let set = meta.set_attributes(inode, (0, 7), &change);
+        let set = meta.set_attributes(inode, (0, number as u64), &change);
         let version = set.expect("it is there").version;
         let (known, user) = meta.user_attributes(inode).expect("it is there");
         assert_eq!(
@@ -124,14 +127,17 @@ fn what_users_have_given_to_an_inode_goes_with_it() {
             (version, [("user.a".to_owned(), vec![1])].into())
         );
     }
-    meta.link(file.put, 0, "g").expect("a free name");
-    meta.remove_file("d/f", (file.put, 1)).expect("it is there");
+    meta.link(file.put, (0, 106), "g").expect("a free name");
+    meta.remove_file("d/f", file.put, (1, 101))
+        .expect("it is there");
     assert_eq!(
         meta.user_attributes(Inode::File(file.put))
             .map(|(_, user)| user.len()),
         Ok(1)
     );
-    meta.remove_file("g", (file.put, 2)).expect("it is there");
-    meta.remove_directory(directory, 0).expect("it is empty");
+    meta.remove_file("g", file.put, (2, 102))
+        .expect("it is there");
+    meta.remove_directory(directory, (0, 105))
+        .expect("it is empty");
     assert_eq!(meta.check(), Ok(vec![]), "no row is left of them");
 }

@@ -215,12 +215,13 @@ fn requested_forms_end_with_their_file() {
     let since_ms = 77;
     meta.request_form(put, RequestedForm::Replicated { since_ms })
         .unwrap();
-    meta.rename((put, "f"), 0, "g", Existing::Stays).unwrap();
+    meta.rename((put, "f"), (0, 108), "g", Existing::Stays)
+        .unwrap();
     assert_eq!(
         meta.requested_form(put),
         Ok(Some(RequestedForm::Replicated { since_ms }))
     );
-    meta.remove_file("g", (put, 1)).unwrap();
+    meta.remove_file("g", put, (1, 107)).unwrap();
     assert_eq!(meta.requested_form(put), Ok(None));
     assert_eq!(
         meta.request_form(put, RequestedForm::Encoded),

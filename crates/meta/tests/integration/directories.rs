@@ -243,7 +243,7 @@ impl Model {
                  attributes: known,
                  ..
              }| {
-                let request = (known.version, known.changed.seconds as u64 + 1_000);
+                let request = (known.version, meta.change_count());
                 let attributes = meta.set_attributes(inode, request, &change)?;
                 // A request that arrives again changes nothing.
                 let again = meta.set_attributes(inode, request, &change);
@@ -270,15 +270,13 @@ impl Model {
         let found = meta.file(path);
         if let Ok(put) = file {
             let generation = meta.file_of(put).expect("it is there").generation;
-            let remove = || meta.remove_file(self.at(path), (put, generation));
+            let number = meta.change_count();
+            let remove = || meta.remove_file(self.at(path), put, (generation, number));
             remove().expect("it is there");
             self.0.remove(path);
             // A repetition changes nothing, whether or not the file has other names.
-            let again = meta.remove_file(self.at(path), (put, generation));
-            assert!(
-                matches!(again, Ok(_) | Err(MetaError::FileGone(_))),
-                "{again:?}"
-            );
+            let again = meta.remove_file(self.at(path), put, (generation, number));
+            assert_eq!(again, Ok(()), "a lost answer");
         }
         (found.map(drop), file.map(drop))
     }
@@ -287,17 +285,34 @@ impl Model {
         let Ok(put) = self.file(from) else {
             return (Ok(()), Ok(()));
         };
-        // Two names of one file are left as they are.
-        let is_its_own = self.find(to) == Ok(Some(Inode::File(put)));
-        let expected = if is_its_own {
+        let expected = if from == to {
             Ok(())
         } else {
             self.check_name(to)
         };
         let generation = meta.file_of(put).expect("it is there").generation;
-        let names = ((put, self.at(from)), self.at(to));
-        let renamed = meta.rename(names.0, generation, names.1, Existing::Stays);
-        if expected.is_ok() && !is_its_own {
+        let version = (generation, meta.change_count());
+        let rename = || {
+            let (from, to) = ((put, self.at(from)), self.at(to));
+            meta.rename(from, version, to, Existing::Stays)
+        };
+        let renamed = rename();
+        if expected.is_ok() {
+            assert_eq!(rename(), Ok(()), "a lost answer");
+            // Two names of one file are left as they are if one may replace the other.
+            for name in self
+                .0
+                .keys()
+                .filter(|name| self.0[*name] == Inode::File(put))
+            {
+                let generation = meta.file_of(put).expect("it is there").generation;
+                let to = if from == to { name } else { to };
+                let version = (generation, meta.change_count());
+                let same = meta.rename((put, to), version, to, Existing::IsReplaced);
+                assert_eq!(same, Ok(()));
+            }
+        }
+        if expected.is_ok() && from != to {
             self.0.remove(from);
             self.insert(meta, to, Inode::File(put));
         }
@@ -310,9 +325,10 @@ impl Model {
         };
         let expected = self.check_free(to);
         let generation = meta.file_of(put).expect("it is there").generation;
-        let linked = meta.link(put, generation, self.at(to));
+        let number = meta.change_count();
+        let linked = meta.link(put, (generation, number), self.at(to));
         if expected.is_ok() {
-            let again = meta.link(put, generation, self.at(to));
+            let again = meta.link(put, (generation, number), self.at(to));
             assert_eq!(again, Ok(()), "a lost answer");
             self.insert(meta, to, Inode::File(put));
         }
@@ -324,8 +340,9 @@ impl Model {
         let number = meta.change_count();
         let ask = || meta.make_symlink(self.at(path), path, (pool.id, FILE), (number, 0));
         let made = ask();
-        if let Ok(put) = made {
-            assert_eq!(ask(), Ok(put), "a lost answer");
+        if made.is_ok() {
+            assert_eq!(ask(), Ok(()), "a lost answer");
+            let put = meta.file(path).expect("it was made").put;
             assert_eq!(meta.target(put), Ok(Some(path.to_owned())));
             self.insert(meta, path, Inode::File(put));
         }
@@ -351,8 +368,9 @@ impl Model {
         let number = meta.change_count();
         let ask = || meta.make_directory(self.at(path), DIRECTORY, number);
         let made = ask();
-        if let Ok(id) = made {
-            assert_eq!(ask(), Ok(id), "a lost answer");
+        if made.is_ok() {
+            assert_eq!(ask(), Ok(()), "a lost answer");
+            let id = meta.directory(path).expect("it was made").0;
             self.insert(meta, path, Inode::Directory(id));
         }
         (made.map(drop), expected)
@@ -366,7 +384,9 @@ impl Model {
             self.0.remove(path);
         }
         let found = meta.directory(self.at(path));
-        let removed = found.and_then(|(id, generation)| meta.remove_directory(id, generation));
+        let removed = found.and_then(|(id, generation)| {
+            meta.remove_directory(id, (generation, meta.change_count()))
+        });
         (removed, expected)
     }
 
@@ -388,7 +408,8 @@ impl Model {
         };
         let (_, generation) = meta.directory(from).expect("it is there");
         let (at, existing) = (self.at(to), Existing::IsReplaced);
-        let renamed = meta.rename_directory(id, generation, at, existing);
+        let version = (generation, meta.change_count());
+        let renamed = meta.rename_directory(id, version, at, existing);
         if expected.is_ok() && from != to {
             self.0.remove(to);
             self.insert(meta, to, Inode::Directory(id));
@@ -592,11 +613,11 @@ fn a_directory_is_renamed_by_one_transaction_however_much_is_below() {
     }
     let (id, generation) = meta.directory("old").expect("it was made");
     let before = meta.change_count();
-    meta.rename_directory(id, generation, "new/place", Existing::Stays)
+    meta.rename_directory(id, (generation, 114), "new/place", Existing::Stays)
         .expect("a free path");
     assert_eq!(meta.change_count(), before + 1);
     assert_eq!(
-        meta.rename_directory(id, generation, "new/place", Existing::Stays),
+        meta.rename_directory(id, (generation, 114), "new/place", Existing::Stays),
         Ok(()),
         "a lost answer"
     );
@@ -620,7 +641,7 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
     let deep = |count| vec!["d"; count].join("/");
     put(&meta, &pool, &deep(64));
     assert!(matches!(
-        meta.make_directory(deep(65), DIRECTORY, 1),
+        meta.make_directory(deep(65), DIRECTORY, 901),
         Err(MetaError::NameTooLong { .. })
     ));
     // The directory that moves has 39 levels below it, and a file in the last.
@@ -629,20 +650,20 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
         meta.directory("e").expect("made").0,
         format!("g/{}", deep(23)),
     );
-    meta.make_directory(&target, DIRECTORY, 1)
+    meta.make_directory(&target, DIRECTORY, 902)
         .expect("24 levels");
-    let too_deep = meta.rename_directory(moved, 0, format!("{target}/e"), Existing::Stays);
+    let too_deep = meta.rename_directory(moved, (0, 116), format!("{target}/e"), Existing::Stays);
     assert!(
         matches!(too_deep, Err(MetaError::TooDeep(_))),
         "{too_deep:?}"
     );
     let fits = format!("h/{}", deep(23));
-    meta.rename_directory(moved, 0, &fits, Existing::Stays)
+    meta.rename_directory(moved, (0, 117), &fits, Existing::Stays)
         .expect("24 parts, 39 below, and the file's");
     let deepest = format!("{fits}/{}/f", deep(39));
     assert!(meta.file(&deepest).is_ok(), "it has 64 parts");
     assert!(matches!(
-        meta.make_directory(format!("i/{}", deep(63)), DIRECTORY, 1),
+        meta.make_directory(format!("i/{}", deep(63)), DIRECTORY, 903),
         Err(MetaError::TooDeep(_))
     ));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -662,7 +683,7 @@ fn a_put_that_has_begun_is_refused_at_its_commit_if_a_directory_has_the_name_by_
         .expect("free")
     };
     let (taken, below) = (begin("a"), begin("b/c"));
-    meta.make_directory("a", DIRECTORY, 1).expect("free");
+    meta.make_directory("a", DIRECTORY, 904).expect("free");
     put(&meta, &pool, "b");
     let refused = meta.commit_put(taken.id, 0);
     assert_eq!(refused, Err(MetaError::IsADirectory("a".to_owned())));
@@ -676,30 +697,36 @@ fn a_late_message_about_a_directory_changes_nothing_after_a_later_rename() {
     let (meta, pool) = cluster();
     put(&meta, &pool, "a/f");
     let (id, first) = meta.directory("a").expect("made");
-    meta.rename_directory(id, first, "b", Existing::Stays)
+    meta.rename_directory(id, (first, 118), "b", Existing::Stays)
         .expect("free");
     let (_, second) = meta.directory("b").expect("renamed");
-    meta.rename_directory(id, second, "c", Existing::Stays)
+    meta.rename_directory(id, (second, 119), "c", Existing::Stays)
         .expect("free");
     let is_late = |moved| moved == Err(MetaError::DirectoryRenamed("c".to_owned()));
     assert!(
-        is_late(meta.rename_directory(id, first, "b", Existing::Stays)),
+        is_late(meta.rename_directory(id, (first, 120), "b", Existing::Stays)),
         "a repetition of the first rename"
     );
-    assert!(is_late(meta.remove_directory(id, second)));
+    assert!(is_late(meta.remove_directory(id, (second, 123))));
     assert_eq!(meta.file("c/f").map(|file| file.name), Ok("c/f".to_owned()));
     // A repeated removal leaves the next directory of the name alone.
     let (_, third) = meta.directory("c").expect("renamed");
     let file = meta.file("c/f").expect("it is there").put;
-    let moved = meta.remove_file("a/f", (file, 0));
+    let moved = meta.remove_file("a/f", file, (0, 111));
     assert_eq!(
         moved.map(drop),
         Err(MetaError::FileRenamed("c/f".to_owned()))
     );
-    meta.remove_file("c/f", (file, 0)).expect("it is there");
-    meta.remove_directory(id, third).expect("empty");
-    meta.make_directory("c", DIRECTORY, 2).expect("free");
-    assert_eq!(meta.remove_directory(id, third), Ok(()));
+    meta.remove_file("c/f", file, (0, 112))
+        .expect("it is there");
+    meta.remove_directory(id, (third, 124)).expect("empty");
+    meta.make_directory("c", DIRECTORY, 905).expect("free");
+    assert_eq!(meta.remove_directory(id, (third, 124)), Ok(()));
+    assert_eq!(
+        meta.remove_directory(id, (third, 125)),
+        Err(MetaError::DirectoryGone(id)),
+        "another client's"
+    );
     assert!(meta.directory("c").is_ok());
     assert_eq!(meta.check(), Ok(vec![]));
 }
@@ -712,7 +739,7 @@ fn pages_by_puts_miss_no_file_of_a_directory_that_moves_between_them() {
         .into();
     let first = meta.files_by_put(None, 2).expect("a page");
     let (z, generation) = meta.directory("z").expect("made");
-    meta.rename_directory(z, generation, "a", Existing::Stays)
+    meta.rename_directory(z, (generation, 121), "a", Existing::Stays)
         .expect("free");
     let second = meta.files_by_put(Some(first[1].put), 9).expect("a page");
     let seen: Vec<PutId> = first.iter().chain(&second).map(|file| file.put).collect();

@@ -183,7 +183,7 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
     .unwrap();
     one_file(&meta, &pool, "c");
     let put = meta.file("c").unwrap().put;
-    meta.remove_file("c", (put, 0)).unwrap();
+    meta.remove_file("c", put, (0, 128)).unwrap();
     let stripe = segments(&meta, &file)[0];
     let holder = gabion_meta::Holder::Coordinator { incarnation: 1 };
     let membership = crate::fixture::membership();

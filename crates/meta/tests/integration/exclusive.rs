@@ -92,13 +92,13 @@ fn a_token_follows_its_file_and_ends_with_it() {
     let token = meta
         .open_exclusive(file.put, FIRST, FencingToken::default())
         .unwrap();
-    meta.rename((file.put, "f"), 0, "g", Existing::Stays)
+    meta.rename((file.put, "f"), (0, 131), "g", Existing::Stays)
         .unwrap();
     assert_eq!(meta.exclusive(file.put).unwrap().token, token);
-    let refused = meta.remove_file("g", (file.put, 1)).map(drop);
+    let refused = meta.remove_file("g", file.put, (1, 129));
     assert_eq!(refused, Err(MetaError::InUse("g".to_owned())));
     meta.close_exclusive(file.put, FIRST).unwrap();
-    meta.remove_file("g", (file.put, 1)).unwrap();
+    meta.remove_file("g", file.put, (1, 130)).unwrap();
     assert_eq!(meta.sessions(), Ok(vec![]));
     meta.close_exclusive(file.put, FIRST).unwrap();
     assert_eq!(meta.check(), Ok(vec![]));

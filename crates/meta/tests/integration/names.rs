@@ -53,29 +53,30 @@ fn a_renamed_file_keeps_its_stripes_and_frees_its_name() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "a");
     let stripes = segments(&meta, &file);
-    let renamed = meta
-        .rename((file.put, "a"), 0, "d/b", Existing::Stays)
+    meta.rename((file.put, "a"), (0, 132), "d/b", Existing::Stays)
         .unwrap();
+    let renamed = meta.file_of(file.put).unwrap();
     assert_eq!((renamed.name.as_str(), renamed.put), ("d/b", file.put));
     assert_eq!(segments(&meta, &renamed), stripes);
     assert!(matches!(meta.file("a"), Err(MetaError::UnknownFile(_))));
     // The answer was lost, and another file has the old name since.
     one_file(&meta, &pool, "a");
     assert_eq!(
-        meta.rename((file.put, "a"), 0, "d/b", Existing::Stays),
-        Ok(renamed)
+        meta.rename((file.put, "a"), (0, 132), "d/b", Existing::Stays),
+        Ok(())
     );
-    let other = meta.rename((file.put, "a"), 0, "c", Existing::Stays);
+    assert_eq!(meta.file_of(file.put), Ok(renamed));
+    let other = meta.rename((file.put, "a"), (0, 133), "c", Existing::Stays);
     assert_eq!(other, Err(MetaError::FileRenamed("d/b".to_owned())));
     // A late message of the first rename changes nothing, though the file has its first name again.
     let first = meta.file("a").unwrap();
-    meta.rename((first.put, "a"), 0, "b", Existing::Stays)
+    meta.rename((first.put, "a"), (0, 134), "b", Existing::Stays)
         .unwrap();
-    meta.rename((file.put, "d/b"), 1, "a", Existing::Stays)
+    meta.rename((file.put, "d/b"), (1, 135), "a", Existing::Stays)
         .unwrap();
-    let late = meta.rename((file.put, "a"), 0, "d/b", Existing::Stays);
+    let late = meta.rename((file.put, "a"), (0, 136), "d/b", Existing::Stays);
     assert_eq!(late, Err(MetaError::FileRenamed("a".to_owned())));
-    let invalid = meta.rename((file.put, "a"), 2, "", Existing::Stays);
+    let invalid = meta.rename((file.put, "a"), (2, 137), "", Existing::Stays);
     assert!(matches!(invalid, Err(MetaError::FileName { .. })));
     assert_eq!(meta.check(), Ok(vec![]));
 }
@@ -85,10 +86,7 @@ fn a_rename_replaces_a_file_only_if_it_may() {
     let (meta, pool) = cluster();
     let (old, new) = (one_file(&meta, &pool, "old"), one_file(&meta, &pool, "new"));
     let gone = segments(&meta, &old)[0];
-    let rename = |existing| {
-        meta.rename((new.put, "new"), 0, "old", existing)
-            .map(|file| file.put)
-    };
+    let rename = |existing| meta.rename((new.put, "new"), (0, 138), "old", existing);
     assert_eq!(
         rename(Existing::Stays),
         Err(MetaError::FileExists("old".to_owned()))
@@ -98,7 +96,8 @@ fn a_rename_replaces_a_file_only_if_it_may() {
         Err(MetaError::FileReplaced("old".to_owned()))
     );
     assert_eq!(meta.file("old").map(|file| file.put), Ok(old.put));
-    assert_eq!(rename(Existing::IsReplacedIf(old.put)), Ok(new.put));
+    assert_eq!(rename(Existing::IsReplacedIf(old.put)), Ok(()));
+    assert_eq!(meta.file("old").map(|file| file.put), Ok(new.put));
     discard_all(&meta);
     assert_eq!(meta.stripe_status(gone), Ok(StripeStatus::Garbage));
     assert_eq!(meta.layout_of(old.put), Err(MetaError::FileGone(old.put)));

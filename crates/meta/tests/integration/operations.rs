@@ -89,7 +89,7 @@ fn garbage_stays_until_it_is_reclaimed() {
         .collect();
     for name in ["a", "b", "c"] {
         let put = meta.file(name).unwrap().put;
-        meta.remove_file(name, (put, 0)).unwrap();
+        meta.remove_file(name, put, (0, put.0)).unwrap();
     }
     discard_all(&meta);
     let page = |after, limit| {
@@ -290,7 +290,7 @@ fn a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told() {
     meta.begin_move(id, Generation(6)).unwrap();
     let record = meta.stripe(id).unwrap();
     let put = meta.file("a").unwrap().put;
-    meta.remove_file("a", (put, 0)).unwrap();
+    meta.remove_file("a", put, (0, 140)).unwrap();
     discard_all(&meta);
     assert_eq!(meta.ended_stripe(id), Ok(Some(record)));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -651,7 +651,7 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
     let lease = meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     assert_eq!(lease.epoch, Epoch(4), "a run that is over holds nothing");
     let put = meta.file("a").unwrap().put;
-    meta.remove_file("a", (put, 0)).unwrap();
+    meta.remove_file("a", put, (0, 141)).unwrap();
     discard_all(&meta);
     assert_eq!(
         meta.acquire(id, new, &membership, 1000),
@@ -716,7 +716,7 @@ fn it_is_known_which_failed_nodes_have_chunks_that_have_moved() {
         .unwrap();
     assert_eq!(meta.absent_holders(id), Ok(vec![second]));
     let put = meta.file("a").unwrap().put;
-    meta.remove_file("a", (put, 0)).unwrap();
+    meta.remove_file("a", put, (0, 142)).unwrap();
     discard_all(&meta);
     assert_eq!(
         (meta.absent_holders(id), meta.check()),

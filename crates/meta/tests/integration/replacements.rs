@@ -227,7 +227,7 @@ fn a_removed_or_replaced_file_is_not_brought_back() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
-    meta.remove_file("f", (file.put, 0)).unwrap();
+    meta.remove_file("f", file.put, (0, 143)).unwrap();
     assert_eq!(meta.check(), Ok(vec![]));
     let gone = MetaError::FileGone(file.put);
     assert_eq!(meta.commit_replacement(put.id), Err(gone.clone()));

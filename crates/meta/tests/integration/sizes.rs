@@ -84,8 +84,8 @@ fn a_removed_file_becomes_garbage_in_small_transactions() {
     let before = meta.change_count();
     assert_eq!(meta.discard_removed(2), Ok(false));
     assert_eq!(meta.change_count(), before, "nothing is written then");
-    meta.remove_file("f", (file.put, 0)).unwrap();
-    meta.remove_file("g", (other.put, 0)).unwrap();
+    meta.remove_file("f", file.put, (0, 144)).unwrap();
+    meta.remove_file("g", other.put, (0, 145)).unwrap();
     // The name is free at once.
     one_file(&meta, &pool, "f");
     let garbage = |meta: &Meta<MemoryStore>| {
@@ -132,7 +132,7 @@ fn a_part_of_a_file_names_the_extents_around_it() {
     assert_eq!(part(1, 4), (Some(0), vec![], Some(4)));
     assert_eq!(part(4, 8), (Some(0), vec![4, 7], None));
     assert_eq!(part(8, 20), (Some(7), vec![], None));
-    meta.remove_file("f", (file.put, 0)).unwrap();
+    meta.remove_file("f", file.put, (0, 146)).unwrap();
     let gone = meta.layout_within(file.put, ByteRange::new(0, 1));
     assert_eq!(gone, Err(MetaError::FileGone(file.put)));
 }
@@ -151,7 +151,7 @@ fn a_hole_is_not_filled_while_its_old_stripe_may_be_served() {
     let put = refill().unwrap();
     assert!(meta.commit_replacement(put.id).is_ok());
     assert_eq!(meta.check(), Ok(vec![]));
-    meta.remove_file("f", (file.put, 0)).unwrap();
+    meta.remove_file("f", file.put, (0, 147)).unwrap();
     assert_eq!(meta.check(), Ok(vec![]), "nothing of its holes is left");
 }
 
@@ -214,7 +214,7 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));
-    meta.remove_file("f", (file.put, 0)).unwrap();
+    meta.remove_file("f", file.put, (0, 148)).unwrap();
     assert_eq!(
         meta.grow(file.put, 1, 0),
         Err(MetaError::FileGone(file.put))

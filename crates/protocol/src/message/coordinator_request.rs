@@ -244,6 +244,8 @@ calls! {
         from: RelativePath,
         /// The generation of its names, of which the sender knows.
         generation: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
         /// The new name.
         to: RelativePath,
         /// What happens to a file that has that name already.
@@ -255,6 +257,8 @@ calls! {
         file: PutId,
         /// The generation of its names, of which the sender knows.
         generation: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
         /// The new name.
         to: RelativePath,
     }
@@ -299,6 +303,8 @@ calls! {
         directory: DirectoryId,
         /// Its generation, of which the sender knows.
         generation: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
     }
     /// Give a directory another path, and so all that is below it. May be repeated.
     RenameDirectory {
@@ -306,6 +312,8 @@ calls! {
         directory: DirectoryId,
         /// Its generation, of which the sender knows.
         generation: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
         /// The new path.
         to: RelativePath,
         /// What happens to an empty directory that has that path already.
@@ -390,6 +398,8 @@ calls! {
         file: PutId,
         /// The generation of its names, of which the sender knows.
         generation: u64,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
     }
     /// Redundancy and repair state of the cluster.
     Status -> ClusterStatus { CoordinatorReply::Status(status) => status }

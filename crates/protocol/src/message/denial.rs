@@ -89,19 +89,19 @@ impl From<&MetaError> for Cause {
             | MetaError::UnknownFile(_)
             | MetaError::UnknownPath(_)
             | MetaError::UnknownNode(_)
+            | MetaError::DirectoryGone(_)
             | MetaError::UnknownDirectory(_) => Self::NotFound,
             MetaError::PoolExists(_)
             | MetaError::FileExists(_)
             | MetaError::DirectoryExists(_)
+            | MetaError::FileReplaced(_)
             | MetaError::ClusterExists(_) => Self::Exists,
             MetaError::NotADirectory(_) => Self::NotADirectory,
             MetaError::IsADirectory(_) => Self::IsADirectory,
             MetaError::NotEmpty(_) => Self::NotEmpty,
             MetaError::InUse(_) | MetaError::AddressInUse { .. } => Self::InUse,
-            MetaError::FileReplaced(_)
-            | MetaError::FileRenamed(_)
+            MetaError::FileRenamed(_)
             | MetaError::FileGone(_)
-            | MetaError::DirectoryGone(_)
             | MetaError::DirectoryRenamed(_)
             | MetaError::AttributesChanged
             | MetaError::UnknownStripe(_)
@@ -114,7 +114,7 @@ impl From<&MetaError> for Cause {
             | MetaError::UnknownPut(_)
             | MetaError::CommittedBefore(_)
             | MetaError::GenerationChanged { .. } => Self::Stale,
-            MetaError::NameTooLong { .. } => Self::NameTooLong,
+            MetaError::NameTooLong { .. } | MetaError::TooDeep(_) => Self::NameTooLong,
             MetaError::IsASymlink { .. } => Self::IsASymlink,
             MetaError::TooManyNames(_) => Self::TooManyNames,
             MetaError::FileName { .. }
@@ -123,7 +123,6 @@ impl From<&MetaError> for Cause {
             | MetaError::Attributes { .. }
             | MetaError::Root
             | MetaError::IntoItself(_)
-            | MetaError::TooDeep(_)
             | MetaError::PoolName(_)
             | MetaError::Pool(_)
             | MetaError::Address(_)

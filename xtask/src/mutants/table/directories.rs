@@ -9,6 +9,8 @@ const fn meta(name: &'static str) -> Check {
 
 const MODEL: &str = "directories::directories_are_as_a_model_of_paths_has_them";
 
+const ALIKE: &str = "coordinator::links::of_two_clients_that_change_a_name_alike_one_is_refused";
+
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-directory-moves-below-itself",
@@ -64,8 +66,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-late-rename-of-a-directory-undoes-a-later-one",
         file: "crates/meta/src/directories.rs",
-        text: "            if row.generation != generation {\n                return Err(MetaError::DirectoryRenamed(path));\n            }\n            let is_below",
-        replacement: "            let is_below",
+        text: "            if row.generation != generation {\n                return Err(MetaError::DirectoryRenamed(path));\n            }\n            if path == to",
+        replacement: "            if path == to",
         check: meta(
             "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
         ),
@@ -73,8 +75,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-file-that-moved-away-is-removed-under-its-old-name",
         file: "crates/meta/src/files.rs",
-        text: "_ => return Err(MetaError::FileRenamed(file.name)),",
-        replacement: "_ => (file.directory, last_name(&file.name).to_owned()),",
+        text: "let key = key_at(txn, &at, put)?;\n            let Some(key)",
+        replacement: "let key = Some((file.directory, last_name(&file.name).to_owned()));\n            let Some(key)",
         check: meta(
             "directories::a_late_message_about_a_directory_changes_nothing_after_a_later_rename",
         ),
@@ -91,8 +93,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-repeated-change-of-attributes-undoes-another-one",
         file: "crates/meta/src/inodes.rs",
-        text: "if numbers.contains(&number) {",
-        replacement: "if numbers.contains(&number) && attributes.version <= seen {",
+        text: "if is_done(txn, number)? {",
+        replacement: "if is_done(txn, number)? && attributes.version <= seen {",
         check: protocol(
             "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
         ),
@@ -107,8 +109,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-late-removal-takes-a-name-that-was-given-again",
         file: "crates/meta/src/files.rs",
-        text: "Some(key) if file.generation == generation => key,",
-        replacement: "Some(key) => key,",
+        text: "let Some(key) = key.filter(|_| file.generation == generation) else {",
+        replacement: "let Some(key) = key.filter(|_| file.generation >= generation) else {",
         check: protocol(
             "coordinator::links::a_file_goes_with_its_last_name_and_no_late_request_takes_another_name_away",
         ),
@@ -127,20 +129,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/meta/src/hard_links.rs",
         text: "match names.iter_mut().find(|name| *name == old) {",
         replacement: "match names.iter_mut().find(|_| false) {",
-        check: protocol("coordinator::links::a_rename_changes_the_name_that_it_names"),
+        check: meta(MODEL),
     },
     Mutant {
-        name: "a-repeated-request-for-a-directory-is-refused",
-        file: "crates/meta/src/directories.rs",
-        text: "&& record(txn, id)?.number == number",
-        replacement: "&& false",
-        check: meta(MODEL),
+        name: "a-change-is-made-again",
+        file: "crates/meta/src/changes_done.rs",
+        text: "Ok(row.is_some_and(|numbers| numbers.contains(&number)))",
+        replacement: "Ok(row.is_some_and(|_| false))",
+        check: protocol(ALIKE),
+    },
+    Mutant {
+        name: "another-client-s-link-counts-as-one-s-own",
+        file: "crates/meta/src/links.rs",
+        text: "            check_free(txn, &path)?;\n            let mut names",
+        replacement: "            if crate::directories::find(txn, &path)?.is_some() {\n                return Ok(());\n            }\n            let mut names",
+        check: protocol(ALIKE),
     },
     Mutant {
         name: "user-attributes-stay-when-their-inode-goes",
         file: "crates/meta/src/directories.rs",
-        text: "    ATTRIBUTE_CHANGES.delete(txn, &inode)?;\n    USER_ATTRIBUTES.delete(txn, &inode)",
-        replacement: "    ATTRIBUTE_CHANGES.delete(txn, &inode)",
+        text: "USER_ATTRIBUTES.delete(txn, &Inode::Directory(id))?;",
+        replacement: "",
         check: meta("attributes::what_users_have_given_to_an_inode_goes_with_it"),
     },
     Mutant {

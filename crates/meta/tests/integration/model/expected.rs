@@ -200,12 +200,11 @@ impl Expected {
     fn rename(&mut self, put: PutId, generation: u64, to: &str, existing: Existing) -> Outcome {
         let mut files = self.files.values();
         let file = files.find(|file| file.put == put).ok_or("FileGone")?;
-        let age = file.generation.checked_sub(generation);
-        if file.name == to && matches!(age, Some(0 | 1)) {
-            return Ok(Answer::File(file.clone()));
-        }
-        if age != Some(0) {
+        if file.generation != generation {
             return Err("FileRenamed");
+        }
+        if file.name == to {
+            return Ok(Answer::Done);
         }
         let from = file.name.clone();
         self.check_name(to, existing)?;
@@ -213,8 +212,8 @@ impl Expected {
         file.generation += 1;
         let _ = self.remove(to);
         to.clone_into(&mut file.name);
-        self.files.insert(to.to_owned(), file.clone());
-        Ok(Answer::File(file))
+        self.files.insert(to.to_owned(), file);
+        Ok(Answer::Done)
     }
 
     fn has_failed(&self, node: NodeId) -> bool {
@@ -457,7 +456,7 @@ impl Expected {
             .remove(&file.put)
             .expect("each file has a list");
         self.removed.insert(file.put, segments);
-        Ok(Answer::File(file))
+        Ok(Answer::Done)
     }
 
     fn discard(&mut self, limit: usize) -> Answer {
@@ -523,6 +522,7 @@ impl Expected {
             created_ms: now_ms,
             generation: 0,
             truncation_count: 0,
+            link_count: 1,
             symlink: None,
             attributes: Attributes::new(NewAttributes::FILE, STOPPED),
         };

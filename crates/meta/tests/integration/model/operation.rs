@@ -295,10 +295,10 @@ impl Action {
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
             Self::Remove(name) => {
-                let removed = meta
-                    .file(name)
-                    .map(|file| meta.remove_file(name, (file.put, file.generation)));
-                removed.and_then(|removed| removed).map(Answer::File)
+                let file = meta.file(name)?;
+                let version = (file.generation, meta.change_count());
+                let removed = meta.remove_file(name, file.put, version);
+                removed.map(|()| Answer::Done)
             }
             Self::Discard(limit) => meta.discard_removed(*limit).map(Answer::Whether),
             Self::Rename {
@@ -308,8 +308,9 @@ impl Action {
                 existing,
             } => {
                 let from = meta.file_of(*file).map(|file| file.name)?;
-                let renamed = meta.rename((*file, from), *generation, to, *existing);
-                renamed.map(Answer::File)
+                let version = (*generation, meta.change_count());
+                let renamed = meta.rename((*file, from), version, to, *existing);
+                renamed.map(|()| Answer::Done)
             }
             Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
             Self::Relocate(stripe, generation, chunk, node) => meta

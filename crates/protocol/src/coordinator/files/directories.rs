@@ -42,8 +42,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::RemoveDirectory {
             directory,
             generation,
+            number,
         } = asked;
-        let remove = move |meta: &Meta<K>| meta.remove_directory(directory, generation);
+        let remove = move |meta: &Meta<K>| meta.remove_directory(directory, (generation, number));
         self.core.with_meta(remove).await?;
         Ok(CoordinatorReply::Done)
     }
@@ -56,11 +57,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::RenameDirectory {
             directory,
             generation,
+            number,
             to,
             existing,
         } = asked;
         let rename = move |meta: &Meta<K>| {
-            meta.rename_directory(directory, generation, to.clone(), existing)
+            meta.rename_directory(directory, (generation, number), to.clone(), existing)
         };
         self.core.with_meta(rename).await?;
         Ok(CoordinatorReply::Done)

@@ -197,11 +197,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         ))
     }
 
-    /// Refuses to remove or replace a file whose session is alive, and displaces one that is not. The transaction that
-    /// removes the file refuses again if a session has it by then.
+    /// Refuses to remove or replace a file whose session is alive, if the request `concerns` the file that has the name,
+    /// and displaces a session that is not alive. The transaction that removes the file refuses again if a session has
+    /// it by then.
     pub(in crate::coordinator) async fn check_unused(
         self: &Arc<Self>,
         name: &RelativePath,
+        concerns: impl Fn(PutId) -> bool,
     ) -> Result<(), Denial> {
         let at = name.clone();
         let find = move |meta: &Meta<K>| match meta.inode(at.clone()).map(|status| status.inode) {
@@ -217,7 +219,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let Some((file, present)) = self.core.with_meta(find).await? else {
             return Ok(());
         };
-        if present.session.is_none() {
+        if present.session.is_none() || !concerns(file) {
             return Ok(());
         }
         match self.displace(file, present.token).await? {

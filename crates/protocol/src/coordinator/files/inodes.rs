@@ -53,9 +53,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ask::Link {
             file,
             generation,
+            number,
             to,
         } = asked;
-        let link = move |meta: &Meta<K>| meta.link(file, generation, to.clone());
+        let link = move |meta: &Meta<K>| meta.link(file, (generation, number), to.clone());
         self.core.with_meta(link).await?;
         Ok(CoordinatorReply::Done)
     }
@@ -72,15 +73,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let created_ms = self.core.lifetime_ms();
         let make = move |meta: &Meta<K>| {
             let Some(pool) = pool_of(meta, pool.as_deref())? else {
-                return Ok(None);
+                return Ok(false);
             };
             let new = (pool, attributes);
-            let made = meta.make_symlink(at.clone(), &target, new, (number, created_ms));
-            made.map(Some)
+            meta.make_symlink(at.clone(), &target, new, (number, created_ms))?;
+            Ok(true)
         };
-        match self.core.with_meta(make).await? {
-            Some(_) => Ok(CoordinatorReply::Done),
-            None => Err(no_pool()),
+        if self.core.with_meta(make).await? {
+            Ok(CoordinatorReply::Done)
+        } else {
+            Err(no_pool())
         }
     }
 

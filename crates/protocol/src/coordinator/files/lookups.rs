@@ -36,7 +36,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let look = move |meta: &Meta<K>| {
             loop {
                 let file = meta.file(&name)?;
-                if let Some(Symlink { target, .. }) = file.symlink {
+                if let Some(Symlink { target }) = file.symlink {
                     let name = name.clone();
                     return Err(MetaError::IsASymlink { name, target });
                 }

@@ -1,8 +1,9 @@
-//! Files: pools, puts, replacements, and where new stripes are placed.
+//! Files: pools, puts, replacements, names, and where new stripes are placed.
 //!
-//! `pools` creates and commits pools. `puts` stores and deletes files, `lookups` finds them; `replace` is the
+//! `pools` creates and commits pools. `puts` stores, renames and deletes files, `lookups` finds them; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
-//! places blocks that are replicated first. `inodes` keeps permissions and times. `exclusive` decides which client is the only writer of a file.
+//! places blocks that are replicated first. `directories` makes and lists directories, `inodes` keeps attributes and
+//! links. `exclusive` decides which client is the only writer of a file.
 
 mod blocks;
 mod directories;

@@ -23,7 +23,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             attributes,
         } = wish;
         if existing != Existing::Stays {
-            self.check_unused(&at).await?;
+            self.check_unused(&at, |_| true).await?;
         }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
@@ -234,14 +234,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             file,
             from,
             generation,
+            number,
             to,
             existing,
         } = asked;
         if existing != Existing::Stays {
-            self.check_unused(&to).await?;
+            self.check_unused(&to, |present| present != file).await?;
         }
         let rename = move |meta: &Meta<K>| {
-            meta.rename((file, from.clone()), generation, to.clone(), existing)
+            let (named, version) = ((file, from.clone()), (generation, number));
+            meta.rename(named, version, to.clone(), existing)
         };
         self.core.with_meta(rename).await?;
         // The stripes of the file that had the name are garbage.
@@ -249,7 +251,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Deletes a file. Its chunks are removed from their nodes later.
+    /// Takes a name of a file away. The chunks of a file without names are removed from their nodes later.
     pub(in crate::coordinator) async fn remove_file(
         self: &Arc<Self>,
         asked: ask::RemoveFile,
@@ -258,17 +260,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             at,
             file,
             generation,
+            number,
         } = asked;
-        self.check_unused(&at).await?;
-        let removed = self
-            .core
-            .with_meta(move |meta| meta.remove_file(at.clone(), (file, generation)));
-        match removed.await {
-            Ok(_) => self.leftovers.wake(),
-            // The file is gone already, perhaps by a request whose answer was lost.
-            Err(MetaError::FileGone(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        self.check_unused(&at, |present| present == file).await?;
+        let remove = move |meta: &Meta<K>| meta.remove_file(at.clone(), file, (generation, number));
+        self.core.with_meta(remove).await?;
+        self.leftovers.wake();
         Ok(CoordinatorReply::Done)
     }
 }

@@ -198,6 +198,9 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             }
             if let Some(name) = order.file {
                 let file = meta.file(&name)?;
+                if let Some(gabion_meta::Symlink { target }) = file.symlink {
+                    return Err(MetaError::IsASymlink { name, target });
+                }
                 if file.pool != pool.id {
                     return Err(MetaError::Pool(format!(
                         "{name} is a file of another pool than {}; name its pool",

@@ -67,6 +67,7 @@ fn a_session_lasts_as_long_as_its_client_gives_signs_of_life() {
         at: name.into(),
         file,
         generation: 0,
+        number: 201,
     });
     assert!(
         matches!(&removed, CoordinatorReply::Refused(why) if why.sentence.contains("open exclusively")),
@@ -257,6 +258,7 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
             at: name.into(),
             file,
             generation: 0,
+            number: 202,
         }),
         CoordinatorReply::Done
     );

@@ -79,6 +79,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
     let remove = ask::RemoveDirectory {
         directory,
         generation,
+        number: 203,
     };
     assert_eq!(cause(bed.ask(remove.clone())), Cause::NotEmpty);
     let CoordinatorReply::File(file) = bed.ask(ask::Lookup {
@@ -89,6 +90,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
     let rename = |to: &str| ask::RenameDirectory {
         directory,
         generation,
+        number: 204,
         to: to.into(),
         existing: Existing::Stays,
     };
@@ -106,6 +108,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
         at: "d/e/f".into(),
         file: file.file.put,
         generation: 0,
+        number: 205,
     };
     assert_eq!(cause(bed.ask(late)), Cause::Stale);
     assert_eq!(cause(bed.ask(remove)), Cause::Stale);
@@ -125,7 +128,7 @@ fn a_directory_moves_with_its_files_and_a_removal_by_the_old_path_spares_them() 
 fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
     let mut bed = Bed::three_racks();
     bed.put("d/f", 1);
-    for path in ["d/f", "d", ""] {
+    for (at, path) in ["d/f", "d", ""].into_iter().enumerate() {
         let inode_of = |reply| match reply {
             CoordinatorReply::Inode(status) => (status.inode, status.attributes),
             other => panic!("{other:?}"),
@@ -135,7 +138,7 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
         let set = |seen, number, mode| ask::SetAttributes {
             inode,
             seen: first.version + seen,
-            number,
+            number: number + ((at as u64) << 40),
             change: AttributeChange {
                 mode: Some(mode),
                 ..AttributeChange::default()
@@ -157,9 +160,10 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
         for seen in [0, 2] {
             assert_eq!(mode(bed.ask(set(seen, 7, 0o600))), 0o640);
         }
-        // A copy that is too late to be remembered.
+        // A copy that is too late to be remembered: the numbers of later changes have come to the row of its own.
         for other in 0..16 {
-            assert_eq!(mode(bed.ask(set(2 + other, 100 + other, 0o644))), 0o644);
+            let number = 7 + ((1 + other) << 16);
+            assert_eq!(mode(bed.ask(set(2 + other, number, 0o644))), 0o644);
         }
         assert_eq!(cause(bed.ask(set(0, 7, 0o600))), Cause::Stale);
         let (_, last) = inode_of(bed.ask(look_up()));
@@ -185,11 +189,13 @@ fn what_is_gone_and_the_root_are_told_by_their_causes() {
     let root = ask::RemoveDirectory {
         directory: DirectoryId::ROOT,
         generation: 0,
+        number: 206,
     };
     assert_eq!(cause(bed.ask(root)), Cause::Invalid);
     let root = ask::RenameDirectory {
         directory: DirectoryId::ROOT,
         generation: 0,
+        number: 207,
         to: "r".into(),
         existing: Existing::Stays,
     };
@@ -458,6 +464,7 @@ fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() 
             at: name.into(),
             file,
             generation: 0,
+            number: 208,
         })
     };
     bed.put("f", 1);
@@ -503,6 +510,7 @@ fn garbage_is_forgotten_when_no_node_has_it_that_lives_or_may_return() {
         at: name.into(),
         file,
         generation: 0,
+        number: 209,
     });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(100);
@@ -689,6 +697,7 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
         file,
         from: from.into(),
         generation,
+        number: generation << 8 | u64::from(to.as_bytes()[0]),
         to: to.into(),
         existing: Existing::Stays,
     };
@@ -703,7 +712,10 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
     assert_eq!((layout.file.name.as_str(), layout.stripes), ("g", before));
     bed.put("f", 1);
     refused(&bed.ask(rename(("g", 1), "f")), "file 'f' already exists");
-    refused(&bed.ask(rename(("f", 0), "h")), "renamed to 'g' meanwhile");
+    refused(
+        &bed.ask(rename(("f", 0), "h")),
+        "changed the names of 'g' meanwhile",
+    );
 }
 
 #[test]
@@ -753,6 +765,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
         file: layout.file.put,
         from: "g".into(),
         generation: 0,
+        number: 211,
         to: "f".into(),
         existing: Existing::IsReplaced,
     });

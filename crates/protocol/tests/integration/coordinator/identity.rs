@@ -391,6 +391,7 @@ fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
         at: "f".into(),
         file,
         generation: 0,
+        number: 212,
     });
     bed.unhook();
     bed.take_log();

@@ -188,6 +188,7 @@ fn garbage_waits_for_a_node_that_joins() {
         at: "f".into(),
         file: layout.file.put,
         generation: 0,
+        number: 213,
     });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(2_000);
@@ -298,6 +299,7 @@ fn more_than_a_little_of_what_nobody_knows_waits_for_the_operator() {
         at: "f".into(),
         file: layout.file.put,
         generation: 0,
+        number: 214,
     });
     bed.pass(1_000);
     let unknown: Vec<HeldChunk> = ids

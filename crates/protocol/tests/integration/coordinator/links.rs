@@ -33,6 +33,7 @@ fn link(file: PutId, generation: u64, to: &str) -> ask::Link {
     ask::Link {
         file,
         generation,
+        number: number(1, generation, to),
         to: to.into(),
     }
 }
@@ -42,7 +43,14 @@ fn remove(file: PutId, generation: u64, at: &str) -> ask::RemoveFile {
         at: at.into(),
         file,
         generation,
+        number: number(2, generation, at),
     }
+}
+
+/// The number of a change: a request of another kind, with another name or generation is another change.
+fn number(kind: u64, generation: u64, name: &str) -> u64 {
+    let name: u64 = name.bytes().map(u64::from).sum();
+    kind << 32 | generation << 16 | name
 }
 
 #[test]
@@ -69,9 +77,13 @@ fn a_file_goes_with_its_last_name_and_no_late_request_takes_another_name_away() 
         assert_eq!(removed, CoordinatorReply::Done);
     }
     assert_eq!(status(&mut bed, "d/g").link_count, 1);
-    // The file has the name again, and a copy of the first removal arrives.
+    // The file has the name again. A copy of the removal arrives, and another one that names the same state.
     assert_eq!(bed.ask(link(put, 2, "f")), CoordinatorReply::Done);
-    assert_eq!(cause(bed.ask(remove(put, 1, "f"))), Cause::Stale);
+    let late = remove(put, 1, "f");
+    assert_eq!(bed.ask(late.clone()), CoordinatorReply::Done);
+    let other = ask::RemoveFile { number: 99, ..late };
+    assert_eq!(cause(bed.ask(other)), Cause::Stale);
+    assert_eq!(status(&mut bed, "f").link_count, 2);
     assert_eq!(bed.ask(remove(put, 3, "d/g")), CoordinatorReply::Done);
     bed.take_log();
     assert_eq!(bed.ask(remove(put, 4, "f")), CoordinatorReply::Done);
@@ -97,6 +109,7 @@ fn a_rename_changes_the_name_that_it_names() {
         file: put,
         from: from.into(),
         generation,
+        number: number(3, generation, to),
         to: to.into(),
         existing,
     };
@@ -117,6 +130,68 @@ fn a_rename_changes_the_name_that_it_names() {
 }
 
 #[test]
+fn of_two_clients_that_change_a_name_alike_one_is_refused() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let put = file(&mut bed, "f");
+    let other = |number, link: ask::Link| ask::Link { number, ..link };
+    assert_eq!(bed.ask(link(put, 0, "lock")), CoordinatorReply::Done);
+    assert_eq!(cause(bed.ask(other(7, link(put, 0, "lock")))), Cause::Stale);
+    // It looks again.
+    assert_eq!(
+        cause(bed.ask(other(7, link(put, 1, "lock")))),
+        Cause::Exists
+    );
+    // The first one's answer was lost, and the file has one more name since.
+    assert_eq!(bed.ask(link(put, 1, "more")), CoordinatorReply::Done);
+    assert_eq!(bed.ask(link(put, 0, "lock")), CoordinatorReply::Done);
+    let claim = |number, generation| ask::Rename {
+        file: put,
+        from: "f".into(),
+        generation,
+        number,
+        to: "claimed".into(),
+        existing: Existing::Stays,
+    };
+    assert_eq!(bed.ask(claim(8, 2)), CoordinatorReply::Done);
+    assert_eq!(cause(bed.ask(claim(9, 2))), Cause::Stale);
+    assert_eq!(bed.ask(claim(8, 2)), CoordinatorReply::Done);
+    // Its name was changed, so it was not removed.
+    let unlink = remove(put, 2, "f");
+    assert_eq!(cause(bed.ask(unlink)), Cause::Stale);
+    let twice = remove(put, 3, "more");
+    assert_eq!(bed.ask(twice.clone()), CoordinatorReply::Done);
+    let second = ask::RemoveFile {
+        number: 10,
+        ..twice
+    };
+    assert_eq!(cause(bed.ask(second)), Cause::Stale);
+    let make = |number| ask::MakeDirectory {
+        at: "d/e".into(),
+        attributes: NewAttributes::DIRECTORY,
+        number,
+    };
+    assert_eq!(bed.ask(make(11)), CoordinatorReply::Done);
+    let Inode::Directory(directory) = status(&mut bed, "d/e").inode else {
+        panic!("it was made");
+    };
+    let remove = |number| ask::RemoveDirectory {
+        directory,
+        generation: 0,
+        number,
+    };
+    assert_eq!(bed.ask(remove(12)), CoordinatorReply::Done);
+    assert_eq!(cause(bed.ask(remove(13))), Cause::NotFound);
+    assert_eq!(bed.ask(remove(12)), CoordinatorReply::Done);
+    // A late copy makes nothing again.
+    assert_eq!(bed.ask(make(11)), CoordinatorReply::Done);
+    assert_eq!(
+        cause(bed.ask(ask::LookupInode { at: "d/e".into() })),
+        Cause::NotFound
+    );
+}
+
+#[test]
 fn a_symbolic_link_is_no_file_to_open_and_takes_no_bytes() {
     let mut bed = Bed::three_racks();
     bed.put("f", 1);
@@ -131,8 +206,15 @@ fn a_symbolic_link_is_no_file_to_open_and_takes_no_bytes() {
         assert_eq!(bed.ask(make(1, "../f")), CoordinatorReply::Done);
     }
     assert_eq!(cause(bed.ask(make(2, "../f"))), Cause::Exists);
+    let removed = file(&mut bed, "l");
+    assert_eq!(bed.ask(remove(removed, 0, "l")), CoordinatorReply::Done);
+    // A copy of the first request arrives when the link is gone: it was made once.
+    assert_eq!(bed.ask(make(1, "../f")), CoordinatorReply::Done);
+    let gone = bed.ask(ask::LookupInode { at: "l".into() });
+    assert_eq!(cause(gone), Cause::NotFound);
+    assert_eq!(bed.ask(make(3, "../f")), CoordinatorReply::Done);
     for wrong in ["", "a\0b", &"x".repeat(4096)] {
-        assert_eq!(cause(bed.ask(make(3, wrong))), Cause::Invalid);
+        assert_eq!(cause(bed.ask(make(4, wrong))), Cause::Invalid);
     }
     let known = status(&mut bed, "l");
     assert_eq!((known.kind, known.size_bytes), (Kind::Symlink, 4));
@@ -188,6 +270,7 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
     let rename = ask::RenameDirectory {
         directory,
         generation: known.generation,
+        number: 1,
         to: "e".into(),
         existing: Existing::Stays,
     };
@@ -200,7 +283,7 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
         let made = bed.ask(ask::MakeDirectory {
             at: below(name),
             attributes: NewAttributes::DIRECTORY,
-            number: 1,
+            number: number(4, 0, name),
         });
         assert_eq!(made, CoordinatorReply::Done);
     }
@@ -212,6 +295,7 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
         let removed = bed.ask(ask::RemoveDirectory {
             directory,
             generation: 0,
+            number: number(5, 0, name),
         });
         assert_eq!(removed, CoordinatorReply::Done);
     }
@@ -219,6 +303,7 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
     let removed = bed.ask(ask::RemoveDirectory {
         directory,
         generation: 1,
+        number: 2,
     });
     assert_eq!(removed, CoordinatorReply::Done);
     let begun = bed.ask(ask::BeginPut {
@@ -228,13 +313,13 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
         size_bytes: 0,
         attributes: NewAttributes::FILE,
     });
-    assert_eq!(cause(begun), Cause::Stale, "the directory is gone");
+    assert_eq!(cause(begun), Cause::NotFound, "the directory is gone");
     let read = bed.ask(ask::ReadDirectory {
         directory,
         after: None,
         limit: 9,
     });
-    assert_eq!(cause(read), Cause::Stale);
+    assert_eq!(cause(read), Cause::NotFound);
 }
 
 #[test]
@@ -247,7 +332,7 @@ fn user_attributes_have_limits_and_go_with_their_inode() {
             CoordinatorReply::UserAttributes { version, user } => (version, user),
             other => panic!("{other:?}"),
         };
-        let mut number = 0;
+        let mut number = path.len() as u64 * 100;
         let mut set = |bed: &mut Bed, name: &str, value: Option<Vec<u8>>| {
             number += 1;
             let seen = all(bed).0;

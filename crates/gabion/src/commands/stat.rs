@@ -1,0 +1,191 @@
+//! `gabion stat`: an inode, and the stripes of a file.
+
+use super::attributes::{access, path_name, shown, to_json};
+use super::connect;
+use crate::arguments::Place;
+use crate::failure::Failure;
+use crate::output::{Format, bytes, print_json, table};
+use gabion_client::FileStat;
+use gabion_layout::{ChunkIndex, StripeRecord};
+use gabion_meta::{Attributes, Inode, InodeStatus, Kind};
+use gabion_protocol::primary::failed_nodes;
+use serde_json::{Value, json};
+
+pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let known = client.inode(name).await?;
+    let target = match known.inode {
+        Inode::File(file) if known.kind == Kind::Symlink => Some(client.read_link(file).await?),
+        _ => None,
+    };
+    if known.kind != Kind::File {
+        return stat_without_stripes(name, &known, target.as_deref(), format);
+    }
+    let stat = client.stat(name).await?;
+    if format == Format::Json {
+        return print_json(&stat_json(name, &stat));
+    }
+    let file = &stat.layout.file;
+    let spec = &stat.layout.pool.spec;
+    let holes = match hole_bytes(&stat) {
+        0 => String::new(),
+        holes => format!(", {} of them holes", bytes(holes)),
+    };
+    let names = match known.link_count {
+        1 => String::new(),
+        count => format!(", {count} names"),
+    };
+    println!(
+        "{name}: {}{holes}{names}, pool {}, {}, survives {}",
+        bytes(file.size_bytes),
+        spec.name,
+        spec.code,
+        spec.survive
+    );
+    print_attributes(&file.attributes);
+    let mut table = table(&[
+        "offset",
+        "stripe",
+        "chunk size",
+        "generation",
+        "chunks on nodes (! lost)",
+        "failures left",
+    ]);
+    let stripes = stat.layout.stripes.iter().zip(&stat.layout.offsets);
+    for ((stripe, offset), &left) in stripes.zip(&stat.failures_left) {
+        let places: Vec<String> = stripe
+            .chunks()
+            .map(|chunk| {
+                let node = stripe.nodes[chunk.at()];
+                let mark = if is_lost(&stat, stripe, chunk) {
+                    "!"
+                } else {
+                    ""
+                };
+                format!("{}{mark}", node.0)
+            })
+            .collect();
+        table.add_row([
+            bytes(*offset),
+            stripe.id.0.to_string(),
+            bytes(stripe.chunk_bytes),
+            stripe.generation.0.to_string(),
+            places.join(" "),
+            if stat.layout.appending.contains(&stripe.id) {
+                format!("{left} until a commit")
+            } else {
+                left.to_string()
+            },
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// Shows a directory or a symbolic link.
+fn stat_without_stripes(
+    name: &str,
+    known: &InodeStatus,
+    target: Option<&str>,
+    format: Format,
+) -> Result<(), Failure> {
+    let (name, attributes) = (path_name(name), &known.attributes);
+    if format == Format::Json {
+        let mut shown = json!({ "name": name, "attributes": to_json(attributes) });
+        match target {
+            Some(target) => shown["symlink_to"] = json!(target),
+            None => shown["directory"] = json!(true),
+        }
+        return print_json(&shown);
+    }
+    match target {
+        Some(target) => println!("{name}: a symbolic link to {}", printable(target)),
+        None => println!("{name}: a directory"),
+    }
+    print_attributes(attributes);
+    Ok(())
+}
+
+fn print_attributes(attributes: &Attributes) {
+    println!(
+        "{}; UTC: modified {}, changed {}",
+        access(attributes),
+        shown(attributes.modified),
+        shown(attributes.changed)
+    );
+}
+
+/// Bytes of a file that no stripe holds.
+fn hole_bytes(stat: &FileStat) -> u64 {
+    let size_bytes = stat.layout.file.size_bytes;
+    size_bytes.saturating_sub(stored_bytes(stat))
+}
+
+/// Bytes of a file that these stripes hold.
+pub(super) fn stored_bytes(stat: &FileStat) -> u64 {
+    let layout = &stat.layout;
+    let stripes = layout.stripes.iter().zip(&layout.offsets);
+    let stored = stripes.map(|(stripe, &offset)| {
+        let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
+        data_bytes.min(layout.file.size_bytes.saturating_sub(offset))
+    });
+    stored.sum()
+}
+
+fn stat_json(name: &str, stat: &FileStat) -> Value {
+    let stripes = stat
+        .layout
+        .stripes
+        .iter()
+        .zip(&stat.layout.offsets)
+        .zip(&stat.failures_left)
+        .map(|((stripe, offset), left)| {
+            let lost: Vec<u8> = stripe
+                .chunks()
+                .filter(|&c| is_lost(stat, stripe, c))
+                .map(|c| c.0)
+                .collect();
+            json!({
+                "stripe": stripe.id.0,
+                "offset": offset,
+                "chunk_bytes": stripe.chunk_bytes,
+                "generation": stripe.generation.0,
+                "nodes": stripe.nodes.iter().map(|n| n.0).collect::<Vec<_>>(),
+                "lost_chunks": lost,
+                "failures_left": left,
+                "appending": stat.layout.appending.contains(&stripe.id),
+            })
+        });
+    json!({
+        "name": name,
+        "names": stat.layout.file.link_count,
+        "bytes": stat.layout.file.size_bytes,
+        "hole_bytes": hole_bytes(stat),
+        "pool": stat.layout.pool.spec.name,
+        "code": stat.layout.pool.spec.code,
+        "attributes": to_json(&stat.layout.file.attributes),
+        "stripes": stripes.collect::<Vec<_>>(),
+    })
+}
+
+/// Whether a chunk counts as lost now.
+fn is_lost(stat: &FileStat, stripe: &StripeRecord, chunk: ChunkIndex) -> bool {
+    let failed = failed_nodes(&stat.layout.nodes);
+    stripe.is_stale(chunk)
+        || stripe
+            .node_of(chunk)
+            .is_some_and(|node| failed.contains(&node))
+}
+
+/// A target of a symbolic link without characters that would change the terminal.
+pub(super) fn printable(target: &str) -> String {
+    let mut shown = String::new();
+    for character in target.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}

@@ -1,0 +1,31 @@
+//! Changes that were made: a client draws a number for each change of names or attributes, and asks again under this number
+//! when an answer is lost. A number that is known here means that the change was made, whatever has happened since. Without one, the request may be another client's.
+//!
+//! The numbers lie in rows of 16, each in the row that its value selects, so one row is read and one written for each
+//! change. A number is forgotten when 16 later ones have come to its row: the last 200,000 changes are remembered,
+//! except with a chance of less than one in a million.
+
+use crate::error::MetaError;
+use crate::kv::{ReadTxn, WriteTxn};
+use crate::schema::CHANGES_DONE;
+
+/// Numbers of a row.
+const PER_ROW: usize = 16;
+/// Rows.
+const ROW_COUNT: u64 = 1 << 16;
+
+/// Whether the change with this number was made.
+pub(crate) fn is_done(txn: &dyn ReadTxn, number: u64) -> Result<bool, MetaError> {
+    let row = CHANGES_DONE.get(txn, &(number % ROW_COUNT))?;
+    Ok(row.is_some_and(|numbers| numbers.contains(&number)))
+}
+
+/// Notes that the change with this number is made.
+pub(crate) fn note_done(txn: &mut dyn WriteTxn, number: u64) -> Result<(), MetaError> {
+    let key = number % ROW_COUNT;
+    let mut numbers = CHANGES_DONE.get(txn, &key)?.unwrap_or_default();
+    numbers.push(number);
+    let forgotten = numbers.len().saturating_sub(PER_ROW);
+    numbers.drain(..forgotten);
+    CHANGES_DONE.put(txn, &key, &numbers)
+}
