@@ -5,6 +5,7 @@ mod engine;
 mod files;
 mod image;
 mod lab;
+mod mount;
 mod pool;
 mod repair;
 
@@ -20,6 +21,7 @@ pub(crate) use lab::{
     SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
     UpdateTrafficOptions,
 };
+pub(crate) use mount::{MountArguments, UmountArguments, own_words};
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 
@@ -60,7 +62,7 @@ impl Arguments {
     /// # Errors
     /// A usage error; or the requested help or version.
     pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches();
+        let matches = Self::command().try_get_matches_from(own_words());
         let matches = matches.map_err(without_hidden_commands)?;
         let mut arguments = Self::from_arg_matches(&matches)?;
         if let Command::Cluster(ClusterCommand::Up(options)) = &mut arguments.command {
@@ -233,6 +235,10 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
+    /// Mount the cluster's files as a file system of this machine
+    Mount(MountArguments),
+    /// Unmount what 'gabion mount' has mounted
+    Umount(UmountArguments),
     /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),

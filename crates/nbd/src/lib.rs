@@ -21,7 +21,6 @@ mod message;
 mod metrics;
 mod outgoing;
 mod range_lock;
-mod scrape;
 mod server;
 mod session;
 

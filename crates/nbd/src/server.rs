@@ -4,7 +4,8 @@ use crate::budget::Budget;
 use crate::device::Exports;
 use crate::handshake::{self, negotiate};
 use crate::metrics::Metrics;
-use crate::{scrape, session};
+use crate::session;
+use gabion_gateway::{passing, serve_metrics};
 use rustix::net::sockopt;
 use std::fmt::Display;
 use std::io;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Bytes of a connection's buffer for requests.
 const READ_BUFFER_BYTES: usize = 64 << 10;
@@ -127,7 +128,7 @@ impl Server {
 
     /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
     pub async fn serve_metrics(&self, listener: TcpListener) -> io::Error {
-        scrape::serve(listener, Arc::clone(&self.metrics)).await
+        serve_metrics(listener, self.metrics.requests()).await
     }
 
     /// Serves a new connection in the background, if there is a place.
@@ -179,31 +180,6 @@ impl Server {
 /// Logs why a connection was closed.
 fn closed(peer: &str, why: impl Display) {
     tracing::warn!(peer, "a connection is closed: {why}");
-}
-
-/// Waits a moment after an error that is not the listener's own.
-///
-/// # Errors
-/// The others.
-pub(crate) async fn passing(error: io::Error) -> Result<(), io::Error> {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    use rustix::io::Errno;
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    if matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    ) {
-        return Ok(());
-    }
-    if shortages
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-    {
-        // An immediate retry would fail again.
-        sleep(Duration::from_millis(50)).await;
-        return Ok(());
-    }
-    Err(error)
 }
 
 /// Sends small replies without delay, and notices that a silent peer's machine has gone.

@@ -1,6 +1,7 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
+use gabion_fuse::{MountSource, OptionError};
 use gabion_meta::{Attributes, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
@@ -145,6 +146,21 @@ pub(super) fn image_name(text: &str) -> Result<ImageName, String> {
     pool_name(name.pool())?;
     file_name(text)?;
     Ok(name)
+}
+
+/// Checks what is to be mounted.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn mount_source(text: &str) -> Result<MountSource, String> {
+    let source: MountSource = text
+        .parse()
+        .map_err(|error: OptionError| error.to_string())?;
+    pool_name(&source.pool)?;
+    if !source.path.is_empty() {
+        file_name(&source.path)?;
+    }
+    Ok(source)
 }
 
 /// Checks a link's speed.

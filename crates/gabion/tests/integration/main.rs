@@ -22,6 +22,7 @@ mod lab_schemes;
 mod large_writes;
 mod lifecycle;
 mod metering;
+mod mount;
 mod names;
 mod nbd;
 mod node_accept;

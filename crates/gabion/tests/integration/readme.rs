@@ -1,6 +1,7 @@
 //! The first ten minutes of `README.md`, line by line as it stands there: only where the binary and the
 //! files are, and how large they are, is changed.
 
+use crate::support::mount::can_mount;
 use crate::support::nbd::has_nbd_tools;
 use crate::support::{TestCluster, gabion, path_text, pattern, text};
 use std::path::Path;
@@ -110,6 +111,32 @@ fn the_disk_for_virtual_machines_is_served_as_typed() {
     let head = format!("set -m; export PATH={binaries}:$PATH GABION_DIR={place}/cluster");
     let said = shell(&format!("{head}\n{script}"), directory);
     assert!(said.contains("Images are identical"), "{said}");
+}
+
+#[test]
+fn the_file_system_is_mounted_as_typed() {
+    if !can_mount() {
+        return;
+    }
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README");
+    let script = block(&readme, "A file system for any program").join("\n");
+    assert!(script.contains("gabion umount /tmp/g/mnt"), "{script}");
+    let cluster = TestCluster::start(3, 4);
+    cluster.run(&["pool", "create", "vm", "--survive=1-rack"]);
+    let disk = cluster.path("disk.img");
+    let bytes = pattern(3 << 20, 5);
+    std::fs::write(&disk, &bytes).expect("write a temporary file");
+    let directory = disk.parent().expect("it is in a directory");
+    let place = path_text(directory);
+    let unmount = format!("trap 'gabion umount --lazy {place}/mnt 2> /dev/null || true' EXIT");
+    let binary = Path::new(env!("CARGO_BIN_EXE_gabion"));
+    let binaries = path_text(binary.parent().expect("the binary's directory"));
+    let head = format!("export PATH={binaries}:$PATH GABION_DIR={place}/cluster; {unmount}");
+    let script = script.replace("/tmp/g", place);
+    let said = shell(&format!("{head}\n{script}"), directory);
+    assert!(said.contains("copy.img"), "{said}");
+    assert!(cluster.get("copy.img") == bytes);
 }
 
 /// Stops the cluster when the block has not come as far as that.

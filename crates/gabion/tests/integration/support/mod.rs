@@ -1,5 +1,6 @@
 //! Runs the `gabion` command against clusters of real processes in temporary directories.
 
+pub(crate) mod mount;
 pub(crate) mod nbd;
 pub(crate) mod writers;
 

@@ -1,7 +1,7 @@
 //! Serves metrics by HTTP: `GET /metrics`, and nothing else.
 
-use crate::metrics::Metrics;
-use crate::server::passing;
+use crate::accept::passing;
+use crate::metrics::RequestMetrics;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -24,8 +24,8 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until the listener fails for good, and returns its error.
-pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Error {
+/// Serves metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
+pub async fn serve_metrics(listener: TcpListener, metrics: Arc<RequestMetrics>) -> io::Error {
     let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
@@ -50,7 +50,7 @@ pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::E
     }
 }
 
-fn response(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
+fn response(request: &Request<Incoming>, metrics: &RequestMetrics) -> Response<Full<Bytes>> {
     let is_known = request.uri().path() == "/metrics";
     let (status, text) = if is_known && request.method() == Method::GET {
         (StatusCode::OK, metrics.text())

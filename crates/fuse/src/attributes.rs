@@ -1,0 +1,169 @@
+//! Attributes of inodes: what the kernel is told, and what it asks to change.
+
+use crate::errno::Errno;
+use crate::gateway::{Gateway, Stat};
+use crate::times::system_time;
+use fuser::{FileAttr, FileType, INodeNo};
+use gabion_meta::{AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, WallTime};
+
+/// The unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+/// The transfer size that programs are told to prefer.
+const PREFERRED_BYTES: u32 = 1 << 20;
+/// The bit of a directory's mode by which new entries get its group.
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// A change that the kernel asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) mode: Option<u32>,
+    pub(crate) owner: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) accessed: Option<WallTime>,
+    pub(crate) modified: Option<WallTime>,
+}
+
+/// Who makes a new inode, and with which mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maker {
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+    /// Already without the bits of the process's mask.
+    pub(crate) mode: u32,
+}
+
+impl Gateway {
+    /// What the kernel is told of an inode.
+    pub(crate) fn stat(&self, status: &InodeStatus) -> Stat {
+        let InodeStatus {
+            inode,
+            kind,
+            attributes,
+            ..
+        } = status;
+        let mut attributes = *attributes;
+        let mut link_count = status.link_count;
+        if let Inode::File(put) = inode
+            && let Some(open) = self.open_files.find(*put)
+        {
+            if let Some(written) = open.written() {
+                attributes.modified = written;
+                attributes.changed = attributes.changed.max(written);
+            }
+            if open.is_hidden() {
+                // The name that keeps it is no name for the user.
+                link_count = link_count.saturating_sub(1);
+            }
+            open.note_seen(status.size_bytes);
+        }
+        let kind = kind_of(*kind);
+        let stored_bytes = self.stored_bytes(status);
+        FileAttr {
+            ino: self.numbers.number(*inode),
+            size: status.size_bytes,
+            blocks: stored_bytes.div_ceil(BLOCK_BYTES),
+            atime: system_time(attributes.accessed),
+            mtime: system_time(attributes.modified),
+            ctime: system_time(attributes.changed),
+            crtime: system_time(attributes.created),
+            kind,
+            perm: attributes.mode as u16,
+            nlink: match kind {
+                // Tools that count subdirectories by the links of a directory take one for 'unknown'.
+                FileType::Directory => 1,
+                _ => u32::try_from(link_count).unwrap_or(u32::MAX),
+            },
+            uid: attributes.owner,
+            gid: attributes.group,
+            rdev: 0,
+            blksize: PREFERRED_BYTES,
+            flags: 0,
+        }
+    }
+
+    /// Bytes of a file that take space, without parity, about.
+    fn stored_bytes(&self, status: &InodeStatus) -> u64 {
+        let pool = status.pool.and_then(|pool| self.pools.known(pool));
+        match (status.kind, pool) {
+            (Kind::File, Some(pool)) => {
+                let segments = status
+                    .stripe_count
+                    .saturating_mul(pool.spec.segment_bytes());
+                segments.min(status.size_bytes)
+            }
+            (Kind::File, None) if status.stripe_count == 0 => 0,
+            _ => status.size_bytes,
+        }
+    }
+
+    /// The status of an inode now.
+    pub(crate) async fn status(&self, inode: Inode) -> Result<InodeStatus, Errno> {
+        let status = self.client.inode_status(inode).await?;
+        status.ok_or(Errno::Stale)
+    }
+
+    /// What the kernel is told of an inode now.
+    pub(crate) async fn stat_number(&self, number: INodeNo) -> Result<Stat, Errno> {
+        let status = self.status(self.numbers.inode(number)).await?;
+        Ok(self.stat(&status))
+    }
+
+    /// Changes attributes. The size changes first.
+    pub(crate) async fn change(&self, number: INodeNo, wish: Wish) -> Result<Stat, Errno> {
+        self.check_writable()?;
+        let inode = self.numbers.inode(number);
+        if let Some(size_bytes) = wish.size_bytes {
+            self.resize(inode, size_bytes).await?;
+        }
+        let change = AttributeChange {
+            mode: wish.mode.map(|mode| mode & Attributes::MODE_MAX),
+            owner: wish.owner,
+            group: wish.group,
+            accessed: wish.accessed,
+            modified: wish.modified,
+            ..AttributeChange::default()
+        };
+        if change != AttributeChange::default() {
+            if let (Some(_), Inode::File(put)) = (change.modified, inode)
+                && let Some(open) = self.open_files.find(put)
+            {
+                // The process's own choice is later than the writes before it.
+                open.take_written();
+            }
+            self.client.set_inode_attributes(inode, &change).await?;
+        }
+        self.stat_number(number).await
+    }
+
+    /// The attributes of a new inode in a directory.
+    pub(crate) async fn new_attributes(
+        &self,
+        parent: Inode,
+        maker: Maker,
+        kind: Kind,
+    ) -> Result<NewAttributes, Errno> {
+        let above = self.status(parent).await?.attributes;
+        let inherits = above.mode & SET_GROUP_ID != 0;
+        let inherited_bit = match kind {
+            Kind::Directory if inherits => SET_GROUP_ID,
+            _ => 0,
+        };
+        Ok(NewAttributes {
+            mode: maker.mode & Attributes::MODE_MAX | inherited_bit,
+            owner: maker.owner,
+            group: if inherits { above.group } else { maker.group },
+            accessed: None,
+            modified: None,
+        })
+    }
+}
+
+/// The kind for the kernel.
+pub(crate) const fn kind_of(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+    }
+}

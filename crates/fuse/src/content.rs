@@ -1,0 +1,249 @@
+//! The bytes of files: reads, writes, sizes, holes.
+
+use crate::errno::Errno;
+use crate::gateway::Gateway;
+use crate::handles::Handle;
+use bytes::Bytes;
+use fuser::FileHandle;
+use gabion_client::{ClientError, File};
+use gabion_layout::ByteRange;
+use gabion_meta::Inode;
+use std::time::Instant;
+
+/// Attempts to read a file that is truncated meanwhile.
+const READ_COUNT: usize = 4;
+
+/// Linux's numbers of the modes of `fallocate`.
+pub(crate) mod allocate_modes {
+    pub(crate) const KEEP_SIZE: i32 = 0x01;
+    pub(crate) const PUNCH_HOLE: i32 = 0x02;
+    pub(crate) const ZERO_RANGE: i32 = 0x10;
+}
+
+/// What `lseek` looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sought {
+    /// Bytes that are stored.
+    Data,
+    /// Bytes that are not, or the end of the file.
+    Hole,
+}
+
+impl Sought {
+    /// By Linux's numbers.
+    pub(crate) const fn from_number(number: i32) -> Result<Self, Errno> {
+        match number {
+            3 => Ok(Self::Data),
+            4 => Ok(Self::Hole),
+            _ => Err(Errno::Invalid),
+        }
+    }
+}
+
+impl Gateway {
+    /// Reads bytes: fewer at the end of the file.
+    pub(crate) async fn read(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        length: u32,
+    ) -> Result<Vec<u8>, Errno> {
+        let handle = self.handles.get(handle)?;
+        let end = offset.saturating_add(u64::from(length));
+        let mut is_checked = false;
+        for _ in 0..READ_COUNT {
+            let size_bytes = self.size_at_least(&handle, end, is_checked).await?;
+            let end = end.min(size_bytes);
+            if offset >= end {
+                return Ok(Vec::new());
+            }
+            let read = handle.file.read(ByteRange::new(offset, end - offset)).await;
+            match read {
+                // Another client truncates it.
+                Err(ClientError::Shrunk { .. } | ClientError::Usage(_)) => is_checked = true,
+                read => return Ok(read?),
+            }
+        }
+        Err(Errno::Io)
+    }
+
+    /// The size of an open file. It is looked up if bytes up to `end` are wanted, the known size has fewer, and it was
+    /// not looked up just now.
+    async fn size_at_least(
+        &self,
+        handle: &Handle,
+        end: u64,
+        must_check: bool,
+    ) -> Result<u64, Errno> {
+        let known = handle.file.size_bytes();
+        let suffices = known >= end || handle.shared.is_fresh(self.kept, known);
+        if suffices && !must_check {
+            return Ok(known);
+        }
+        let at = Instant::now();
+        let size_bytes = handle.file.refresh_size().await?;
+        handle.shared.note_checked(at, size_bytes);
+        Ok(size_bytes)
+    }
+
+    /// Writes bytes at an offset, or at the end of the file.
+    pub(crate) async fn write(
+        &self,
+        handle: FileHandle,
+        bytes: Bytes,
+        at: Option<u64>,
+    ) -> Result<u32, Errno> {
+        self.check_writable()?;
+        let handle = self.handles.get(handle)?;
+        let length = u32::try_from(bytes.len()).map_err(|_| Errno::Invalid)?;
+        let has_grown = match at {
+            None => {
+                handle.file.append(bytes).await?;
+                true
+            }
+            Some(offset) => {
+                let end = offset.saturating_add(u64::from(length));
+                let grows = handle.file.size_bytes() < end;
+                let written = if is_behind_all(&handle.file, offset) {
+                    // One change of the metadata stores the bytes and lets the file grow.
+                    handle.file.write(offset, bytes).await
+                } else {
+                    handle.file.write_pieces(offset, bytes).await
+                };
+                if written.is_err() {
+                    // Some of it may have been written.
+                    handle.shared.note_written(false);
+                }
+                written?;
+                grows
+            }
+        };
+        handle.shared.note_written(has_grown);
+        Ok(length)
+    }
+
+    /// Gives a file another size.
+    pub(crate) async fn resize(&self, inode: Inode, size_bytes: u64) -> Result<(), Errno> {
+        let Inode::File(put) = inode else {
+            return Err(Errno::IsADirectory);
+        };
+        let known = match self.open_files.find(put) {
+            Some(shared) => shared.state.lock().await.file.clone(),
+            None => None,
+        };
+        let file = match known {
+            Some(file) => file,
+            None => self.client.open_inode(put).await?,
+        };
+        file.truncate(size_bytes).await?;
+        if let Some(shared) = self.open_files.find(put) {
+            shared.note_checked(Instant::now(), file.size_bytes());
+            if shared.written().is_some() {
+                shared.note_written(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Grows a file, or makes bytes zero and frees the space of whole segments.
+    pub(crate) async fn allocate(
+        &self,
+        handle: FileHandle,
+        range: ByteRange,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        use allocate_modes::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE};
+        const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
+        const ZERO_WITHIN: i32 = ZERO_RANGE | KEEP_SIZE;
+        self.check_writable()?;
+        let handle = self.handles.get(handle)?;
+        let end = range.offset.checked_add(range.length);
+        let end = end.ok_or(Errno::TooLarge)?;
+        match mode {
+            // Space is not reserved: what is not written stays a hole.
+            KEEP_SIZE => return Ok(()),
+            0 => self.grow(&handle.file, end).await?,
+            PUNCH | ZERO_WITHIN => handle.file.punch(range).await?,
+            ZERO_RANGE => {
+                handle.file.punch(range).await?;
+                self.grow(&handle.file, end).await?;
+            }
+            _ => return Err(Errno::NotSupported),
+        }
+        handle.shared.note_written(mode == 0);
+        Ok(())
+    }
+
+    async fn grow(&self, file: &File, size_bytes: u64) -> Result<(), Errno> {
+        if file.refresh_size().await? < size_bytes {
+            file.grow(size_bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// The offset of the next stored byte, or of the next byte that is not, from an offset on.
+    pub(crate) async fn seek(
+        &self,
+        handle: FileHandle,
+        offset: i64,
+        sought: Sought,
+    ) -> Result<i64, Errno> {
+        let handle = self.handles.get(handle)?;
+        let offset = u64::try_from(offset).map_err(|_| Errno::NoSuchOffset)?;
+        let size_bytes = handle.file.refresh_size().await?;
+        if offset >= size_bytes {
+            return Err(Errno::NoSuchOffset);
+        }
+        let found = match sought {
+            Sought::Data => next_data(&handle.file, offset, size_bytes).await?,
+            Sought::Hole => Some(next_hole(&handle.file, offset, size_bytes).await?),
+        };
+        let found = found.ok_or(Errno::NoSuchOffset)?;
+        i64::try_from(found).map_err(|_| Errno::TooLarge)
+    }
+}
+
+/// Whether no segment with bytes of the file, as far as its size is known, reaches behind an offset.
+fn is_behind_all(file: &File, offset: u64) -> bool {
+    let segment_bytes = file.pool().spec.segment_bytes().max(1);
+    let last_end = file.size_bytes().div_ceil(segment_bytes);
+    last_end.saturating_mul(segment_bytes) <= offset
+}
+
+async fn next_data(file: &File, offset: u64, size_bytes: u64) -> Result<Option<u64>, ClientError> {
+    let mut at = offset;
+    while at < size_bytes {
+        let window = file.stored_window(at).await?;
+        let stored = window.ranges.iter().find(|range| range.end() > at);
+        if let Some(range) = stored {
+            let found = range.offset.max(at);
+            return Ok((found < size_bytes).then_some(found));
+        }
+        at = window.end;
+    }
+    Ok(None)
+}
+
+async fn next_hole(file: &File, offset: u64, size_bytes: u64) -> Result<u64, ClientError> {
+    let mut at = offset;
+    while at < size_bytes {
+        let window = file.stored_window(at).await?;
+        for range in &window.ranges {
+            if range.end() <= at {
+                continue;
+            }
+            if range.offset > at {
+                return Ok(at);
+            }
+            at = range.end();
+        }
+        if at >= size_bytes {
+            break;
+        }
+        if at < window.end {
+            return Ok(at);
+        }
+    }
+    // The end of a file counts as a hole.
+    Ok(size_bytes)
+}

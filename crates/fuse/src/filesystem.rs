@@ -1,0 +1,577 @@
+//! The kernel's requests: each is translated, run as a task, and answered.
+//!
+//! Operations that are not here answer `ENOSYS`: the kernel then does without them or keeps locks itself.
+
+use crate::attributes::{Maker, Wish};
+use crate::content::Sought;
+use crate::errno::Errno;
+use crate::extended::{self, Fitted, fit};
+use crate::gateway::{Gateway, NAME_BYTES};
+use crate::handles::open_flags;
+use crate::requests::Requests;
+use crate::space::BLOCK_BYTES;
+use crate::times::wished_time;
+use bytes::Bytes;
+use fuser::{
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use gabion_layout::ByteRange;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Most bytes of one write or read. The kernel cuts larger ones.
+const TRANSFER_BYTES: u32 = 1 << 20;
+/// Most requests that the kernel sends ahead of need.
+const BACKGROUND_COUNT: u16 = 64;
+/// Bytes that a page of a directory holds, for the limit of requests in flight.
+const PAGE_BYTES: usize = 128 << 10;
+/// An inode's number is never used again.
+const GENERATION: Generation = Generation(0);
+
+/// What the kernel is asked to do, where it can.
+const CAPABILITIES: [InitFlags; 8] = [
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+];
+
+/// The kernel's side of a mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) requests: Requests,
+}
+
+impl Served {
+    fn gateway(&self) -> Arc<Gateway> {
+        Arc::clone(&self.gateway)
+    }
+
+    fn kept(&self) -> Duration {
+        self.gateway.kept
+    }
+
+    /// Starts a request that only succeeds or fails.
+    fn start_plain(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<(), Errno>> + Send + 'static,
+        reply: ReplyEmpty,
+    ) {
+        self.requests.start(operation, 0, work, |done| match done {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    /// Starts a request whose reply is an inode's attributes.
+    fn start_stat(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<crate::gateway::Stat, Errno>> + Send + 'static,
+        reply: ReplyAttr,
+    ) {
+        let kept = self.kept();
+        self.requests
+            .start(operation, 0, work, move |done| match done {
+                Ok(stat) => reply.attr(&kept, &stat),
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    /// Starts a request whose reply is what has a name.
+    fn start_entry(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<crate::gateway::Stat, Errno>> + Send + 'static,
+        reply: ReplyEntry,
+    ) {
+        let kept = self.kept();
+        self.requests
+            .start(operation, 0, work, move |done| match done {
+                Ok(stat) => reply.entry(&kept, &stat, GENERATION),
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    /// Starts a request whose reply is a value or names of attributes.
+    fn start_attribute(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<Vec<u8>, Errno>> + Send + 'static,
+        (room, reply): (u32, ReplyXattr),
+    ) {
+        let work = async move { fit(work.await?, room) };
+        self.requests.start(operation, 0, work, |done| match done {
+            Ok(Fitted::Size(size)) => reply.size(size),
+            Ok(Fitted::Bytes(bytes)) => reply.data(&bytes),
+            Err(errno) => reply.error(errno),
+        });
+    }
+}
+
+fn maker(request: &Request, mode: u32, mask: u32) -> Maker {
+    Maker {
+        owner: request.uid(),
+        group: request.gid(),
+        mode: mode & !mask,
+    }
+}
+
+impl Filesystem for Served {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for capability in CAPABILITIES {
+            // An older kernel does without it.
+            let _ = config.add_capabilities(capability);
+        }
+        let _ = config.set_max_write(TRANSFER_BYTES);
+        let _ = config.set_max_background(BACKGROUND_COUNT);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (gateway, at) = (self.gateway(), self.gateway.entry(parent, name));
+        let work = async move { gateway.look_up(at?).await };
+        self.start_entry("lookup", work, reply);
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let gateway = self.gateway();
+        let work = async move { gateway.stat_number(inode).await };
+        self.start_stat("getattr", work, reply);
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        owner: Option<u32>,
+        group: Option<u32>,
+        size_bytes: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let gateway = self.gateway();
+        let wish = Wish {
+            mode,
+            owner,
+            group,
+            size_bytes,
+            accessed: accessed.map(wished_time),
+            modified: modified.map(wished_time),
+        };
+        let work = async move { gateway.change(inode, wish).await };
+        self.start_stat("setattr", work, reply);
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        let gateway = self.gateway();
+        let work = async move { gateway.read_link(inode).await };
+        self.requests.start("readlink", 0, work, |done| match done {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        mask: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        const KIND: u32 = 0o170_000;
+        const REGULAR: u32 = 0o100_000;
+        let (gateway, at) = (self.gateway(), self.gateway.new_entry(parent, name));
+        let maker = maker(request, mode, mask);
+        let work = async move {
+            if !matches!(mode & KIND, 0 | REGULAR) {
+                return Err(Errno::NotPermitted);
+            }
+            let file = gateway.make_file((parent, at?), maker).await?;
+            let inode = gabion_meta::Inode::File(file.put_id());
+            Ok(gateway.stat(&gateway.status(inode).await?))
+        };
+        self.start_entry("mknod", work, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        mask: u32,
+        reply: ReplyEntry,
+    ) {
+        let (gateway, at) = (self.gateway(), self.gateway.new_entry(parent, name));
+        let maker = maker(request, mode, mask);
+        let work = async move { gateway.make_directory((parent, at?), maker).await };
+        self.start_entry("mkdir", work, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (gateway, at) = (self.gateway(), self.gateway.entry(parent, name));
+        let work = async move { gateway.unlink(at?).await };
+        self.start_plain("unlink", work, reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (gateway, at) = (self.gateway(), self.gateway.entry(parent, name));
+        let work = async move { gateway.remove_directory(at?).await };
+        self.start_plain("rmdir", work, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        const ALL: u32 = 0o777;
+        let (gateway, at) = (self.gateway(), self.gateway.new_entry(parent, name));
+        let (maker, target) = (maker(request, ALL, 0), target.to_owned());
+        let work = async move { gateway.make_symlink((parent, at?), &target, maker).await };
+        self.start_entry("symlink", work, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let gateway = self.gateway();
+        let from = gateway.entry(parent, name);
+        let to = gateway.new_entry(new_parent, new_name);
+        let work = async move { gateway.rename(from?, to?, flags).await };
+        self.start_plain("rename", work, reply);
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (gateway, to) = (self.gateway(), self.gateway.new_entry(new_parent, new_name));
+        let work = async move { gateway.link(inode, to?).await };
+        self.start_entry("link", work, reply);
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let gateway = self.gateway();
+        let work = async move { gateway.open(inode, flags.0).await };
+        self.requests.start("open", 0, work, |done| match done {
+            Ok(opened) => reply.opened(opened.handle, opened.flags),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        mask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (gateway, at) = (self.gateway(), self.gateway.new_entry(parent, name));
+        let (maker, kept) = (maker(request, mode, mask), self.kept());
+        let work = async move { gateway.create((parent, at?), maker, flags).await };
+        self.requests
+            .start("create", 0, work, move |done| match done {
+                Ok((stat, opened)) => {
+                    reply.created(&kept, &stat, GENERATION, opened.handle, opened.flags);
+                }
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let gateway = self.gateway();
+        let work = async move { gateway.read(handle, offset, size).await };
+        self.requests
+            .start("read", size as usize, work, |done| match done {
+                Ok(bytes) => reply.data(&bytes),
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let (gateway, bytes) = (self.gateway(), Bytes::copy_from_slice(data));
+        // Pages of a mapping belong at their offset.
+        let is_mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let may_append = !is_mapped && flags.0 & open_flags::APPEND != 0;
+        let work = async move {
+            let appends = may_append && gateway.handles.get(handle)?.appends;
+            let at = (!appends).then_some(offset);
+            gateway.write(handle, bytes, at).await
+        };
+        self.requests
+            .start("write", data.len(), work, |done| match done {
+                Ok(length) => reply.written(length),
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let gateway = self.gateway();
+        let work = async move {
+            let handle = gateway.handles.get(handle)?;
+            gateway.settle_times(&handle.shared).await
+        };
+        self.start_plain("flush", work, reply);
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let gateway = self.gateway();
+        let work = async move {
+            // The bytes are durable since their write returned.
+            let handle = gateway.handles.get(handle)?;
+            gateway.settle_times(&handle.shared).await
+        };
+        self.start_plain("fsync", work, reply);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        let gateway = self.gateway();
+        let work = async move { gateway.release(handle).await };
+        self.start_plain("release", work, reply);
+    }
+
+    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let gateway = self.gateway();
+        let work = async move { gateway.open_directory(inode).await };
+        self.requests.start("opendir", 0, work, |done| match done {
+            Ok(handle) => reply.opened(handle, FopenFlags::empty()),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let gateway = self.gateway();
+        let work = async move {
+            let add = |entry: crate::directory::Entry| {
+                let stat = entry.stat;
+                !reply.add(stat.ino, entry.offset, stat.kind, entry.name)
+            };
+            let listed = gateway.list(handle, offset, add).await;
+            // The reply goes with the result: the number of the error is known there only.
+            Ok((listed, reply))
+        };
+        self.requests
+            .start("readdir", PAGE_BYTES, work, |done| match done {
+                Ok((Ok(()), reply)) => reply.ok(),
+                Ok((Err(errno), reply)) => reply.error(errno.number()),
+                Err(_) => {}
+            });
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let (gateway, kept) = (self.gateway(), self.kept());
+        let work = async move {
+            let add = |entry: crate::directory::Entry| {
+                let (stat, at) = (entry.stat, entry.offset);
+                !reply.add(stat.ino, at, entry.name, &kept, &stat, GENERATION)
+            };
+            let listed = gateway.list(handle, offset, add).await;
+            Ok((listed, reply))
+        };
+        self.requests
+            .start("readdirplus", PAGE_BYTES, work, |done| match done {
+                Ok((Ok(()), reply)) => reply.ok(),
+                Ok((Err(errno), reply)) => reply.error(errno.number()),
+                Err(_) => {}
+            });
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.gateway.listings.remove(handle);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        // Changes of names are durable when they return.
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let gateway = self.gateway();
+        let work = async move { gateway.space().await };
+        self.requests.start("statfs", 0, work, |done| match done {
+            Ok(space) => reply.statfs(
+                space.block_count,
+                space.free_block_count,
+                space.free_block_count,
+                space.inode_limit,
+                space.free_inode_count,
+                BLOCK_BYTES,
+                NAME_BYTES as u32,
+                BLOCK_BYTES,
+            ),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (gateway, name) = (self.gateway(), extended::writable(name));
+        let value = value.to_vec();
+        let work = async move { gateway.set_attribute(inode, &name?, (value, flags)).await };
+        self.start_plain("setxattr", work, reply);
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let name = match extended::readable(name) {
+            Ok(name) => name,
+            Err(errno) => return reply.error(errno.number()),
+        };
+        let gateway = self.gateway();
+        let work = async move { gateway.attribute(inode, &name).await };
+        self.start_attribute("getxattr", work, (size, reply));
+    }
+
+    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let gateway = self.gateway();
+        let work = async move { gateway.attribute_names(inode).await };
+        self.start_attribute("listxattr", work, (size, reply));
+    }
+
+    fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (gateway, name) = (self.gateway(), extended::writable(name));
+        let work = async move { gateway.remove_attribute(inode, &name?).await };
+        self.start_plain("removexattr", work, reply);
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        // The kernel checks permissions by itself, and does not ask again.
+        reply.error(Errno::NoSuchOperation.number());
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let (gateway, range) = (self.gateway(), ByteRange::new(offset, length));
+        let work = async move { gateway.allocate(handle, range, mode).await };
+        self.start_plain("fallocate", work, reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let gateway = self.gateway();
+        let work = async move {
+            let sought = Sought::from_number(whence)?;
+            gateway.seek(handle, offset, sought).await
+        };
+        self.requests.start("lseek", 0, work, |done| match done {
+            Ok(found) => reply.offset(found),
+            Err(errno) => reply.error(errno),
+        });
+    }
+}

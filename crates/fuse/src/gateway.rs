@@ -1,0 +1,92 @@
+//! The state of a mount that all requests share.
+
+use crate::errno::Errno;
+use crate::handles::Handles;
+use crate::listing::Listings;
+use crate::numbers::Numbers;
+use crate::open_files::OpenFiles;
+use crate::pools::Pools;
+use fuser::{FileAttr, INodeNo, Notifier};
+use gabion_client::Client;
+use gabion_meta::{DirectoryId, Inode, RelativePath};
+use std::ffi::OsStr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// What the kernel is told of an inode.
+pub(crate) type Stat = FileAttr;
+
+/// Most bytes of a name in a directory.
+pub(crate) const NAME_BYTES: usize = 255;
+
+/// A mounted directory of a cluster.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) client: Client,
+    /// The pool of new files.
+    pub(crate) pool: String,
+    pub(crate) numbers: Numbers,
+    pub(crate) is_read_only: bool,
+    /// For how long the kernel may go by attributes and names that it was told.
+    pub(crate) kept: Duration,
+    pub(crate) open_files: OpenFiles,
+    pub(crate) handles: Handles,
+    pub(crate) listings: Listings,
+    pub(crate) pools: Pools,
+    /// Tells the kernel to forget attributes. Set when the directory is mounted, before any request is read.
+    pub(crate) notifier: OnceLock<Notifier>,
+}
+
+impl Gateway {
+    /// Refuses changes of a mount for reading. The kernel does that too, unless it was told otherwise since.
+    pub(crate) const fn check_writable(&self) -> Result<(), Errno> {
+        if self.is_read_only {
+            Err(Errno::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The directory with a number.
+    pub(crate) fn directory(&self, number: INodeNo) -> Result<DirectoryId, Errno> {
+        match self.numbers.inode(number) {
+            Inode::Directory(directory) => Ok(directory),
+            Inode::File(_) => Err(Errno::NotADirectory),
+        }
+    }
+
+    /// The path of an existing entry of a directory.
+    pub(crate) fn entry(&self, parent: INodeNo, name: &OsStr) -> Result<RelativePath, Errno> {
+        let directory = self.directory(parent)?;
+        check_length(name)?;
+        // Names are UTF-8, so nothing has any other.
+        let name = name.to_str().ok_or(Errno::NotFound)?;
+        Ok(RelativePath::new(directory, name))
+    }
+
+    /// The path of a new entry of a directory.
+    pub(crate) fn new_entry(&self, parent: INodeNo, name: &OsStr) -> Result<RelativePath, Errno> {
+        self.check_writable()?;
+        let directory = self.directory(parent)?;
+        check_length(name)?;
+        let name = name.to_str().ok_or(Errno::Invalid)?;
+        Ok(RelativePath::new(directory, name))
+    }
+
+    /// Tells the kernel that it must ask for the attributes of an inode when they are needed next.
+    pub(crate) fn forget_attributes(&self, inode: Inode) {
+        /// Before the first byte: attributes alone.
+        const NO_BYTES: i64 = -1;
+        if let Some(notifier) = self.notifier.get() {
+            // It fails for an inode that the kernel does not know.
+            let _ = notifier.inval_inode(self.numbers.number(inode), NO_BYTES, 0);
+        }
+    }
+}
+
+fn check_length(name: &OsStr) -> Result<(), Errno> {
+    if name.len() > NAME_BYTES {
+        return Err(Errno::NameTooLong);
+    }
+    Ok(())
+}

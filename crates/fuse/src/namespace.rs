@@ -1,0 +1,172 @@
+//! Names: look-up, directories, links, removal and renames.
+
+use crate::attributes::Maker;
+use crate::errno::Errno;
+use crate::gateway::{Gateway, Stat};
+use crate::open_files::{HiddenName, OpenFile, State};
+use fuser::{INodeNo, RenameFlags};
+use gabion_client::{Cause, Client, ClientError};
+use gabion_meta::{Existing, Inode, InodeStatus, Kind, PutId, RelativePath};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Attempts to link a file whose names others change.
+const LINK_COUNT: usize = 8;
+
+impl Gateway {
+    /// What has a name.
+    pub(crate) async fn look_up(&self, at: RelativePath) -> Result<Stat, Errno> {
+        let status = self.client.inode(at).await?;
+        Ok(self.stat(&status))
+    }
+
+    /// Makes a directory.
+    pub(crate) async fn make_directory(
+        &self,
+        (parent, at): (INodeNo, RelativePath),
+        maker: Maker,
+    ) -> Result<Stat, Errno> {
+        let above = self.numbers.inode(parent);
+        let attributes = self.new_attributes(above, maker, Kind::Directory).await?;
+        self.client.make_directory(at.clone(), attributes).await?;
+        self.look_up(at).await
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) async fn make_symlink(
+        &self,
+        (parent, at): (INodeNo, RelativePath),
+        target: &Path,
+        maker: Maker,
+    ) -> Result<Stat, Errno> {
+        let target = target.to_str().ok_or(Errno::Invalid)?;
+        let above = self.numbers.inode(parent);
+        let attributes = self.new_attributes(above, maker, Kind::Symlink).await?;
+        self.client
+            .make_symlink(at.clone(), target, Some(&self.pool), attributes)
+            .await?;
+        self.look_up(at).await
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) async fn read_link(&self, number: INodeNo) -> Result<Vec<u8>, Errno> {
+        let Inode::File(put) = self.numbers.inode(number) else {
+            return Err(Errno::Invalid);
+        };
+        Ok(self.client.read_link(put).await?.into_bytes())
+    }
+
+    /// Gives a file a further name.
+    pub(crate) async fn link(&self, number: INodeNo, to: RelativePath) -> Result<Stat, Errno> {
+        let inode = self.numbers.inode(number);
+        let Inode::File(put) = inode else {
+            return Err(Errno::NotPermitted);
+        };
+        for _ in 0..LINK_COUNT {
+            match self.client.link(put, to.clone()).await {
+                Ok(()) => return self.stat_number(number).await,
+                // Another client has changed its names meanwhile.
+                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Errno::Busy)
+    }
+
+    /// Removes a name of a file. A file that this mount has open stays for its handles.
+    pub(crate) async fn unlink(&self, at: RelativePath) -> Result<(), Errno> {
+        self.check_writable()?;
+        let status = self.client.inode(at.clone()).await?;
+        let Inode::File(put) = status.inode else {
+            return Err(Errno::IsADirectory);
+        };
+        let shared = self.open_files.entry(put);
+        let mut state = shared.state.lock().await;
+        if !is_last_name(&status, &state) {
+            self.client.rm(at).await?;
+            return Ok(());
+        }
+        let hidden = HiddenName::of(put, at.directory);
+        let to = RelativePath::new(hidden.directory, hidden.name.clone());
+        self.client.rename(at, to, Existing::Stays).await?;
+        shared.hide(&mut state, Some(hidden));
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub(crate) async fn remove_directory(&self, at: RelativePath) -> Result<(), Errno> {
+        self.check_writable()?;
+        self.client.remove_directory(at).await?;
+        Ok(())
+    }
+
+    /// Renames a file or a directory. A file that this mount has open and that loses its last name stays for its
+    /// handles.
+    pub(crate) async fn rename(
+        &self,
+        from: RelativePath,
+        to: RelativePath,
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let existing = match flags {
+            flags if flags.is_empty() => Existing::IsReplaced,
+            RenameFlags::RENAME_NOREPLACE => Existing::Stays,
+            _ => return Err(Errno::Invalid),
+        };
+        let replaced = match existing {
+            Existing::IsReplaced => self.open_file_at(&to).await?,
+            _ => None,
+        };
+        let Some((shared, status)) = replaced else {
+            self.client.rename(from, to, existing).await?;
+            return Ok(());
+        };
+        let mut state = shared.state.lock().await;
+        if !is_last_name(&status, &state) {
+            self.client.rename(from, to, existing).await?;
+            return Ok(());
+        }
+        // The name is never without a file: a further name keeps the replaced one.
+        let hidden = HiddenName::of(shared.put, to.directory);
+        let kept = RelativePath::new(hidden.directory, hidden.name.clone());
+        self.client.link(shared.put, kept.clone()).await?;
+        shared.hide(&mut state, Some(hidden));
+        let renamed = self.client.rename(from, to, existing).await;
+        if renamed.is_err() && unlink_kept(&self.client, kept, shared.put).await {
+            shared.hide(&mut state, None);
+        }
+        Ok(renamed?)
+    }
+
+    /// The file that has a path, if there is one.
+    async fn open_file_at(
+        &self,
+        at: &RelativePath,
+    ) -> Result<Option<(Arc<OpenFile>, InodeStatus)>, Errno> {
+        let status = match self.client.inode(at.clone()).await {
+            Ok(status) => status,
+            Err(error) if error.cause() == Cause::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let Inode::File(put) = status.inode else {
+            return Ok(None);
+        };
+        Ok(Some((self.open_files.entry(put), status)))
+    }
+}
+
+/// Whether the file has handles, and would go with this name.
+fn is_last_name(status: &InodeStatus, state: &State) -> bool {
+    state.handle_count > 0 && state.hidden.is_none() && status.link_count == 1
+}
+
+/// Takes a further name away again. Returns whether that is certain.
+async fn unlink_kept(client: &Client, kept: RelativePath, put: PutId) -> bool {
+    match client.rm(kept).await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(file = %put, %error, "a hidden name stays until the file is closed");
+            error.cause() == Cause::NotFound
+        }
+    }
+}

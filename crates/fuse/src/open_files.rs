@@ -1,0 +1,193 @@
+//! Open files of a mount: what the handles of one file share.
+
+use crate::times::now;
+use gabion_client::File;
+use gabion_meta::{DirectoryId, PutId, WallTime};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex as AsyncMutex;
+
+/// Number of files in the table from which on it is swept.
+const SWEEP_COUNT_MIN: usize = 64;
+
+/// The files that this mount has open or is about to open or remove.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: BTreeMap<PutId, Weak<OpenFile>>,
+    /// Number of files at which those that nothing uses are dropped.
+    sweep_count: usize,
+}
+
+/// An open file, or one whose names change.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) put: PutId,
+    /// Held while the file is opened, or one of its names removed: so either the removal sees the handle, or the open
+    /// sees the removal.
+    pub(crate) state: AsyncMutex<State>,
+    /// When it was written in place last, which the cluster does not know yet.
+    written: Mutex<Option<WallTime>>,
+    is_hidden: AtomicBool,
+    /// The largest size that the kernel has been told.
+    seen_bytes: AtomicU64,
+    /// When the size was looked up last.
+    checked: Mutex<Option<Instant>>,
+}
+
+/// What changes when handles come and go.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) handle_count: u64,
+    /// While there are handles.
+    pub(crate) file: Option<File>,
+    /// The name that keeps a removed file.
+    pub(crate) hidden: Option<HiddenName>,
+}
+
+/// A name that this mount has given to a file that it has open, since the user has removed all others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HiddenName {
+    pub(crate) directory: DirectoryId,
+    pub(crate) name: String,
+}
+
+impl HiddenName {
+    /// That of a file in a directory.
+    pub(crate) fn of(put: PutId, directory: DirectoryId) -> Self {
+        Self {
+            directory,
+            name: format!(".gabion-open-{}", put.0),
+        }
+    }
+}
+
+impl OpenFiles {
+    /// The shared state of a file.
+    pub(crate) fn entry(&self, put: PutId) -> Arc<OpenFile> {
+        let mut table = lock(&self.table);
+        if let Some(open) = table.files.get(&put).and_then(Weak::upgrade) {
+            return open;
+        }
+        if table.files.len() >= table.sweep_count {
+            table.files.retain(|_, open| open.strong_count() > 0);
+            table.sweep_count = SWEEP_COUNT_MIN.max(2 * table.files.len());
+        }
+        let open = Arc::new(OpenFile {
+            put,
+            state: AsyncMutex::default(),
+            written: Mutex::default(),
+            is_hidden: AtomicBool::default(),
+            seen_bytes: AtomicU64::default(),
+            checked: Mutex::default(),
+        });
+        table.files.insert(put, Arc::downgrade(&open));
+        open
+    }
+
+    /// The shared state of a file, if there is any.
+    pub(crate) fn find(&self, put: PutId) -> Option<Arc<OpenFile>> {
+        lock(&self.table).files.get(&put).and_then(Weak::upgrade)
+    }
+
+    /// All that are in use.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {
+        let table = lock(&self.table);
+        table.files.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl OpenFile {
+    /// When it was written in place last, unless the cluster knows it.
+    pub(crate) fn written(&self) -> Option<WallTime> {
+        *lock(&self.written)
+    }
+
+    /// The same, for the caller to tell the cluster.
+    pub(crate) fn take_written(&self) -> Option<WallTime> {
+        lock(&self.written).take()
+    }
+
+    /// Notes a write. The cluster notes by itself when a file grows, but not that it was written before that.
+    pub(crate) fn note_written(&self, has_grown: bool) {
+        let mut written = lock(&self.written);
+        if !has_grown || written.is_some() {
+            *written = Some(now());
+        }
+    }
+
+    /// Notes a time that the cluster could not be told, unless there is a later one.
+    pub(crate) fn put_back(&self, time: WallTime) {
+        lock(&self.written).get_or_insert(time);
+    }
+
+    /// Whether a hidden name keeps it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.is_hidden.load(Ordering::Acquire)
+    }
+
+    /// Sets the hidden name. The caller has the state locked.
+    pub(crate) fn hide(&self, state: &mut State, name: Option<HiddenName>) {
+        self.is_hidden.store(name.is_some(), Ordering::Release);
+        state.hidden = name;
+    }
+
+    /// Notes a size that the kernel is told.
+    pub(crate) fn note_seen(&self, size_bytes: u64) {
+        self.seen_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    /// Notes that the size was looked up at this moment and was this.
+    pub(crate) fn note_checked(&self, at: Instant, size_bytes: u64) {
+        self.seen_bytes.store(size_bytes, Ordering::Release);
+        *lock(&self.checked) = Some(at);
+    }
+
+    /// Whether the known size may count as the present one: it was looked up within this time, and the kernel knows no
+    /// larger one.
+    pub(crate) fn is_fresh(&self, within: Duration, size_bytes: u64) -> bool {
+        let is_recent = lock(&self.checked).is_some_and(|at| at.elapsed() < within);
+        is_recent && self.seen_bytes.load(Ordering::Acquire) <= size_bytes
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each is consistent after every step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_state_while_it_is_used_and_leaves_nothing() {
+        let files = OpenFiles::default();
+        let first = files.entry(PutId(1));
+        assert!(Arc::ptr_eq(&first, &files.entry(PutId(1))));
+        drop(first);
+        assert!(files.find(PutId(1)).is_none());
+        for put in 0..10_000 {
+            files.entry(PutId(put));
+        }
+        assert!(lock(&files.table).files.len() <= SWEEP_COUNT_MIN);
+    }
+
+    #[test]
+    fn a_growing_write_leaves_the_time_to_the_cluster_unless_one_is_owed() {
+        let open = OpenFiles::default().entry(PutId(1));
+        open.note_written(true);
+        assert_eq!(open.written(), None);
+        open.note_written(false);
+        let first = open.take_written().expect("it was written in place");
+        open.put_back(first);
+        open.note_written(true);
+        assert!(open.written() >= Some(first));
+    }
+}

@@ -1,0 +1,196 @@
+//! Open, create, flush and release.
+
+use crate::attributes::Maker;
+use crate::errno::Errno;
+use crate::gateway::{Gateway, Stat};
+use crate::handles::{Handle, Opened, open_flags};
+use crate::open_files::{OpenFile, State};
+use fuser::{FileHandle, FopenFlags, INodeNo};
+use gabion_client::{Cause, ClientError, File, NewFile};
+use gabion_meta::{AttributeChange, Existing, Inode, Kind, PutId, RelativePath};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Gateway {
+    /// Opens a file.
+    pub(crate) async fn open(&self, number: INodeNo, flags: i32) -> Result<Opened, Errno> {
+        let Inode::File(put) = self.numbers.inode(number) else {
+            return Err(Errno::IsADirectory);
+        };
+        let opened = self.open_put(put, flags).await?;
+        // Whoever opens a file sees what was written before another mount closed it, its size included.
+        self.forget_attributes(Inode::File(put));
+        Ok(opened)
+    }
+
+    async fn open_put(&self, put: PutId, flags: i32) -> Result<Opened, Errno> {
+        let shared = self.open_files.entry(put);
+        let mut state = shared.state.lock().await;
+        let at = Instant::now();
+        let file = match &state.file {
+            Some(file) => {
+                file.refresh_size().await?;
+                file.clone()
+            }
+            None => self.client.open_inode(put).await?,
+        };
+        if flags & open_flags::TRUNCATE != 0 {
+            self.check_writable()?;
+            file.truncate(0).await?;
+        }
+        shared.note_checked(at, file.size_bytes());
+        Ok(self.handle(&shared, &mut state, (file, flags)))
+    }
+
+    fn handle(
+        &self,
+        shared: &Arc<OpenFile>,
+        state: &mut State,
+        (file, flags): (File, i32),
+    ) -> Opened {
+        let appends = flags & open_flags::APPEND != 0;
+        state.handle_count += 1;
+        state.file = Some(file.clone());
+        let handle = Handle {
+            file,
+            shared: Arc::clone(shared),
+            appends,
+        };
+        Opened {
+            handle: self.handles.insert(handle),
+            // The kernel's pages would be at offsets that other mounts may have taken.
+            flags: if appends {
+                FopenFlags::FOPEN_DIRECT_IO
+            } else {
+                FopenFlags::empty()
+            },
+        }
+    }
+
+    /// Makes and opens a file. Without `O_EXCL` one that has the name by now is opened.
+    pub(crate) async fn create(
+        &self,
+        (parent, at): (INodeNo, RelativePath),
+        maker: Maker,
+        flags: i32,
+    ) -> Result<(Stat, Opened), Errno> {
+        let file = match self.make_file((parent, at.clone()), maker).await {
+            Ok(file) => file,
+            Err(Errno::Exists) if flags & open_flags::EXCLUSIVE == 0 => {
+                let status = self.client.inode(at).await?;
+                let number = self.numbers.number(status.inode);
+                let opened = self.open(number, flags).await?;
+                return Ok((self.stat_number(number).await?, opened));
+            }
+            Err(error) => return Err(error),
+        };
+        let put = file.put_id();
+        let shared = self.open_files.entry(put);
+        let mut state = shared.state.lock().await;
+        shared.note_checked(Instant::now(), file.size_bytes());
+        let opened = self.handle(&shared, &mut state, (file, flags));
+        drop(state);
+        match self.status(Inode::File(put)).await {
+            Ok(status) => Ok((self.stat(&status), opened)),
+            Err(error) => {
+                // The kernel does not know the handle.
+                let _ = self.release(opened.handle).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes an empty file.
+    pub(crate) async fn make_file(
+        &self,
+        (parent, at): (INodeNo, RelativePath),
+        maker: Maker,
+    ) -> Result<File, Errno> {
+        let above = self.numbers.inode(parent);
+        let attributes = self.new_attributes(above, maker, Kind::File).await?;
+        let new = NewFile {
+            directory: at.directory,
+            name: &at.path,
+            existing: Existing::Stays,
+            pool: Some(&self.pool),
+            attributes,
+        };
+        let made = self.client.create(new).await;
+        Ok(made?)
+    }
+
+    /// Tells the cluster when the file was written last: an update in place changes nothing else there.
+    pub(crate) async fn settle_times(&self, shared: &OpenFile) -> Result<(), Errno> {
+        let Some(written) = shared.take_written() else {
+            return Ok(());
+        };
+        let change = AttributeChange {
+            modified: Some(written),
+            ..AttributeChange::default()
+        };
+        let inode = Inode::File(shared.put);
+        let set = self.client.set_inode_attributes(inode, &change).await;
+        if let Err(error) = set {
+            shared.put_back(written);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Ends a handle. The last one of a file without a name removes the file.
+    pub(crate) async fn release(&self, handle: FileHandle) -> Result<(), Errno> {
+        let handle = self.handles.remove(handle).ok_or(Errno::BadDescriptor)?;
+        let shared = Arc::clone(&handle.shared);
+        drop(handle);
+        let mut state = shared.state.lock().await;
+        state.handle_count = state.handle_count.saturating_sub(1);
+        if state.handle_count > 0 {
+            return Ok(());
+        }
+        state.file = None;
+        if state.hidden.is_some() {
+            return self.remove_hidden(&shared, &mut state).await;
+        }
+        drop(state);
+        match self.settle_times(&shared).await {
+            // Another client has removed the file.
+            Err(Errno::Stale | Errno::NotFound) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// Removes the name that kept a file for its handles.
+    async fn remove_hidden(&self, shared: &OpenFile, state: &mut State) -> Result<(), Errno> {
+        let Some(hidden) = state.hidden.clone() else {
+            return Ok(());
+        };
+        let at = RelativePath::new(hidden.directory, hidden.name);
+        match self.client.rm(at).await {
+            Ok(()) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        shared.hide(state, None);
+        Ok(())
+    }
+
+    /// Does what is owed for all open files when the mount ends: the kernel drops releases that it has not sent by then.
+    pub(crate) async fn settle_all(&self) {
+        for shared in self.open_files.all() {
+            let mut state = shared.state.lock().await;
+            let settled = if state.hidden.is_some() {
+                self.remove_hidden(&shared, &mut state).await
+            } else {
+                self.settle_times(&shared).await
+            };
+            if let Err(errno) = settled {
+                tracing::warn!(file = %shared.put, error = errno.name(), "a file is not settled");
+            }
+        }
+    }
+}
+
+/// Whether nothing has the name any more.
+fn is_gone(error: &ClientError) -> bool {
+    matches!(error.cause(), Cause::NotFound | Cause::Stale)
+}

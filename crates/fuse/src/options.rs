@@ -1,0 +1,194 @@
+//! The words of `mount -o`, and what is mounted.
+
+use std::str::FromStr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What is mounted: `POOL` or `POOL:/path`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountSource {
+    /// The pool of new files.
+    pub pool: String,
+    /// The directory that becomes the root of the mount; empty for the cluster's.
+    pub path: String,
+}
+
+/// Options of a mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountOptions {
+    /// Refuse changes.
+    pub is_read_only: bool,
+    /// Let other users than the mounting one use it.
+    pub allows_others: bool,
+    /// Time for which the kernel may go by attributes and names that it was told.
+    pub kept: Duration,
+    /// What programs on it may do.
+    pub programs: Programs,
+    /// The coordinator's address, for lines of fstab.
+    pub coordinator: Option<String>,
+}
+
+/// What the programs on a mount may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Programs {
+    /// Be run.
+    pub run: bool,
+    /// Run with their file's owner or group, if their mode has the bit for it.
+    pub set_id: bool,
+}
+
+/// A text that is no option or source.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
+pub struct OptionError(String);
+
+/// Words that mean something to `mount` or `systemd`, or what holds here anyway.
+const ACCEPTED: [&str; 21] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "nouser",
+    "default_permissions",
+    "async",
+    "sync",
+    "dirsync",
+    "nodev",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "noatime",
+    "nodiratime",
+    "diratime",
+    "lazytime",
+    "nolazytime",
+    "silent",
+];
+/// Beginnings of such words.
+const ACCEPTED_BEGINNINGS: [&str; 3] = ["x-", "X-", "comment="];
+
+/// Longest time for which attributes are kept.
+const KEPT_S_MAX: f64 = 3600.0;
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            is_read_only: false,
+            allows_others: false,
+            kept: Duration::from_secs(1),
+            programs: Programs {
+                run: true,
+                set_id: false,
+            },
+            coordinator: None,
+        }
+    }
+}
+
+impl FromStr for MountSource {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let (pool, path) = text.split_once(':').unwrap_or((text, "/"));
+        let is_whole = !pool.is_empty() && path.starts_with('/');
+        if !is_whole {
+            return Err(OptionError(format!(
+                "write POOL or POOL:/path, for example vm or vm:/home; '{text}' is neither"
+            )));
+        }
+        Ok(Self {
+            pool: pool.to_owned(),
+            path: path.trim_matches('/').to_owned(),
+        })
+    }
+}
+
+impl MountOptions {
+    /// These options, and those of a further `-o`: later words win.
+    ///
+    /// # Errors
+    /// [`OptionError`] for an unknown word or an invalid value.
+    pub fn with(mut self, words: &str) -> Result<Self, OptionError> {
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            self.set(word)?;
+        }
+        Ok(self)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), OptionError> {
+        match word.split_once('=') {
+            Some(("attr_timeout", seconds)) => self.kept = kept(seconds)?,
+            Some(("coordinator", address)) => self.coordinator = Some(address.to_owned()),
+            None if word == "ro" => self.is_read_only = true,
+            None if word == "rw" => self.is_read_only = false,
+            None if word == "allow_other" => self.allows_others = true,
+            None if word == "exec" => self.programs.run = true,
+            None if word == "noexec" => self.programs.run = false,
+            None if word == "suid" => self.programs.set_id = true,
+            None if word == "nosuid" => self.programs.set_id = false,
+            _ if ACCEPTED.contains(&word) => {}
+            _ if ACCEPTED_BEGINNINGS
+                .iter()
+                .any(|begin| word.starts_with(begin)) => {}
+            _ => {
+                return Err(OptionError(format!(
+                    "there is no mount option '{word}'; known are ro, rw, allow_other, exec, noexec, suid, nosuid, \
+                     attr_timeout=SECONDS, coordinator=HOST:PORT and fstab's own words"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kept(text: &str) -> Result<Duration, OptionError> {
+    let seconds: Option<f64> = text.parse().ok();
+    let valid = seconds.filter(|seconds| (0.0..=KEPT_S_MAX).contains(seconds));
+    valid.map(Duration::from_secs_f64).ok_or_else(|| {
+        OptionError(format!(
+            "attr_timeout is a number of seconds from 0 to 3600, for example attr_timeout=0.5, not '{text}'"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_name_a_pool_and_may_name_a_directory() {
+        for (text, pool, path) in [
+            ("vm", "vm", ""),
+            ("vm:/", "vm", ""),
+            ("vm:/a/b/", "vm", "a/b"),
+        ] {
+            let source: MountSource = text.parse().expect("it is one");
+            assert_eq!((source.pool.as_str(), source.path.as_str()), (pool, path));
+        }
+        for wrong in ["", ":/a", "vm:a", "vm:"] {
+            assert!(wrong.parse::<MountSource>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_are_taken_as_in_fstab_and_unknown_ones_are_refused() {
+        let with = |words: &str| MountOptions::default().with(words);
+        let all =
+            with("defaults,_netdev,ro,allow_other,attr_timeout=0.5,x-systemd.automount,noexec");
+        let all = all.expect("all are known");
+        assert!(all.is_read_only && all.allows_others && !all.programs.run);
+        assert_eq!(all.kept, Duration::from_millis(500));
+        assert_eq!(with("ro,rw"), Ok(MountOptions::default()));
+        let named = with("coordinator=10.0.0.1:7070").expect("it is known");
+        assert_eq!(named.coordinator.as_deref(), Some("10.0.0.1:7070"));
+        for wrong in ["bogus", "attr_timeout=", "attr_timeout=-1", "ro=1", "dev"] {
+            let error = with(wrong).expect_err(wrong).to_string();
+            assert!(
+                error.contains("option") || error.contains("seconds"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The space of the cluster.
+
+use crate::errno::Errno;
+use crate::gateway::Gateway;
+
+/// The unit of `statfs`.
+pub(crate) const BLOCK_BYTES: u32 = 4096;
+/// Files that may still be made, as `df -i` shows it: there is no table of inodes that could be full.
+const FREE_FILE_COUNT: u64 = 1 << 40;
+
+/// The space that the kernel is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Space {
+    pub(crate) block_count: u64,
+    pub(crate) free_block_count: u64,
+    /// Of files that are there and may be made.
+    pub(crate) inode_limit: u64,
+    pub(crate) free_inode_count: u64,
+}
+
+impl Gateway {
+    /// The space of the cluster, as files of this mount's pool take it: without parity.
+    pub(crate) async fn space(&self) -> Result<Space, Errno> {
+        let usage = self.client.usage().await?;
+        let own = self.pools.named(&self.pool);
+        let (k, m) = own.map_or((1, 0), |pool| (pool.spec.k as u64, pool.spec.m as u64));
+        let spaces = || usage.spaces.values();
+        let capacity_bytes: u64 = spaces().map(|space| space.capacity_bytes).sum();
+        let free_bytes: u64 = spaces().map(|space| space.free_bytes).sum();
+        let files = usage.pools.values().map(|pool| pool.file_count);
+        let blocks = |bytes: u64| bytes / (k + m).max(1) * k / u64::from(BLOCK_BYTES);
+        Ok(Space {
+            block_count: blocks(capacity_bytes),
+            free_block_count: blocks(free_bytes),
+            inode_limit: files.sum::<u64>().saturating_add(FREE_FILE_COUNT),
+            free_inode_count: FREE_FILE_COUNT,
+        })
+    }
+}

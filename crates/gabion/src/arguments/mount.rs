@@ -1,0 +1,96 @@
+//! Arguments of `gabion mount` and `gabion umount`, also in the form in which `mount` calls a helper.
+
+use super::checks;
+use clap::Args;
+use gabion_fuse::MountSource;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The name under which `mount -t fuse.gabion` calls this program.
+const HELPER: &str = "mount.fuse.gabion";
+
+#[derive(Args, Debug)]
+pub(crate) struct MountArguments {
+    /// Pool of new files, and the directory of the cluster to mount, as POOL or `POOL:/path`; all files of the cluster are
+    /// below its root, whatever their pool
+    #[arg(value_name = "POOL[:/PATH]", value_parser = checks::mount_source)]
+    pub(crate) source: MountSource,
+    /// Directory of this machine on which it is mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Options separated by commas: ro, `allow_other`, noexec, suid, `attr_timeout=SECONDS`, `coordinator=HOST:PORT`, and
+    /// words of fstab
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub(crate) options: Vec<String>,
+    /// Serve the mount in this process, until it is unmounted or the process ends
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// File to which the background process appends its log [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    pub(crate) log: Option<PathBuf>,
+    /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    /// Become the background process
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UmountArguments {
+    /// Directory that 'gabion mount' has mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Detach it at once, although processes use it
+    #[arg(long)]
+    pub(crate) lazy: bool,
+}
+
+/// The words of this process's command line, as [`words`] has them.
+pub(crate) fn own_words() -> Vec<OsString> {
+    words(std::env::args_os())
+}
+
+/// The words of the command line. If `mount` calls this program as its helper, the command is put before them, and what
+/// only `mount` itself needs is left out.
+fn words(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let Some(program) = words.next() else {
+        return Vec::new();
+    };
+    if Path::new(&program).file_name() != Some(OsStr::new(HELPER)) {
+        return std::iter::once(program).chain(words).collect();
+    }
+    let mut all = vec![program, "mount".into()];
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-t") => drop(words.next()),
+            Some(flags) if is_for_mount_alone(flags) => {}
+            _ => all.push(word),
+        }
+    }
+    all
+}
+
+/// Whether these are flags by which `mount` says that it is verbose, tolerant, or does not write its table.
+fn is_for_mount_alone(word: &str) -> bool {
+    let flags = word.strip_prefix('-').unwrap_or_default();
+    !flags.is_empty() && flags.chars().all(|flag| "fnsv".contains(flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_of_mount_is_the_command_mount() {
+        let of = |line: &str| {
+            let all = words(line.split(' ').map(OsString::from));
+            all.join(OsStr::new(" ")).into_string().expect("text")
+        };
+        assert_eq!(of("gabion df -v"), "gabion df -v");
+        assert_eq!(
+            of("/sbin/mount.fuse.gabion vm:/a /mnt -sv -t fuse.gabion -o rw,_netdev"),
+            "/sbin/mount.fuse.gabion mount vm:/a /mnt -o rw,_netdev"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! `gabion mount` and `gabion umount`: the cluster's files as a file system of this machine.
+//!
+//! A mount is served by a process of its own. Without `--foreground` this is a second run of the same command, which
+//! leaves the terminal; the first one waits until it is ready, and reports what it could not do.
+
+use super::connect;
+use super::serve::{raise_descriptor_limit, ready};
+use crate::arguments::{MountArguments, Place, UmountArguments, own_words};
+use crate::failure::{Context, Failure};
+use gabion_fuse::{Mount, MountError, MountOptions, MountSettings, UnmountError, unmount};
+use gabion_gateway::serve_metrics;
+use gabion_testbed::{EndSignals, READY};
+use rustix::process::setsid;
+use rustix::stdio::{dup2_stderr, dup2_stdout};
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+pub(crate) async fn run(arguments: MountArguments, place: Place) -> Result<(), Failure> {
+    let mut options = MountOptions::default();
+    for words in &arguments.options {
+        options = options.with(words).map_err(Failure::usage)?;
+    }
+    if arguments.foreground || arguments.detached {
+        serve(arguments, options, place).await
+    } else {
+        start_in_background().await
+    }
+}
+
+pub(crate) fn umount(arguments: &UmountArguments) -> Result<(), Failure> {
+    match unmount(&arguments.directory, arguments.lazy) {
+        Ok(()) => Ok(()),
+        Err(error @ UnmountError::NotMounted(_)) => Err(Failure::usage(error)),
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+/// Runs this command again as a process of its own, and waits until that serves the mount.
+async fn start_in_background() -> Result<(), Failure> {
+    let program = std::env::current_exe().context("find this program")?;
+    let mut child = Command::new(program)
+        .args(own_words().into_iter().skip(1))
+        .arg("--detached")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("start the process of the mount")?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, mut stderr) = stdout.zip(stderr).expect("both are piped");
+    let complain = async move {
+        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await;
+    };
+    let listen = async move {
+        let (mut lines, mut is_ready) = (BufReader::new(stdout).lines(), false);
+        // It closes both when it leaves the terminal, or ends.
+        while let Ok(Some(line)) = lines.next_line().await {
+            is_ready |= line.starts_with(READY);
+            println!("{line}");
+        }
+        is_ready
+    };
+    let ((), is_ready) = tokio::join!(complain, listen);
+    if is_ready {
+        return Ok(());
+    }
+    let ended = child.wait().await.context("wait for the mount")?;
+    // It has said why.
+    Err(Failure::said_elsewhere(ended.code() == Some(2)))
+}
+
+/// Mounts, and serves until the end.
+async fn serve(
+    arguments: MountArguments,
+    options: MountOptions,
+    mut place: Place,
+) -> Result<(), Failure> {
+    raise_descriptor_limit();
+    if options.coordinator.is_some() {
+        place.coordinator.clone_from(&options.coordinator);
+    }
+    let log = log(arguments.log.as_deref())?;
+    let client = connect(&place).await?;
+    let metrics = match &arguments.metrics {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let mut ends = EndSignals::listen()?;
+    let settings = MountSettings {
+        source: arguments.source,
+        directory: arguments.directory,
+        options,
+    };
+    let mount = Mount::start(client, settings).await?;
+    if let Some(listener) = metrics {
+        let address = listener.local_addr().context("tell the metrics' address")?;
+        ready(&format!("http://{address}/metrics"));
+        tokio::spawn(serve_metrics(listener, mount.metrics()));
+    }
+    ready(&mount.directory().display().to_string());
+    if arguments.detached {
+        leave_terminal(&log)?;
+    }
+    let served = mount.serve(async move { ends.recv().await }).await;
+    served.context("talk to the kernel")
+}
+
+async fn bind(address: &str) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.context(format!("listen on {address}"))
+}
+
+/// The file of the log; the one that keeps nothing without a path.
+fn log(path: Option<&Path>) -> Result<File, Failure> {
+    let path = path.unwrap_or(Path::new("/dev/null"));
+    let file = File::options().append(true).create(true).open(path);
+    file.context(format!("write the log {}", path.display()))
+}
+
+/// Lets the process live on without the terminal and the process that started it.
+fn leave_terminal(log: &File) -> Result<(), Failure> {
+    setsid().context("leave the terminal")?;
+    std::env::set_current_dir("/").context("leave the directory")?;
+    let nothing = File::options().write(true).open("/dev/null");
+    let nothing = nothing.context("open /dev/null")?;
+    dup2_stderr(log).context("write the log")?;
+    // The process that waits for readiness sees the end of this last.
+    dup2_stdout(nothing).context("close stdout")
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        match error {
+            MountError::Client(error) => error.into(),
+            error => Self::failed(error),
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! Files through the kernel: a cluster of real processes, mounted once or twice.
+
+use crate::support::mount::{Mounted, can_mount};
+use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
+use gabion_client::{Client, ClientOptions, NewFile};
+use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags, fallocate, getxattr, listxattr, seek};
+use rustix::fs::{removexattr, setxattr};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+const MIB: usize = 1 << 20;
+
+/// A cluster with a pool whose segments have 256 KiB.
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
+    cluster
+}
+
+fn names(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+    names.map(|name| name.expect("a text")).collect()
+}
+
+fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn files_directories_and_links_are_those_of_the_cluster() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    cluster.put("before", b"stored before");
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let at = |name: &str| mounted.path(name);
+    assert_eq!(read(&at("before")), "stored before");
+
+    let bytes = pattern(3 * MIB + 77, 1);
+    fs::create_dir(at("d")).expect("a new directory");
+    fs::write(at("d/big"), &bytes).expect("a new file");
+    assert!(fs::read(at("d/big")).expect("it is there") == bytes);
+    assert!(cluster.get("d/big") == bytes);
+    let mut part = vec![0; 1000];
+    let big = File::options().read(true).write(true).open(at("d/big"));
+    let big = big.expect("it is there");
+    big.write_all_at(b"in place", 700_000).expect("a write");
+    big.read_exact_at(&mut part, 700_000).expect("a read");
+    assert_eq!(&part[..8], b"in place");
+    drop(big);
+
+    fs::hard_link(at("before"), at("d/second")).expect("a new name");
+    assert_eq!(fs::metadata(at("before")).expect("it is there").nlink(), 2);
+    symlink("d/second", at("link")).expect("a new link");
+    assert_eq!(
+        fs::read_link(at("link")).expect("a link"),
+        Path::new("d/second")
+    );
+    assert_eq!(read(&at("link")), "stored before");
+    fs::rename(at("d"), at("e")).expect("a rename");
+    assert_eq!(read(&at("e/second")), "stored before");
+    fs::remove_file(at("before")).expect("it is there");
+    assert_eq!(read(&at("e/second")), "stored before");
+    assert_eq!(names(&at("")), set(["e", "link"]));
+    assert_eq!(names(&at("e")), set(["big", "second"]));
+
+    for (result, number) in [
+        (fs::create_dir(at("e")), Errno::EXIST),
+        (fs::remove_dir(at("e")), Errno::NOTEMPTY),
+        (fs::remove_file(at("none")), Errno::NOENT),
+        (fs::remove_dir(at("link")), Errno::NOTDIR),
+        (fs::rename(at("link"), at("e")), Errno::ISDIR),
+        (fs::create_dir(at("e/big/x")), Errno::NOTDIR),
+        (fs::create_dir(at(&"n".repeat(256))), Errno::NAMETOOLONG),
+        (fs::create_dir(at("a\nb")), Errno::INVAL),
+        (File::create_new(at("e/big")).map(drop), Errno::EXIST),
+    ] {
+        assert_eq!(errno(result), Some(number.raw_os_error()));
+    }
+}
+
+#[test]
+fn modes_owners_times_and_attributes_are_kept() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &["-o", "attr_timeout=0"]);
+    let file = mounted.path("f");
+    fs::write(&file, b"bytes").expect("a new file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("a new mode");
+    chown(&file, Some(7), Some(8)).expect("a new owner");
+    let open = File::options()
+        .write(true)
+        .open(&file)
+        .expect("it is there");
+    open.write_all_at(b"B", 0).expect("a write");
+    let then = SystemTime::UNIX_EPOCH - Duration::from_millis(2_700);
+    let times = fs::FileTimes::new().set_accessed(then).set_modified(then);
+    open.set_times(times).expect("new times");
+    drop(open);
+    let known = fs::metadata(&file).expect("it is there");
+    assert_eq!(
+        (known.mode() & 0o7777, known.uid(), known.gid()),
+        (0o640, 7, 8)
+    );
+    assert_eq!(
+        known.modified().expect("a time"),
+        then,
+        "it is that of the process"
+    );
+    assert_eq!(known.accessed().expect("a time"), then);
+    let stat = cluster.json(&["stat", "f"]);
+    assert_eq!(stat["attributes"]["modified"], "1969-12-31T23:59:57.3Z");
+
+    // A write in place, of which the cluster's metadata knows nothing, is told when the file is closed.
+    let mut open = File::options()
+        .write(true)
+        .open(&file)
+        .expect("it is there");
+    open.write_all(b"C").expect("a write");
+    let shown = open.metadata().and_then(|known| known.modified());
+    assert!(shown.expect("a time") > SystemTime::UNIX_EPOCH);
+    drop(open);
+    let stat = cluster.json(&["stat", "f"]);
+    let modified = stat["attributes"]["modified"].as_str().expect("a text");
+    assert!(modified > "2000", "{modified}");
+
+    setxattr(&file, "user.colour", b"red", XattrFlags::CREATE).expect("a new attribute");
+    let again = setxattr(&file, "user.colour", b"blue", XattrFlags::CREATE);
+    assert_eq!(again, Err(Errno::EXIST));
+    let value = |name: &str| {
+        let mut value = vec![0; 256];
+        let length = getxattr(&file, name, &mut value)?;
+        value.truncate(length);
+        Ok::<_, Errno>(value)
+    };
+    assert_eq!(value("user.colour").as_deref(), Ok(&b"red"[..]));
+    assert_eq!(value("user.gabion.pool").as_deref(), Ok(&b"p"[..]));
+    let mut list = vec![0; 256];
+    let length = listxattr(&file, &mut list).expect("a list");
+    let all = "user.gabion.pool\0user.gabion.layout\0user.colour\0";
+    assert_eq!(&list[..length], all.as_bytes());
+    removexattr(&file, "user.colour").expect("it is there");
+    assert_eq!(value("user.colour"), Err(Errno::NODATA));
+    let own = setxattr(&file, "user.gabion.pool", b"q", XattrFlags::empty());
+    assert_eq!(own, Err(Errno::PERM));
+    let foreign = setxattr(&file, "trusted.x", b"q", XattrFlags::empty());
+    assert_eq!(foreign, Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn two_mounts_see_each_others_files_when_they_open_them() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let one = Mounted::start(&cluster, "p", &["-o", "attr_timeout=60"]);
+    let other = Mounted::start(&cluster, "p:/", &["-o", "attr_timeout=60"]);
+    fs::write(one.path("f"), b"first").expect("a new file");
+    assert_eq!(read(&other.path("f")), "first");
+    fs::write(one.path("f"), b"a longer second").expect("it is there");
+    assert_eq!(read(&other.path("f")), "a longer second");
+    let mut open = File::options().write(true).open(other.path("f"));
+    let open = open.as_mut().expect("it is there");
+    open.write_all(b"THE").expect("a write");
+    assert_eq!(read(&one.path("f")), "THEonger second");
+    open.set_len(4).expect("a new size");
+    assert_eq!(read(&one.path("f")), "THEo");
+    fs::remove_file(one.path("f")).expect("it is there");
+    let gone = open.write_all(b"more").and_then(|()| open.sync_all());
+    let stale = [Errno::STALE, Errno::NOENT].map(|errno| Some(errno.raw_os_error()));
+    assert!(
+        stale.contains(&errno(gone)),
+        "the other mount has removed it"
+    );
+}
+
+#[test]
+fn a_file_without_names_stays_for_its_handles() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let at = |name: &str| mounted.path(name);
+    let open = |name: &str| {
+        let options = || OpenOptions::new().read(true).write(true).clone();
+        options().create(true).open(at(name)).expect("a file")
+    };
+    let in_cluster = || {
+        let listed = cluster.json(&["ls"]);
+        let rows = listed.as_array().expect("a list").iter();
+        let names = rows.map(|row| row["name"].as_str().expect("a name").to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    fs::create_dir(at("d")).expect("a new directory");
+    let mut removed = open("d/removed");
+    removed.write_all(b"first").expect("a write");
+    fs::remove_file(at("d/removed")).expect("it is there");
+    assert_eq!(removed.metadata().expect("it is open").nlink(), 0);
+    assert_eq!(names(&at("d")), set([]));
+    assert!(!at("d/removed").exists());
+    assert_eq!(in_cluster().len(), 1, "it has a hidden name");
+    removed.write_all(b" and second").expect("a write");
+    removed.set_len(10).expect("a new size");
+    removed.rewind().expect("an offset");
+    let mut bytes = String::new();
+    removed.read_to_string(&mut bytes).expect("a read");
+    assert_eq!(bytes, "first and ");
+
+    let mut replaced = open("replaced");
+    replaced.write_all(b"old").expect("a write");
+    fs::write(at("new"), b"new").expect("a new file");
+    fs::rename(at("new"), at("replaced")).expect("a rename");
+    assert_eq!(read(&at("replaced")), "new");
+    let mut old = [0; 3];
+    replaced.read_exact_at(&mut old, 0).expect("a read");
+    assert_eq!(&old, b"old");
+    assert_eq!(names(&at("")), set(["d", "replaced"]));
+
+    drop((removed, replaced));
+    wait_for("the files are removed", || {
+        in_cluster() == set(["replaced"])
+    });
+    fs::remove_dir(at("d")).expect("it is empty");
+}
+
+#[test]
+fn appends_of_two_mounts_lose_nothing() {
+    const COUNT: usize = 100;
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounts = [0, 1].map(|_| Mounted::start(&cluster, "p", &[]));
+    std::thread::scope(|scope| {
+        for (mounted, letter) in mounts.iter().zip(["a", "b"]) {
+            scope.spawn(move || {
+                let mut options = OpenOptions::new();
+                let log = options.append(true).create(true).open(mounted.path("log"));
+                let mut log = log.expect("a log");
+                for _ in 0..COUNT {
+                    let line = letter.repeat(99) + "\n";
+                    log.write_all(line.as_bytes()).expect("a write");
+                }
+            });
+        }
+    });
+    let log = read(&mounts[0].path("log"));
+    for letter in ["a", "b"] {
+        let line = letter.repeat(99);
+        assert_eq!(log.lines().filter(|one| *one == line).count(), COUNT);
+    }
+    assert_eq!(log.len(), 2 * COUNT * 100);
+}
+
+async fn connect(cluster: &TestCluster) -> Client {
+    let coordinator = cluster.coordinator();
+    let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+    client.await.expect("the cluster answers")
+}
+
+#[test]
+fn a_listing_misses_nothing_while_its_entries_are_removed() {
+    const COUNT: usize = 3_000;
+    const KEPT_COUNT: usize = 500;
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let runtime = tokio::runtime::Runtime::new().expect("a run-time");
+    let client = runtime.block_on(connect(&cluster));
+    let all: Vec<String> = (0..COUNT).map(|number| format!("d/{number:05}")).collect();
+    runtime
+        .block_on(async {
+            let made = all.iter().map(|name| client.create(NewFile::named(name)));
+            futures::future::try_join_all(made).await
+        })
+        .expect("new files");
+    let mut seen = BTreeSet::new();
+    let mut batch = Vec::new();
+    for entry in fs::read_dir(mounted.path("d")).expect("a directory") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.into_string().expect("a text");
+        assert!(seen.insert(name.clone()), "{name} comes twice");
+        batch.push(name);
+        if batch.len() < KEPT_COUNT {
+            continue;
+        }
+        // A few through the kernel, and the others by another client, in the middle of the listing.
+        for name in batch.drain(..10) {
+            fs::remove_file(mounted.path("d").join(name)).expect("it is there");
+        }
+        runtime
+            .block_on(async {
+                let removed = batch.drain(..).map(|name| client.rm(format!("d/{name}")));
+                futures::future::try_join_all(removed).await
+            })
+            .expect("they are there");
+    }
+    assert_eq!(seen.len(), COUNT);
+    assert_eq!(names(&mounted.path("d")), set([]));
+    fs::remove_dir(mounted.path("d")).expect("it is empty");
+}
+
+#[test]
+fn holes_are_made_found_and_take_no_space() {
+    const SEGMENT: u64 = 256 << 10;
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(mounted.path("f"))
+        .expect("a new file");
+    file.set_len(1 << 40).expect("a new size");
+    file.write_all_at(b"island", 10 * SEGMENT).expect("a write");
+    let find = |from| seek(&file, from).map_err(Errno::raw_os_error);
+    assert_eq!(find(SeekFrom::Data(0)), Ok(10 * SEGMENT));
+    assert_eq!(find(SeekFrom::Hole(10 * SEGMENT)), Ok(11 * SEGMENT));
+    assert_eq!(find(SeekFrom::Hole(0)), Ok(0));
+    let behind = Err(Errno::NXIO.raw_os_error());
+    assert_eq!(find(SeekFrom::Data(11 * SEGMENT)), behind);
+    let known = file.metadata().expect("it is open");
+    assert_eq!((known.len(), known.blocks()), (1 << 40, SEGMENT / 512));
+
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 10 * SEGMENT, SEGMENT).expect("a hole");
+    assert_eq!(find(SeekFrom::Data(0)), behind);
+    let mut bytes = [1; 6];
+    file.read_exact_at(&mut bytes, 10 * SEGMENT)
+        .expect("a read");
+    assert_eq!(bytes, [0; 6]);
+    file.set_len(5).expect("a new size");
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SEGMENT).expect("nothing to do");
+    assert_eq!(file.metadata().expect("it is open").len(), 5);
+    fallocate(&file, FallocateFlags::empty(), 0, SEGMENT).expect("a new size");
+    assert_eq!(file.metadata().expect("it is open").len(), SEGMENT);
+    file.write_all_at(b"bytes", 0).expect("a write");
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 1, 2 * SEGMENT).expect("zeros");
+    let bytes = fs::read(mounted.path("f")).expect("it is there");
+    assert!(bytes[0] == b'b' && bytes[1..].iter().all(|byte| *byte == 0));
+    assert_eq!(bytes.len() as u64, 2 * SEGMENT + 1);
+    let collapse = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, SEGMENT);
+    assert_eq!(collapse, Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn a_mount_outlives_a_dead_node_and_a_restarted_coordinator() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let bytes = pattern(2 * MIB, 3);
+    fs::write(mounted.path("f"), &bytes).expect("a new file");
+    let open = File::options()
+        .read(true)
+        .write(true)
+        .open(mounted.path("f"));
+    let open = open.expect("it is there");
+    cluster.run(&["chaos", "kill-node", "2"]);
+    let mut found = vec![0; bytes.len()];
+    open.read_exact_at(&mut found, 0)
+        .expect("lost chunks are decoded");
+    assert!(found == bytes);
+    open.write_all_at(b"with a dead node", 5_000)
+        .expect("a write");
+    cluster.run(&["chaos", "kill-coordinator"]);
+    let reader = std::thread::spawn({
+        let path = mounted.path("f");
+        move || fs::read(path)
+    });
+    cluster.up();
+    let again = reader
+        .join()
+        .expect("it has ended")
+        .expect("it is served again");
+    assert_eq!(&again[5_000..5_016], b"with a dead node");
+    assert!(again[5_016..] == bytes[5_016..] && again[..5_000] == bytes[..5_000]);
+}
+
+#[test]
+fn a_read_only_mount_of_a_directory_shows_it_and_refuses_changes() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    cluster.put("a/b/f", b"bytes");
+    let mounted = Mounted::start(&cluster, "p:/a/b", &["-o", "ro,_netdev,nofail"]);
+    assert_eq!(names(&mounted.path("")), set(["f"]));
+    assert_eq!(read(&mounted.path("f")), "bytes");
+    for result in [
+        fs::write(mounted.path("f"), b"x"),
+        fs::create_dir(mounted.path("d")),
+        fs::remove_file(mounted.path("f")),
+    ] {
+        assert_eq!(errno(result), Some(Errno::ROFS.raw_os_error()));
+    }
+}
+
+#[test]
+fn the_command_returns_when_the_mount_is_ready_and_unmounts_it() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = path_text(directory.path());
+    for (arguments, code, words) in [
+        (&["mount", "none", at] as &[&str], 1, "no pool 'none'"),
+        (&["mount", "p:/none", at], 1, "no directory '/none'"),
+        (&["mount", "p", "/none/at/all"], 1, "No such file"),
+        (&["mount", "p", "/dev/null"], 1, "not a directory"),
+        (&["mount", "p", at, "-o", "ro,bogus"], 2, "option 'bogus'"),
+        (&["mount", "p:none", at], 2, "POOL:/path"),
+        (&["umount", at], 2, "is not mounted by gabion"),
+        (&["umount", "/proc"], 2, "is not mounted by gabion"),
+    ] {
+        let error = fails_on(&cluster, arguments, code);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    let said = cluster.run(&["mount", "p", at, "-o", "rw"]);
+    assert_eq!(said, format!("ready {at}\n"));
+    let file = File::create_new(directory.path().join("f")).expect("a new file");
+    let busy = fails(&["umount", at], 1);
+    assert!(busy.contains("is busy"), "{busy}");
+    drop(file);
+    // The kernel has told the mount's process by then, which removes nothing else.
+    cluster.run(&["umount", at]);
+    assert!(names(directory.path()).is_empty());
+    assert_eq!(cluster.get("f"), b"");
+}
+
+#[test]
+fn the_helper_of_mount_serves_lines_of_fstab() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    cluster.put("d/f", b"bytes");
+    let directory = cluster.path("mounted");
+    fs::create_dir(&directory).expect("a new directory");
+    let at = path_text(&directory);
+    let helper = cluster.path("mount.fuse.gabion");
+    symlink(env!("CARGO_BIN_EXE_gabion"), &helper).expect("a new link");
+    let options = format!("rw,_netdev,coordinator={}", cluster.coordinator());
+    let mounted = Command::new(helper)
+        .args(["p:/d", at, "-v", "-t", "fuse.gabion", "-o", &options])
+        .output()
+        .expect("the binary runs");
+    assert!(mounted.status.success(), "{}", complaint(&mounted));
+    assert_eq!(read(&directory.join("f")), "bytes");
+    cluster.run(&["umount", at]);
+}
+
+#[test]
+fn requests_are_counted_by_their_operations() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has one").to_string();
+    drop(listener);
+    let option = format!("--metrics={address}");
+    let mounted = Mounted::start(&cluster, "p", &[&option]);
+    fs::write(mounted.path("f"), b"bytes").expect("a new file");
+    let refused = fs::create_dir(mounted.path("f"));
+    assert_eq!(errno(refused), Some(Errno::EXIST.raw_os_error()));
+    let mut stream = TcpStream::connect(&address).expect("metrics are served");
+    let request = "GET /metrics HTTP/1.0\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    for expected in [
+        "gabion_fuse_request_seconds_count{operation=\"create\"} 1\n",
+        "gabion_fuse_request_seconds_count{operation=\"write\"} 1\n",
+        "gabion_fuse_errors_total{operation=\"lookup\",error=\"ENOENT\"}",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn a_process_that_ends_unmounts_and_a_dead_one_is_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mut ended = Mounted::start(&cluster, "p", &[]);
+    let open = File::create_new(ended.path("f")).expect("a new file");
+    fs::remove_file(ended.path("f")).expect("it is there");
+    ended.signal(Signal::TERM);
+    assert_eq!(ended.wait(), Some(0), "though a file is open");
+    assert!(names(&ended.path("")).is_empty());
+    let listed = cluster.json(&["ls"]);
+    assert_eq!(
+        listed.as_array().map(Vec::len),
+        Some(0),
+        "hidden names go with it"
+    );
+    drop(open);
+
+    let mut dead = Mounted::start(&cluster, "p", &[]);
+    dead.signal(Signal::KILL);
+    dead.wait();
+    let refused = fs::read_dir(dead.path("")).expect_err("its process is dead");
+    assert_eq!(refused.kind(), ErrorKind::NotConnected);
+    let at = dead.path("");
+    let error = fails_on(&cluster, &["mount", "p", path_text(&at)], 1);
+    assert!(error.contains("whose process has died"), "{error}");
+    assert!(dead.unmount(&[]).status.success());
+    assert!(names(&at).is_empty());
+}
