@@ -5,13 +5,10 @@ use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
 use crate::open_files::{HiddenName, OpenFile, State};
 use fuser::{INodeNo, RenameFlags};
-use gabion_client::{Cause, Client, ClientError};
+use gabion_client::{Cause, Client};
 use gabion_meta::{Existing, Inode, InodeStatus, Kind, PutId, RelativePath};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Attempts to link a file whose names others change.
-const LINK_COUNT: usize = 8;
 
 impl Gateway {
     /// What has a name.
@@ -62,15 +59,8 @@ impl Gateway {
         let Inode::File(put) = inode else {
             return Err(Errno::NotPermitted);
         };
-        for _ in 0..LINK_COUNT {
-            match self.client.link(put, to.clone()).await {
-                Ok(()) => return self.stat_number(number).await,
-                // Another client has changed its names meanwhile.
-                Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Errno::Busy)
+        self.client.link(put, to).await?;
+        self.stat_number(number).await
     }
 
     /// Removes a name of a file. A file that this mount has open stays for its handles.

@@ -177,3 +177,30 @@ fn commits_whole_or_not(meta: &Meta<MemoryStore>, pool: &gabion_meta::PoolRecord
     assert!(number > 5);
     assert_eq!(meta.check(), Ok(vec![]));
 }
+
+#[test]
+fn a_file_of_several_names_keeps_those_that_are_not_changed() {
+    let (meta, pool) = cluster();
+    let put = one_file(&meta, &pool, "a").put;
+    for (number, name) in [(1, "b"), (2, "c")] {
+        meta.link(put, (number - 1, number), name).unwrap();
+    }
+    let names = || {
+        assert_eq!(meta.check(), Ok(vec![]));
+        let files = meta.files("", None, 9).unwrap();
+        assert!(files.iter().all(|file| file.put == put));
+        files.into_iter().map(|file| file.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["a", "b", "c"]);
+    meta.rename((put, "b"), (2, 3), "d/b", Existing::Stays)
+        .unwrap();
+    assert_eq!(names(), ["a", "c", "d/b"]);
+    meta.rename((put, "a"), (3, 4), "e", Existing::Stays)
+        .unwrap();
+    assert_eq!(names(), ["c", "d/b", "e"]);
+    // The first name goes, and then another one.
+    meta.remove_file("e", put, (4, 5)).unwrap();
+    assert_eq!(names(), ["c", "d/b"]);
+    meta.remove_file("d/b", put, (5, 6)).unwrap();
+    assert_eq!(names(), ["c"]);
+}
