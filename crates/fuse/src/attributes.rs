@@ -4,7 +4,9 @@ use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
 use crate::times::system_time;
 use fuser::{FileAttr, FileType, INodeNo};
-use gabion_meta::{AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, WallTime};
+use gabion_meta::{
+    AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, PutId, WallTime,
+};
 
 /// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
@@ -12,6 +14,8 @@ const BLOCK_BYTES: u64 = 512;
 const PREFERRED_BYTES: u32 = 1 << 20;
 /// The bit of a directory's mode by which new entries get its group.
 const SET_GROUP_ID: u32 = 0o2000;
+/// The bit of a program's mode by which it runs as its owner.
+const SET_USER_ID: u32 = 0o4000;
 
 /// A change that the kernel asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,11 +133,40 @@ impl Gateway {
                 && let Some(open) = self.open_files.find(put)
             {
                 // The process's own choice is later than the writes before it.
-                open.take_written();
+                let _telling = open.telling.lock().await;
+                let before = open.written();
+                self.client.set_inode_attributes(inode, &change).await?;
+                if let Some(before) = before {
+                    open.note_told(before);
+                }
+            } else {
+                self.client.set_inode_attributes(inode, &change).await?;
             }
-            self.client.set_inode_attributes(inode, &change).await?;
         }
         self.stat_number(number).await
+    }
+
+    /// Takes the set-id bits of a file away, as Linux does when another user writes it.
+    pub(crate) async fn drop_set_id(&self, put: PutId) -> Result<(), Errno> {
+        let inode = Inode::File(put);
+        let mode = self.status(inode).await?.attributes.mode;
+        let is_executable_for_group = mode & 0o010 != 0;
+        let lost = SET_USER_ID
+            | if is_executable_for_group {
+                SET_GROUP_ID
+            } else {
+                0
+            };
+        if mode & lost == 0 {
+            return Ok(());
+        }
+        let change = AttributeChange {
+            mode: Some(mode & !lost),
+            ..AttributeChange::default()
+        };
+        self.client.set_inode_attributes(inode, &change).await?;
+        self.forget_attributes(inode);
+        Ok(())
     }
 
     /// The attributes of a new inode in a directory.

@@ -98,13 +98,16 @@ impl Gateway {
         let length = u32::try_from(bytes.len()).map_err(|_| Errno::Invalid)?;
         let has_grown = match at {
             None => {
-                handle.file.append(bytes).await?;
-                true
+                let appended = handle.file.append(bytes).await;
+                // It grows before it gets the bytes, so the cluster's time is that of the growth.
+                handle.shared.note_written(false);
+                appended?;
+                false
             }
             Some(offset) => {
                 let end = offset.saturating_add(u64::from(length));
-                let grows = handle.file.size_bytes() < end;
-                let written = if is_behind_all(&handle.file, offset) {
+                let grows = handle.file.size_bytes() < end && is_behind_all(&handle.file, offset);
+                let written = if grows {
                     // One change of the metadata stores the bytes and lets the file grow.
                     handle.file.write(offset, bytes).await
                 } else {

@@ -99,6 +99,6 @@ impl Gateway {
             let open = self.open_files.find(put);
             open.is_some_and(|open| open.is_hidden())
         };
-        entry.name != HiddenName::of(put, directory).name || !is_hidden()
+        entry.name != HiddenName::of(put, directory, self.mount).name || !is_hidden()
     }
 }

@@ -33,16 +33,12 @@ impl Gateway {
         all.remove(in_cluster(name)).ok_or(Errno::NoData)
     }
 
-    /// The names of all attributes, each with a zero byte behind it.
+    /// The names of the attributes that users have given, each with a zero byte behind it. The gateway's own are not
+    /// listed: programs that copy attributes could not set them.
     pub(crate) async fn attribute_names(&self, number: INodeNo) -> Result<Vec<u8>, Errno> {
         let inode = self.numbers.inode(number);
-        let own = self.own_attributes(inode).await?;
         let users = self.client.user_attributes(inode).await?;
         let mut all = String::new();
-        for (name, _) in own {
-            all += name;
-            all += "\0";
-        }
         for name in users.keys() {
             all += USER;
             all += name;

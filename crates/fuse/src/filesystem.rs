@@ -35,8 +35,7 @@ const PAGE_BYTES: usize = 128 << 10;
 const GENERATION: Generation = Generation(0);
 
 /// What the kernel is asked to do, where it can.
-const CAPABILITIES: [InitFlags; 8] = [
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
+const CAPABILITIES: [InitFlags; 7] = [
     InitFlags::FUSE_AUTO_INVAL_DATA,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -356,8 +355,13 @@ impl Filesystem for Served {
         // Pages of a mapping belong at their offset.
         let is_mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let may_append = !is_mapped && flags.0 & open_flags::APPEND != 0;
+        let drops_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let work = async move {
-            let appends = may_append && gateway.handles.get(handle)?.appends;
+            let open = gateway.handles.get(handle)?;
+            if drops_set_id {
+                gateway.drop_set_id(open.shared.put).await?;
+            }
+            let appends = may_append && open.appends;
             let at = (!appends).then_some(offset);
             gateway.write(handle, bytes, at).await
         };

@@ -23,6 +23,8 @@ pub(crate) const NAME_BYTES: usize = 255;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) client: Client,
+    /// Drawn at random: hidden names have it.
+    pub(crate) mount: u64,
     /// The pool of new files.
     pub(crate) pool: String,
     pub(crate) numbers: Numbers,
@@ -33,7 +35,7 @@ pub(crate) struct Gateway {
     pub(crate) handles: Handles,
     pub(crate) listings: Listings,
     pub(crate) pools: Pools,
-    /// Tells the kernel to forget attributes. Set when the directory is mounted, before any request is read.
+    /// Tells the kernel to forget attributes. Set as soon as the directory is mounted.
     pub(crate) notifier: OnceLock<Notifier>,
 }
 
@@ -59,8 +61,11 @@ impl Gateway {
     pub(crate) fn entry(&self, parent: INodeNo, name: &OsStr) -> Result<RelativePath, Errno> {
         let directory = self.directory(parent)?;
         check_length(name)?;
-        // Names are UTF-8, so nothing has any other.
+        // Names are UTF-8 without control characters, so nothing has any other.
         let name = name.to_str().ok_or(Errno::NotFound)?;
+        if name.chars().any(char::is_control) {
+            return Err(Errno::NotFound);
+        }
         Ok(RelativePath::new(directory, name))
     }
 

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Linux's numbers of flags of `open`.
 pub(crate) mod open_flags {
     pub(crate) const EXCLUSIVE: i32 = 0o200;
-    pub(crate) const TRUNCATE: i32 = 0o1000;
     pub(crate) const APPEND: i32 = 0o2000;
 }
 

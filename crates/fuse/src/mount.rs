@@ -32,6 +32,9 @@ const READ_AHEAD_KIB: &str = "4096";
 /// How long the end of a mount waits for the kernel, and then for requests in flight.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
+/// How often the removal of hidden names is tried again.
+const OWED_EVERY: Duration = Duration::from_secs(5);
+
 /// What is mounted where, and how.
 #[derive(Clone, Debug)]
 pub struct MountSettings {
@@ -89,6 +92,10 @@ impl Mount {
         let metrics = Arc::new(RequestMetrics::new("gabion_fuse"));
         let gateway = Gateway {
             client,
+            mount: random_number().map_err(|source| MountError::System {
+                directory: directory.clone(),
+                source,
+            })?,
             pool: source.pool.clone(),
             numbers: Numbers { root },
             is_read_only: options.is_read_only,
@@ -106,6 +113,13 @@ impl Mount {
         let (session, entry) = mounted(&served, &source, (directory, &options)).await?;
         let _ = served.gateway.notifier.set(session.notifier());
         read_ahead(&entry);
+        let gateway = Arc::clone(&served.gateway);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(OWED_EVERY).await;
+                gateway.remove_owed().await;
+            }
+        });
         Ok(Self {
             served,
             metrics,
@@ -143,7 +157,9 @@ impl Mount {
         };
         self.served.requests.drain(END_LIMIT).await;
         let settled = self.served.gateway.settle_all();
-        let _ = timeout(END_LIMIT, settled).await;
+        if timeout(END_LIMIT, settled).await.is_err() {
+            tracing::warn!("hidden names of removed files may stay: the cluster does not answer");
+        }
         ended
     }
 
@@ -152,6 +168,11 @@ impl Mount {
         let Some(entry) = mount_table::of_device(&self.entry.device) else {
             return;
         };
+        if mount_table::top(&entry.directory).as_ref() != Some(&entry) {
+            let directory = entry.directory.display();
+            tracing::warn!(%directory, "another file system is mounted over it; unmount that, and then this");
+            return;
+        }
         let unmounted = match mount_table::unmount_entry(&entry, false) {
             Err(UnmountError::Busy(path)) => {
                 tracing::warn!(directory = %path.display(), "it is in use and is unmounted lazily");
@@ -225,6 +246,13 @@ async fn mounted(
     let entry = mount_table::top(&path);
     let entry = entry.ok_or_else(|| of(io::Error::other("it is not in the table of mounts")))?;
     Ok((session, entry))
+}
+
+fn random_number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    let mut random = std::fs::File::open("/dev/urandom")?;
+    io::Read::read_exact(&mut random, &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Lets the kernel read further ahead. Only root may; other mounts are slower.

@@ -57,10 +57,15 @@ pub fn unmount(directory: &Path, is_lazy: bool) -> Result<(), UnmountError> {
         path: directory.to_owned(),
         source,
     })?;
-    match top(&path) {
-        Some(entry) if entry.kind == KIND => unmount_entry(&entry, is_lazy),
-        _ => Err(UnmountError::NotMounted(path)),
+    // A symbolic link to a mount is followed, but nothing is asked of the mount.
+    let target = std::fs::read_link(&path).map(|target| path.with_file_name("").join(target));
+    let target = target.and_then(|target| absolute(&target)).ok();
+    for path in [Some(&path), target.as_ref()].into_iter().flatten() {
+        if let Some(entry) = top(path).filter(|entry| entry.kind == KIND) {
+            return unmount_entry(&entry, is_lazy);
+        }
     }
+    Err(UnmountError::NotMounted(path))
 }
 
 pub(crate) fn unmount_entry(entry: &Entry, is_lazy: bool) -> Result<(), UnmountError> {

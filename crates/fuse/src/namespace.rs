@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
 use crate::open_files::{HiddenName, OpenFile, State};
 use fuser::{INodeNo, RenameFlags};
-use gabion_client::{Cause, Client};
+use gabion_client::{Cause, Client, ClientError};
 use gabion_meta::{Existing, Inode, InodeStatus, Kind, PutId, RelativePath};
 use std::path::Path;
 use std::sync::Arc;
@@ -76,11 +76,15 @@ impl Gateway {
             self.client.rm(at).await?;
             return Ok(());
         }
-        let hidden = HiddenName::of(put, at.directory);
+        let hidden = HiddenName::of(put, at.directory, self.mount);
         let to = RelativePath::new(hidden.directory, hidden.name.clone());
-        self.client.rename(at, to, Existing::Stays).await?;
         shared.hide(&mut state, Some(hidden));
-        Ok(())
+        let renamed = self.client.rename(at, to, Existing::Stays).await;
+        if let Err(ClientError::Refused(_)) = renamed {
+            // In other cases it may have been renamed.
+            shared.hide(&mut state, None);
+        }
+        Ok(renamed?)
     }
 
     /// Removes an empty directory.
@@ -117,10 +121,15 @@ impl Gateway {
             return Ok(());
         }
         // The name is never without a file: a further name keeps the replaced one.
-        let hidden = HiddenName::of(shared.put, to.directory);
+        let hidden = HiddenName::of(shared.put, to.directory, self.mount);
         let kept = RelativePath::new(hidden.directory, hidden.name.clone());
-        self.client.link(shared.put, kept.clone()).await?;
         shared.hide(&mut state, Some(hidden));
+        let linked = self.client.link(shared.put, kept.clone()).await;
+        if let Err(ClientError::Refused(_)) = linked {
+            // In other cases it may have the name.
+            shared.hide(&mut state, None);
+        }
+        linked?;
         let renamed = self.client.rename(from, to, existing).await;
         if renamed.is_err() && unlink_kept(&self.client, kept, shared.put).await {
             shared.hide(&mut state, None);
@@ -147,7 +156,7 @@ impl Gateway {
 
 /// Whether the file has handles, and would go with this name.
 fn is_last_name(status: &InodeStatus, state: &State) -> bool {
-    state.handle_count > 0 && state.hidden.is_none() && status.link_count == 1
+    state.handle_count > 0 && status.link_count == 1
 }
 
 /// Takes a further name away again. Returns whether that is certain.

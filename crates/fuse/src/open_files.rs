@@ -16,6 +16,8 @@ const SWEEP_COUNT_MIN: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     table: Mutex<Table>,
+    /// Files whose hidden names could not be removed yet.
+    owed: Mutex<Vec<Arc<OpenFile>>>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct OpenFile {
     pub(crate) state: AsyncMutex<State>,
     /// When it was written in place last, which the cluster does not know yet.
     written: Mutex<Option<WallTime>>,
+    /// Held while the cluster is told a time of the file, so that no earlier one comes after a later.
+    pub(crate) telling: AsyncMutex<()>,
     is_hidden: AtomicBool,
     /// The largest size that the kernel has been told.
     seen_bytes: AtomicU64,
@@ -47,7 +51,7 @@ pub(crate) struct State {
     pub(crate) handle_count: u64,
     /// While there are handles.
     pub(crate) file: Option<File>,
-    /// The name that keeps a removed file.
+    /// The name that keeps a removed file, or may keep it: the answer to its request may be lost.
     pub(crate) hidden: Option<HiddenName>,
 }
 
@@ -59,11 +63,11 @@ pub(crate) struct HiddenName {
 }
 
 impl HiddenName {
-    /// That of a file in a directory.
-    pub(crate) fn of(put: PutId, directory: DirectoryId) -> Self {
+    /// That of a file in a directory. Each mount has its own, so the handles of one do not end those of another.
+    pub(crate) fn of(put: PutId, directory: DirectoryId, mount: u64) -> Self {
         Self {
             directory,
-            name: format!(".gabion-open-{}", put.0),
+            name: format!(".gabion-open-{}-{mount:016x}", put.0),
         }
     }
 }
@@ -83,6 +87,7 @@ impl OpenFiles {
             put,
             state: AsyncMutex::default(),
             written: Mutex::default(),
+            telling: AsyncMutex::default(),
             is_hidden: AtomicBool::default(),
             seen_bytes: AtomicU64::default(),
             checked: Mutex::default(),
@@ -94,6 +99,16 @@ impl OpenFiles {
     /// The shared state of a file, if there is any.
     pub(crate) fn find(&self, put: PutId) -> Option<Arc<OpenFile>> {
         lock(&self.table).files.get(&put).and_then(Weak::upgrade)
+    }
+
+    /// Keeps a file whose hidden name could not be removed.
+    pub(crate) fn owe(&self, open: &Arc<OpenFile>) {
+        lock(&self.owed).push(Arc::clone(open));
+    }
+
+    /// Those whose hidden names are still to be removed. They are kept no longer.
+    pub(crate) fn take_owed(&self) -> Vec<Arc<OpenFile>> {
+        std::mem::take(&mut *lock(&self.owed))
     }
 
     /// All that are in use.
@@ -109,9 +124,12 @@ impl OpenFile {
         *lock(&self.written)
     }
 
-    /// The same, for the caller to tell the cluster.
-    pub(crate) fn take_written(&self) -> Option<WallTime> {
-        lock(&self.written).take()
+    /// The cluster knows this time of a write, or the user has chosen another one.
+    pub(crate) fn note_told(&self, time: WallTime) {
+        let mut written = lock(&self.written);
+        if *written == Some(time) {
+            *written = None;
+        }
     }
 
     /// Notes a write. The cluster notes by itself when a file grows, but not that it was written before that.
@@ -120,11 +138,6 @@ impl OpenFile {
         if !has_grown || written.is_some() {
             *written = Some(now());
         }
-    }
-
-    /// Notes a time that the cluster could not be told, unless there is a later one.
-    pub(crate) fn put_back(&self, time: WallTime) {
-        lock(&self.written).get_or_insert(time);
     }
 
     /// Whether a hidden name keeps it.
@@ -185,9 +198,17 @@ mod tests {
         open.note_written(true);
         assert_eq!(open.written(), None);
         open.note_written(false);
-        let first = open.take_written().expect("it was written in place");
-        open.put_back(first);
-        open.note_written(true);
-        assert!(open.written() >= Some(first));
+        let first = open.written().expect("it was written in place");
+        let second = loop {
+            open.note_written(true);
+            match open.written() {
+                Some(second) if second > first => break second,
+                _ => {}
+            }
+        };
+        open.note_told(first);
+        assert_eq!(open.written(), Some(second), "a later write is owed");
+        open.note_told(second);
+        assert_eq!(open.written(), None);
     }
 }

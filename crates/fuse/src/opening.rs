@@ -6,10 +6,11 @@ use crate::gateway::{Gateway, Stat};
 use crate::handles::{Handle, Opened, open_flags};
 use crate::open_files::{OpenFile, State};
 use fuser::{FileHandle, FopenFlags, INodeNo};
-use gabion_client::{Cause, ClientError, File, NewFile};
+use gabion_client::{Cause, File, NewFile};
 use gabion_meta::{AttributeChange, Existing, Inode, Kind, PutId, RelativePath};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::MutexGuard;
 
 impl Gateway {
     /// Opens a file.
@@ -25,23 +26,32 @@ impl Gateway {
 
     async fn open_put(&self, put: PutId, flags: i32) -> Result<Opened, Errno> {
         let shared = self.open_files.entry(put);
-        let mut state = shared.state.lock().await;
-        let at = Instant::now();
-        let file = match &state.file {
-            Some(file) => {
-                file.refresh_size().await?;
-                file.clone()
-            }
-            None => self.client.open_inode(put).await?,
+        // It counts before it is looked up: a removal meanwhile keeps the file. No look-up waits for another one.
+        let known = {
+            let mut state = shared.state.lock().await;
+            state.handle_count += 1;
+            state.file.clone()
         };
-        if flags & open_flags::TRUNCATE != 0 {
-            self.check_writable()?;
-            file.truncate(0).await?;
+        let at = Instant::now();
+        let found = match known {
+            Some(file) => file.refresh_size().await.map(|_| file),
+            None => self.client.open_inode(put).await,
+        };
+        let mut state = shared.state.lock().await;
+        match found {
+            Ok(file) => {
+                shared.note_checked(at, file.size_bytes());
+                Ok(self.handle(&shared, &mut state, (file, flags)))
+            }
+            Err(error) => {
+                // The caller's error is the one to tell.
+                let _ = self.end_handle(&shared, state).await;
+                Err(error.into())
+            }
         }
-        shared.note_checked(at, file.size_bytes());
-        Ok(self.handle(&shared, &mut state, (file, flags)))
     }
 
+    /// The caller has counted the handle.
     fn handle(
         &self,
         shared: &Arc<OpenFile>,
@@ -49,7 +59,6 @@ impl Gateway {
         (file, flags): (File, i32),
     ) -> Opened {
         let appends = flags & open_flags::APPEND != 0;
-        state.handle_count += 1;
         state.file = Some(file.clone());
         let handle = Handle {
             file,
@@ -67,26 +76,23 @@ impl Gateway {
         }
     }
 
-    /// Makes and opens a file. Without `O_EXCL` one that has the name by now is opened.
+    /// Makes and opens a file. Without `O_EXCL`, if a file has the name by now, the kernel is told to look again: it opens
+    /// that as any other, with its checks of permissions.
     pub(crate) async fn create(
         &self,
         (parent, at): (INodeNo, RelativePath),
         maker: Maker,
         flags: i32,
     ) -> Result<(Stat, Opened), Errno> {
-        let file = match self.make_file((parent, at.clone()), maker).await {
+        let file = match self.make_file((parent, at), maker).await {
             Ok(file) => file,
-            Err(Errno::Exists) if flags & open_flags::EXCLUSIVE == 0 => {
-                let status = self.client.inode(at).await?;
-                let number = self.numbers.number(status.inode);
-                let opened = self.open(number, flags).await?;
-                return Ok((self.stat_number(number).await?, opened));
-            }
+            Err(Errno::Exists) if flags & open_flags::EXCLUSIVE == 0 => return Err(Errno::Stale),
             Err(error) => return Err(error),
         };
         let put = file.put_id();
         let shared = self.open_files.entry(put);
         let mut state = shared.state.lock().await;
+        state.handle_count += 1;
         shared.note_checked(Instant::now(), file.size_bytes());
         let opened = self.handle(&shared, &mut state, (file, flags));
         drop(state);
@@ -121,7 +127,8 @@ impl Gateway {
 
     /// Tells the cluster when the file was written last: an update in place changes nothing else there.
     pub(crate) async fn settle_times(&self, shared: &OpenFile) -> Result<(), Errno> {
-        let Some(written) = shared.take_written() else {
+        let _telling = shared.telling.lock().await;
+        let Some(written) = shared.written() else {
             return Ok(());
         };
         let change = AttributeChange {
@@ -129,11 +136,8 @@ impl Gateway {
             ..AttributeChange::default()
         };
         let inode = Inode::File(shared.put);
-        let set = self.client.set_inode_attributes(inode, &change).await;
-        if let Err(error) = set {
-            shared.put_back(written);
-            return Err(error.into());
-        }
+        self.client.set_inode_attributes(inode, &change).await?;
+        shared.note_told(written);
         Ok(())
     }
 
@@ -142,17 +146,29 @@ impl Gateway {
         let handle = self.handles.remove(handle).ok_or(Errno::BadDescriptor)?;
         let shared = Arc::clone(&handle.shared);
         drop(handle);
-        let mut state = shared.state.lock().await;
+        let state = shared.state.lock().await;
+        self.end_handle(&shared, state).await
+    }
+
+    async fn end_handle(
+        &self,
+        shared: &Arc<OpenFile>,
+        mut state: MutexGuard<'_, State>,
+    ) -> Result<(), Errno> {
         state.handle_count = state.handle_count.saturating_sub(1);
         if state.handle_count > 0 {
             return Ok(());
         }
         state.file = None;
         if state.hidden.is_some() {
-            return self.remove_hidden(&shared, &mut state).await;
+            let removed = self.remove_hidden(shared, &mut state).await;
+            if removed.is_err() {
+                self.open_files.owe(shared);
+            }
+            return removed;
         }
         drop(state);
-        match self.settle_times(&shared).await {
+        match self.settle_times(shared).await {
             // Another client has removed the file.
             Err(Errno::Stale | Errno::NotFound) => Ok(()),
             settled => settled,
@@ -166,12 +182,22 @@ impl Gateway {
         };
         let at = RelativePath::new(hidden.directory, hidden.name);
         match self.client.rm(at).await {
-            Ok(()) => {}
-            Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.cause() != Cause::NotFound => return Err(error.into()),
+            _ => {}
         }
         shared.hide(state, None);
         Ok(())
+    }
+
+    /// Removes hidden names that could not be removed when their last handle was closed, as long as there are any.
+    pub(crate) async fn remove_owed(&self) {
+        for shared in self.open_files.take_owed() {
+            let mut state = shared.state.lock().await;
+            // It may have been opened again by its number.
+            if state.handle_count == 0 && self.remove_hidden(&shared, &mut state).await.is_err() {
+                self.open_files.owe(&shared);
+            }
+        }
     }
 
     /// Does what is owed for all open files when the mount ends: the kernel drops releases that it has not sent by then.
@@ -188,9 +214,4 @@ impl Gateway {
             }
         }
     }
-}
-
-/// Whether nothing has the name any more.
-fn is_gone(error: &ClientError) -> bool {
-    matches!(error.cause(), Cause::NotFound | Cause::Stale)
 }

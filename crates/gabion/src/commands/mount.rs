@@ -101,9 +101,12 @@ async fn serve(
         ready(&format!("http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, mount.metrics()));
     }
-    ready(&mount.directory().display().to_string());
     if arguments.detached {
         leave_terminal(&log)?;
+    }
+    ready(&mount.directory().display().to_string());
+    if arguments.detached {
+        close_stdout()?;
     }
     let served = mount.serve(async move { ends.recv().await }).await;
     served.context("talk to the kernel")
@@ -125,11 +128,13 @@ fn log(path: Option<&Path>) -> Result<File, Failure> {
 fn leave_terminal(log: &File) -> Result<(), Failure> {
     setsid().context("leave the terminal")?;
     std::env::set_current_dir("/").context("leave the directory")?;
+    dup2_stderr(log).context("write the log")
+}
+
+/// Ends the output, for which the process waits that started this one.
+fn close_stdout() -> Result<(), Failure> {
     let nothing = File::options().write(true).open("/dev/null");
-    let nothing = nothing.context("open /dev/null")?;
-    dup2_stderr(log).context("write the log")?;
-    // The process that waits for readiness sees the end of this last.
-    dup2_stdout(nothing).context("close stdout")
+    dup2_stdout(nothing.context("open /dev/null")?).context("close stdout")
 }
 
 impl From<MountError> for Failure {

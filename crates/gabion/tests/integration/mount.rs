@@ -157,7 +157,7 @@ fn modes_owners_times_and_attributes_are_kept() {
     assert_eq!(value("user.gabion.pool").as_deref(), Ok(&b"p"[..]));
     let mut list = vec![0; 256];
     let length = listxattr(&file, &mut list).expect("a list");
-    let all = "user.gabion.pool\0user.gabion.layout\0user.colour\0";
+    let all = "user.colour\0";
     assert_eq!(&list[..length], all.as_bytes());
     removexattr(&file, "user.colour").expect("it is there");
     assert_eq!(value("user.colour"), Err(Errno::NODATA));
@@ -242,6 +242,54 @@ fn a_file_without_names_stays_for_its_handles() {
         in_cluster() == set(["replaced"])
     });
     fs::remove_dir(at("d")).expect("it is empty");
+}
+
+#[test]
+fn times_of_any_century_are_kept_and_none_ends_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    fs::write(mounted.path("f"), b"x").expect("a new file");
+    let file = File::open(mounted.path("f")).expect("it is there");
+    for seconds in [i64::MIN, -2, 0, 1 << 40, i64::MAX] {
+        let time = rustix::fs::Timespec {
+            tv_sec: seconds,
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        rustix::fs::futimens(&file, &times).expect("a time");
+        let shown = file.metadata().expect("it is there");
+        assert_eq!(shown.mtime(), seconds);
+    }
+    assert_eq!(read(&mounted.path("f")), "x", "the mount goes on");
+}
+
+#[test]
+fn a_program_loses_its_set_id_bits_when_it_is_written() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &["-o", "allow_other"]);
+    let program = mounted.path("program");
+    for write in ["echo evil > $0", "echo evil >> $0", ": > $0"] {
+        fs::write(&program, b"good").expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).expect("a mode");
+        // Another user, who may write it.
+        let written = std::process::Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args(["sh", "-c", write])
+            .arg(&program)
+            .status();
+        assert!(written.expect("setpriv runs").success(), "{write}");
+        let mode = fs::metadata(&program).expect("it is there").mode();
+        assert_eq!(mode & 0o7777, 0o777, "{write}");
+    }
 }
 
 #[test]
