@@ -3,6 +3,7 @@
 //! Each call names the state of what it changes as it has looked it up, and a number that it has drawn: a request that
 //! arrives again, or late, changes nothing more. If other clients change the names at the same time, it looks again.
 
+use crate::attempts::Attempts;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::File;
@@ -128,11 +129,8 @@ impl Client {
                 number,
                 to: to.clone(),
             };
-            match self.ask(request).await {
-                Err(stale) if stale.cause() == Cause::Stale => {
-                    attempts.pause(stale.to_string()).await?;
-                }
-                done => return done,
+            if is_settled(&mut attempts, self.ask(request).await).await? {
+                return Ok(());
             }
         }
     }
@@ -180,11 +178,8 @@ impl Client {
                     self.ask(request).await
                 }
             };
-            match done {
-                Err(stale) if stale.cause() == Cause::Stale => {
-                    attempts.pause(stale.to_string()).await?;
-                }
-                done => return done,
+            if is_settled(&mut attempts, done).await? {
+                return Ok(());
             }
         }
     }
@@ -212,11 +207,8 @@ impl Client {
                 generation: known.generation,
                 number,
             };
-            match self.ask(request).await {
-                Err(stale) if stale.cause() == Cause::Stale => {
-                    attempts.pause(stale.to_string()).await?;
-                }
-                done => return done,
+            if is_settled(&mut attempts, self.ask(request).await).await? {
+                return Ok(());
             }
         }
     }
@@ -242,12 +234,23 @@ impl Client {
                 generation: known.generation,
                 number,
             };
-            match self.ask(request).await {
-                Err(stale) if stale.cause() == Cause::Stale => {
-                    attempts.pause(stale.to_string()).await?;
-                }
-                done => return done,
+            if is_settled(&mut attempts, self.ask(request).await).await? {
+                return Ok(());
             }
         }
+    }
+}
+
+/// Whether a change of names was made. If it named an earlier state, this pauses, and the caller looks again.
+async fn is_settled(
+    attempts: &mut Attempts,
+    done: Result<(), ClientError>,
+) -> Result<bool, ClientError> {
+    match done {
+        Err(stale) if stale.cause() == Cause::Stale => {
+            attempts.pause(stale.to_string()).await?;
+            Ok(false)
+        }
+        done => done.map(|()| true),
     }
 }

@@ -129,18 +129,19 @@ impl Gateway {
             ..AttributeChange::default()
         };
         if change != AttributeChange::default() {
-            if let (Some(_), Inode::File(put)) = (change.modified, inode)
-                && let Some(open) = self.open_files.find(put)
-            {
-                // The process's own choice is later than the writes before it.
-                let _telling = open.telling.lock().await;
-                let before = open.written();
-                self.client.set_inode_attributes(inode, &change).await?;
-                if let Some(before) = before {
-                    open.note_told(before);
-                }
-            } else {
-                self.client.set_inode_attributes(inode, &change).await?;
+            // The process's own choice is later than the writes before it.
+            let open = match inode {
+                Inode::File(put) if change.modified.is_some() => self.open_files.find(put),
+                _ => None,
+            };
+            let _telling = match &open {
+                Some(open) => Some(open.telling.lock().await),
+                None => None,
+            };
+            let before = open.as_ref().and_then(|open| open.written());
+            self.client.set_inode_attributes(inode, &change).await?;
+            if let (Some(open), Some(before)) = (&open, before) {
+                open.note_told(before);
             }
         }
         self.stat_number(number).await

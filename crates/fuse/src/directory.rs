@@ -2,10 +2,11 @@
 
 use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
-use crate::listing::BEHIND_DOTS;
+use crate::listing::{BEHIND_DOTS, Listing};
 use crate::open_files::HiddenName;
 use fuser::{FileHandle, INodeNo};
 use gabion_meta::{DirectoryEntry, DirectoryId, Inode};
+use tokio::sync::Mutex as AsyncMutex;
 
 /// An entry for the kernel.
 #[derive(Clone, Debug)]
@@ -21,7 +22,9 @@ impl Gateway {
     pub(crate) async fn open_directory(&self, number: INodeNo) -> Result<FileHandle, Errno> {
         let directory = self.directory(number)?;
         self.status(Inode::Directory(directory)).await?;
-        Ok(self.listings.insert(directory))
+        Ok(self
+            .listings
+            .insert(AsyncMutex::new(Listing::new(directory))))
     }
 
     /// Gives the entries of a directory behind a number to `add`, until that says that there is no more room.

@@ -4,6 +4,7 @@
 
 use crate::attributes::{Maker, Wish};
 use crate::content::Sought;
+use crate::directory::Entry;
 use crate::errno::Errno;
 use crate::extended::{self, Fitted, fit};
 use crate::gateway::{Gateway, NAME_BYTES};
@@ -71,6 +72,38 @@ impl Served {
         self.requests.start(operation, 0, work, |done| match done {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
+        });
+    }
+
+    /// Starts to tell the cluster when a file was written. The bytes are durable since their write returned.
+    fn start_settling(&self, operation: &'static str, handle: FileHandle, reply: ReplyEmpty) {
+        let gateway = self.gateway();
+        let work = async move {
+            let handle = gateway.handles.get(handle)?;
+            gateway.settle_times(&handle.shared).await
+        };
+        self.start_plain(operation, work, reply);
+    }
+
+    /// Starts a listing behind a number, whose entries `add` gives to the reply while that has room.
+    fn start_listing<R: Send + 'static>(
+        &self,
+        operation: &'static str,
+        (handle, offset): (FileHandle, u64),
+        (mut reply, mut add): (R, impl FnMut(&mut R, Entry) -> bool + Send + 'static),
+        end: impl FnOnce(R, Result<(), Errno>) + Send + 'static,
+    ) {
+        let gateway = self.gateway();
+        let work = async move {
+            let add = |entry| add(&mut reply, entry);
+            let listed = gateway.list(handle, offset, add).await;
+            // The reply goes with the result: the number of the error is known there only.
+            Ok((listed, reply))
+        };
+        self.requests.start(operation, PAGE_BYTES, work, |done| {
+            if let Ok((listed, reply)) = done {
+                end(reply, listed);
+            }
         });
     }
 
@@ -373,22 +406,11 @@ impl Filesystem for Served {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let gateway = self.gateway();
-        let work = async move {
-            let handle = gateway.handles.get(handle)?;
-            gateway.settle_times(&handle.shared).await
-        };
-        self.start_plain("flush", work, reply);
+        self.start_settling("flush", handle, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        let gateway = self.gateway();
-        let work = async move {
-            // The bytes are durable since their write returned.
-            let handle = gateway.handles.get(handle)?;
-            gateway.settle_times(&handle.shared).await
-        };
-        self.start_plain("fsync", work, reply);
+        self.start_settling("fsync", handle, reply);
     }
 
     fn release(
@@ -421,24 +443,21 @@ impl Filesystem for Served {
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let gateway = self.gateway();
-        let work = async move {
-            let add = |entry: crate::directory::Entry| {
-                let stat = entry.stat;
-                !reply.add(stat.ino, entry.offset, stat.kind, entry.name)
-            };
-            let listed = gateway.list(handle, offset, add).await;
-            // The reply goes with the result: the number of the error is known there only.
-            Ok((listed, reply))
+        let add = |reply: &mut ReplyDirectory, entry: Entry| {
+            let stat = entry.stat;
+            !reply.add(stat.ino, entry.offset, stat.kind, entry.name)
         };
-        self.requests
-            .start("readdir", PAGE_BYTES, work, |done| match done {
-                Ok((Ok(()), reply)) => reply.ok(),
-                Ok((Err(errno), reply)) => reply.error(errno.number()),
-                Err(_) => {}
-            });
+        self.start_listing(
+            "readdir",
+            (handle, offset),
+            (reply, add),
+            |reply, listed| match listed {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno.number()),
+            },
+        );
     }
 
     fn readdirplus(
@@ -447,23 +466,22 @@ impl Filesystem for Served {
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let (gateway, kept) = (self.gateway(), self.kept());
-        let work = async move {
-            let add = |entry: crate::directory::Entry| {
-                let (stat, at) = (entry.stat, entry.offset);
-                !reply.add(stat.ino, at, entry.name, &kept, &stat, GENERATION)
-            };
-            let listed = gateway.list(handle, offset, add).await;
-            Ok((listed, reply))
+        let kept = self.kept();
+        let add = move |reply: &mut ReplyDirectoryPlus, entry: Entry| {
+            let (stat, at) = (entry.stat, entry.offset);
+            !reply.add(stat.ino, at, entry.name, &kept, &stat, GENERATION)
         };
-        self.requests
-            .start("readdirplus", PAGE_BYTES, work, |done| match done {
-                Ok((Ok(()), reply)) => reply.ok(),
-                Ok((Err(errno), reply)) => reply.error(errno.number()),
-                Err(_) => {}
-            });
+        self.start_listing(
+            "readdirplus",
+            (handle, offset),
+            (reply, add),
+            |reply, listed| match listed {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno.number()),
+            },
+        );
     }
 
     fn releasedir(

@@ -1,8 +1,8 @@
 //! The state of a mount that all requests share.
 
 use crate::errno::Errno;
-use crate::handles::Handles;
-use crate::listing::Listings;
+use crate::handles::{Handle, Handles};
+use crate::listing::Listing;
 use crate::numbers::Numbers;
 use crate::open_files::OpenFiles;
 use crate::pools::Pools;
@@ -12,6 +12,7 @@ use gabion_meta::{DirectoryId, Inode, RelativePath};
 use std::ffi::OsStr;
 use std::sync::OnceLock;
 use std::time::Duration;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// What the kernel is told of an inode.
 pub(crate) type Stat = FileAttr;
@@ -32,8 +33,8 @@ pub(crate) struct Gateway {
     /// For how long the kernel may go by attributes and names that it was told.
     pub(crate) kept: Duration,
     pub(crate) open_files: OpenFiles,
-    pub(crate) handles: Handles,
-    pub(crate) listings: Listings,
+    pub(crate) handles: Handles<Handle>,
+    pub(crate) listings: Handles<AsyncMutex<Listing>>,
     pub(crate) pools: Pools,
     /// Tells the kernel to forget attributes. Set as soon as the directory is mounted.
     pub(crate) notifier: OnceLock<Notifier>,

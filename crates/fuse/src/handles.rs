@@ -14,10 +14,10 @@ pub(crate) mod open_flags {
     pub(crate) const APPEND: i32 = 0o2000;
 }
 
-/// The open handles of a mount.
-#[derive(Debug, Default)]
-pub(crate) struct Handles {
-    open: Mutex<BTreeMap<u64, Arc<Handle>>>,
+/// What the kernel has opened, by the numbers of its handles.
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    open: Mutex<BTreeMap<u64, Arc<T>>>,
     next: AtomicU64,
 }
 
@@ -37,26 +37,35 @@ pub(crate) struct Opened {
     pub(crate) flags: FopenFlags,
 }
 
-impl Handles {
-    /// Opens a handle.
-    pub(crate) fn insert(&self, handle: Handle) -> FileHandle {
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::default(),
+        }
+    }
+}
+
+impl<T> Handles<T> {
+    /// Gives what was opened a handle.
+    pub(crate) fn insert(&self, opened: T) -> FileHandle {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(number, Arc::new(handle));
+        self.lock().insert(number, Arc::new(opened));
         FileHandle(number)
     }
 
     /// Ends a handle.
-    pub(crate) fn remove(&self, FileHandle(number): FileHandle) -> Option<Arc<Handle>> {
+    pub(crate) fn remove(&self, FileHandle(number): FileHandle) -> Option<Arc<T>> {
         self.lock().remove(&number)
     }
 
-    /// An open handle.
-    pub(crate) fn get(&self, FileHandle(number): FileHandle) -> Result<Arc<Handle>, Errno> {
+    /// What has the handle.
+    pub(crate) fn get(&self, FileHandle(number): FileHandle) -> Result<Arc<T>, Errno> {
         let handle = self.lock().get(&number).cloned();
         handle.ok_or(Errno::BadDescriptor)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Handle>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<T>>> {
         // The map is consistent after every step.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,13 +4,8 @@
 //! names of the newest numbers, and goes on behind the name: so it misses nothing, whatever is removed meanwhile. Each
 //! page is read when the kernel asks for it, so that the attributes that come with the names are those of that moment.
 
-use crate::errno::Errno;
-use fuser::FileHandle;
 use gabion_meta::{DirectoryEntry, DirectoryId};
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Mutex as AsyncMutex;
+use std::collections::VecDeque;
 
 /// The number behind `.` and `..`.
 pub(crate) const BEHIND_DOTS: u64 = 2;
@@ -22,13 +17,6 @@ const CHECKPOINT_EVERY: u64 = 1_024;
 const FIRST_PAGE_COUNT: u64 = 128;
 const PAGE_COUNT_MIN: u64 = 16;
 const PAGE_COUNT_MAX: u64 = 512;
-
-/// The open directories of a mount.
-#[derive(Debug, Default)]
-pub(crate) struct Listings {
-    open: Mutex<BTreeMap<u64, Arc<AsyncMutex<Listing>>>>,
-    next: AtomicU64,
-}
 
 /// A listing as one `opendir` has begun it.
 #[derive(Debug)]
@@ -42,37 +30,9 @@ pub(crate) struct Listing {
     pub(crate) page_count: u64,
 }
 
-impl Listings {
-    /// Begins a listing.
-    pub(crate) fn insert(&self, directory: DirectoryId) -> FileHandle {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let listing = Arc::new(AsyncMutex::new(Listing::new(directory)));
-        self.lock().insert(number, listing);
-        FileHandle(number)
-    }
-
-    /// A listing.
-    pub(crate) fn get(
-        &self,
-        FileHandle(number): FileHandle,
-    ) -> Result<Arc<AsyncMutex<Listing>>, Errno> {
-        let listing = self.lock().get(&number).cloned();
-        listing.ok_or(Errno::BadDescriptor)
-    }
-
-    /// Ends a listing.
-    pub(crate) fn remove(&self, FileHandle(number): FileHandle) {
-        self.lock().remove(&number);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<AsyncMutex<Listing>>>> {
-        // The map is consistent after every step.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Listing {
-    const fn new(directory: DirectoryId) -> Self {
+    /// One that begins at the first entry.
+    pub(crate) const fn new(directory: DirectoryId) -> Self {
         Self {
             directory,
             names: VecDeque::new(),

@@ -3,7 +3,6 @@
 use crate::filesystem::Served;
 use crate::gateway::Gateway;
 use crate::handles::Handles;
-use crate::listing::Listings;
 use crate::mount_table::{self, Entry, SUBTYPE, UnmountError};
 use crate::numbers::Numbers;
 use crate::open_files::OpenFiles;
@@ -44,6 +43,8 @@ pub struct MountSettings {
     pub directory: PathBuf,
     /// Options.
     pub options: MountOptions,
+    /// Drawn at random: the hidden names of removed files have it.
+    pub number: u64,
 }
 
 /// Why a directory is not mounted.
@@ -85,6 +86,7 @@ impl Mount {
             source,
             directory,
             options,
+            number,
         } = settings;
         let pools = client.pools().await?;
         check_pool(&source.pool, &pools)?;
@@ -92,17 +94,14 @@ impl Mount {
         let metrics = Arc::new(RequestMetrics::new("gabion_fuse"));
         let gateway = Gateway {
             client,
-            mount: random_number().map_err(|source| MountError::System {
-                directory: directory.clone(),
-                source,
-            })?,
+            mount: number,
             pool: source.pool.clone(),
             numbers: Numbers { root },
             is_read_only: options.is_read_only,
             kept: options.kept,
             open_files: OpenFiles::default(),
             handles: Handles::default(),
-            listings: Listings::default(),
+            listings: Handles::default(),
             pools: Pools::new(pools),
             notifier: OnceLock::new(),
         };
@@ -246,13 +245,6 @@ async fn mounted(
     let entry = mount_table::top(&path);
     let entry = entry.ok_or_else(|| of(io::Error::other("it is not in the table of mounts")))?;
     Ok((session, entry))
-}
-
-fn random_number() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    let mut random = std::fs::File::open("/dev/urandom")?;
-    io::Read::read_exact(&mut random, &mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Lets the kernel read further ahead. Only root may; other mounts are slower.

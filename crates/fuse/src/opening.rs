@@ -19,7 +19,7 @@ impl Gateway {
             return Err(Errno::IsADirectory);
         };
         let opened = self.open_put(put, flags).await?;
-        // Whoever opens a file sees what was written before another mount closed it, its size included.
+        // A process that opens a file sees what other mounts wrote before they closed it, its size included.
         self.forget_attributes(Inode::File(put));
         Ok(opened)
     }

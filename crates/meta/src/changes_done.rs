@@ -6,13 +6,34 @@
 //! except with a chance of less than one in a million.
 
 use crate::error::MetaError;
-use crate::kv::{ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::meta::Meta;
 use crate::schema::CHANGES_DONE;
 
 /// Numbers of a row.
 const PER_ROW: usize = 16;
 /// Rows.
 const ROW_COUNT: u64 = 1 << 16;
+
+impl<K: KeyValue> Meta<K> {
+    /// Makes a change once: does nothing if the change with this number was made. A lost answer leads to a second request.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub(crate) fn change_once(
+        &self,
+        number: u64,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<(), MetaError>,
+    ) -> Result<(), MetaError> {
+        self.change(|txn| {
+            if is_done(txn, number)? {
+                return Ok(());
+            }
+            body(txn)?;
+            note_done(txn, number)
+        })
+    }
+}
 
 /// Whether the change with this number was made.
 pub(crate) fn is_done(txn: &dyn ReadTxn, number: u64) -> Result<bool, MetaError> {

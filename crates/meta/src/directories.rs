@@ -5,7 +5,6 @@
 //! directories in it one after another, are in the byte order of whole paths.
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
-use crate::changes_done::{is_done, note_done};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
@@ -15,19 +14,6 @@ use crate::records::{DirectoryRecord, Existing, Inode, PutId};
 use crate::schema::{Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {
-    /// The directory with this path, and how often it was renamed.
-    ///
-    /// # Errors
-    /// [`MetaError::UnknownDirectory`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
-    pub fn directory(&self, at: impl Into<RelativePath>) -> Result<(DirectoryId, u64), MetaError> {
-        let at = at.into();
-        self.store.read(|txn| {
-            let found = descend(txn, &absolute(txn, &at)?)?;
-            let id = found.ok_or_else(|| MetaError::UnknownDirectory(at.path.clone()))?;
-            Ok((id, record(txn, id)?.generation))
-        })
-    }
-
     /// Makes a directory, and those above it that are missing, which get the same attributes. Does nothing if the change
     /// with this number was made: a lost answer leads to a second request.
     ///
@@ -44,17 +30,13 @@ impl<K: KeyValue> Meta<K> {
         let at = at.into();
         check_attributes(&attributes.into())?;
         let new = (attributes, self.wall_time());
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let path = absolute(txn, &at)?;
             check_file_name(&path)?;
             check_levels(&path, 0)?;
             check_free(txn, &path)?;
             let (parent, name) = make_parents(txn, &path, new)?;
-            make(txn, (parent, name), new)?;
-            note_done(txn, number)
+            make(txn, (parent, name), new).map(drop)
         })
     }
 
@@ -70,18 +52,14 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<(), MetaError> {
         check_not_root(id)?;
         let now = self.wall_time();
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let row = DIRECTORIES.get(txn, &id)?;
             let row = row.ok_or(MetaError::DirectoryGone(id))?;
             if row.generation != generation {
                 let path = path_of(txn, row.parent, &row.name)?;
                 return Err(MetaError::DirectoryRenamed(path));
             }
-            remove(txn, id, &row, now)?;
-            note_done(txn, number)
+            remove(txn, id, &row, now)
         })
     }
 
@@ -103,10 +81,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<(), MetaError> {
         check_not_root(id)?;
         let (to, now) = (to.into(), self.wall_time());
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let row = DIRECTORIES.get(txn, &id)?;
             let mut row = row.ok_or(MetaError::DirectoryGone(id))?;
             let to = &*absolute(txn, &to)?;
@@ -116,7 +91,7 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::DirectoryRenamed(path));
             }
             if path == to {
-                return note_done(txn, number);
+                return Ok(());
             }
             let is_below = |rest: &str| rest.starts_with('/');
             if to.strip_prefix(&path).is_some_and(is_below) {
@@ -135,8 +110,7 @@ impl<K: KeyValue> Meta<K> {
                 generation: generation.saturating_add(1),
                 ..row
             };
-            DIRECTORIES.put(txn, &id, &moved)?;
-            note_done(txn, number)
+            DIRECTORIES.put(txn, &id, &moved)
         })
     }
 }

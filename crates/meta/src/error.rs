@@ -222,9 +222,6 @@ pub enum MetaError {
     /// The file's name exists already.
     #[error("file '{0}' already exists; remove it first or choose another name")]
     FileExists(String),
-    /// No such directory.
-    #[error("there is no directory '{0}'; check its name, or make it")]
-    UnknownDirectory(String),
     /// The directory has been removed.
     #[error("the directory was removed; look its name up again")]
     DirectoryGone(DirectoryId),

@@ -2,7 +2,6 @@
 //! record, a row for its name, and its extents.
 
 use crate::attributes::WallTime;
-use crate::changes_done::{is_done, note_done};
 use crate::directories::{
     PAGE, absolute, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of,
     unlink, walk,
@@ -162,17 +161,13 @@ impl<K: KeyValue> Meta<K> {
         (generation, number): (u64, u64),
     ) -> Result<(), MetaError> {
         let (at, now) = (at.into(), self.wall_time());
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let file = file_of(txn, put)?;
             let key = key_at(txn, &at, put)?;
             let Some(key) = key.filter(|_| file.generation == generation) else {
                 return Err(MetaError::FileRenamed(file.name));
             };
-            remove(txn, &file, &key, now)?;
-            note_done(txn, number)
+            remove(txn, &file, &key, now)
         })
     }
 
@@ -193,10 +188,7 @@ impl<K: KeyValue> Meta<K> {
         existing: Existing,
     ) -> Result<(), MetaError> {
         let (from, to, now) = (from.into(), to.into(), self.wall_time());
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let mut file = file_of(txn, put)?;
             let path = absolute(txn, &to)?;
             check_file_name(&path)?;
@@ -206,7 +198,7 @@ impl<K: KeyValue> Meta<K> {
             };
             let present = key_at(txn, &to, put)?;
             if present.as_ref() == Some(&old) || present.is_some() && existing != Existing::Stays {
-                return note_done(txn, number);
+                return Ok(());
             }
             make_way(txn, &path, existing, now)?;
             let (directory, name) = make_parents(txn, &path, (file.attributes.for_parent(), now))?;
@@ -216,8 +208,7 @@ impl<K: KeyValue> Meta<K> {
             exchange(txn, &mut file, (&old, new))?;
             file.attributes.note_change(now);
             file.generation = generation.saturating_add(1);
-            put_file(txn, &file)?;
-            note_done(txn, number)
+            put_file(txn, &file)
         })
     }
 

@@ -1,7 +1,6 @@
 //! Hard links, which are further names of a file, and symbolic links.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::changes_done::{is_done, note_done};
 use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
@@ -30,10 +29,7 @@ impl<K: KeyValue> Meta<K> {
         to: impl Into<RelativePath>,
     ) -> Result<(), MetaError> {
         let (to, now) = (to.into(), self.wall_time());
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let mut file = file_of(txn, put)?;
             let path = absolute(txn, &to)?;
             check_file_name(&path)?;
@@ -53,8 +49,7 @@ impl<K: KeyValue> Meta<K> {
             file.link_count = names.len() as u64 + 1;
             file.generation = generation.saturating_add(1);
             file.attributes.note_change(now);
-            put_file(txn, &file)?;
-            note_done(txn, number)
+            put_file(txn, &file)
         })
     }
 
@@ -74,10 +69,7 @@ impl<K: KeyValue> Meta<K> {
         check_target(target)?;
         check_attributes(&attributes.into())?;
         let now = self.wall_time();
-        self.change(|txn| {
-            if is_done(txn, number)? {
-                return Ok(());
-            }
+        self.change_once(number, |txn| {
             let path = absolute(txn, &at)?;
             check_file_name(&path)?;
             check_free(txn, &path)?;
@@ -93,8 +85,7 @@ impl<K: KeyValue> Meta<K> {
                 }),
                 ..FileRecord::new(key, (put, pool_id), attributes, now_ms)
             };
-            put_file(txn, &file)?;
-            note_done(txn, number)
+            put_file(txn, &file)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The times of files: which changes set them, and which do not.
 
-use crate::fixture::{cluster_at, one_file, ticking_clock};
+use crate::fixture::{Directories as _, cluster_at, one_file, ticking_clock};
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryId, Existing, FencingToken, Inode, MemoryStore, Meta,
     PutId, WallClock, WallTime,

@@ -1,6 +1,6 @@
 //! Directories: a model of paths against the metadata under random operations, and the limits.
 
-use crate::fixture::{cluster, cluster_at};
+use crate::fixture::{Directories as _, cluster, cluster_at};
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus,
     Listing, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord, PutId, RelativePath,
@@ -67,7 +67,6 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 fn kind(error: &MetaError) -> &'static str {
     match error {
         MetaError::UnknownFile(_) | MetaError::UnknownPath(_) => "no file",
-        MetaError::UnknownDirectory(_) => "no directory",
         MetaError::FileExists(_) => "a file is there",
         MetaError::DirectoryExists(_) => "a directory is there",
         MetaError::IsADirectory(_) => "is a directory",
@@ -109,7 +108,7 @@ impl Model {
         match self.find(path)? {
             Some(Inode::Directory(id)) => Ok(id),
             Some(Inode::File(_)) => Err("is no directory"),
-            None => Err("no directory"),
+            None => Err("no file"),
         }
     }
 

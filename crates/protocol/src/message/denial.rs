@@ -89,8 +89,7 @@ impl From<&MetaError> for Cause {
             | MetaError::UnknownFile(_)
             | MetaError::UnknownPath(_)
             | MetaError::UnknownNode(_)
-            | MetaError::DirectoryGone(_)
-            | MetaError::UnknownDirectory(_) => Self::NotFound,
+            | MetaError::DirectoryGone(_) => Self::NotFound,
             MetaError::PoolExists(_)
             | MetaError::FileExists(_)
             | MetaError::DirectoryExists(_)

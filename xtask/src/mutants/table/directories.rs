@@ -87,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "if attributes.version != seen {",
         replacement: "if attributes.version < seen {",
         check: protocol(
-            "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
+            "coordinator::names::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
         ),
     },
     Mutant {
@@ -96,7 +96,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "if is_done(txn, number)? {",
         replacement: "if is_done(txn, number)? && attributes.version <= seen {",
         check: protocol(
-            "coordinator::files::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
+            "coordinator::names::a_change_of_attributes_that_arrives_again_undoes_no_later_one",
         ),
     },
     Mutant {

@@ -16,7 +16,7 @@ use gabion_meta::{ClusterId, MemoryStore, Meta, NewAttributes, Timing, WallClock
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
+    Applicant, Cause, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
     Holding, JoinCount, JoinSession, NodeHealth, NodeReply, NodeRequest, NodeStatus, PoolRequest,
     Refusal, Scrubbed, ask,
 };
@@ -635,4 +635,26 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
         Some((asked.node.0, word))
     };
     log.filter_map(word).collect()
+}
+
+/// Demands a refusal with these words.
+pub(crate) fn refused(reply: &CoordinatorReply, words: &str) {
+    match reply {
+        CoordinatorReply::Refused(denial) => assert!(denial.sentence.contains(words), "{denial}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The cause of a refusal.
+pub(crate) fn cause(reply: CoordinatorReply) -> Cause {
+    match reply {
+        CoordinatorReply::Refused(denial) => denial.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The reply to a look-up of a file.
+pub(crate) fn look_up(bed: &mut Bed, name: &str) -> CoordinatorReply {
+    let name = name.to_owned();
+    bed.ask(ask::Lookup { name })
 }

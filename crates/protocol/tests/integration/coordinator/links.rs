@@ -1,19 +1,12 @@
 //! Hard links, symbolic links and user attributes: requests that are repeated or late, and what each is told.
 
-use crate::coordinator::bed::Bed;
+use crate::coordinator::bed::{Bed, cause};
 use gabion_meta::{
     AttributeChange, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, Kind,
     NewAttributes, PutId, RelativePath,
 };
 use gabion_protocol::message::{Cause, CoordinatorReply, ask};
 use std::collections::BTreeMap;
-
-fn cause(reply: CoordinatorReply) -> Cause {
-    match reply {
-        CoordinatorReply::Refused(denial) => denial.cause,
-        other => panic!("{other:?}"),
-    }
-}
 
 fn status(bed: &mut Bed, at: impl Into<RelativePath>) -> InodeStatus {
     match bed.ask(ask::LookupInode { at: at.into() }) {

@@ -19,6 +19,7 @@ mod lifecycle;
 mod links;
 mod manager;
 mod membership;
+mod names;
 mod repair;
 mod repair_edges;
 mod replace;
