@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod checks;
 mod engine;
 mod files;
@@ -9,6 +10,7 @@ mod mount;
 mod pool;
 mod repair;
 
+pub(crate) use bench::BenchOptions;
 pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use files::{
@@ -239,6 +241,8 @@ pub(crate) enum Command {
     Mount(MountArguments),
     /// Unmount what 'gabion mount' has mounted
     Umount(UmountArguments),
+    /// Measure pools of a running cluster: rates, latencies, and what a request costs
+    Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),

@@ -134,6 +134,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
                 commands::files::rm(names, prefix, &place, format).await
             }
             Command::Df => commands::df::run(&place, format).await,
+            Command::Bench(options) => commands::bench::run(options, &place, format).await,
             Command::Chmod { mode, names } => {
                 commands::attributes::chmod(mode, &names, &place, format).await
             }

@@ -225,6 +225,9 @@ pub enum TestbedError {
         /// The first byte that differs.
         at: u64,
     },
+    /// A bench cannot be made as it was asked for.
+    #[error("{0}")]
+    NoBench(&'static str),
     /// The emulated links of a cluster cannot be used.
     #[error(transparent)]
     Links(#[from] WireError),
@@ -256,6 +259,7 @@ impl TestbedError {
             | Self::OtherPool { .. }
             | Self::NoRequests(_)
             | Self::TooLong
+            | Self::NoBench(_)
             | Self::Rate(_) => true,
             Self::Client(error) => error.kind() == ErrorKind::Usage,
             Self::Several(errors) => errors.iter().all(Self::is_usage),

@@ -4,6 +4,7 @@
 //! - [`namespaces`]: racks of network namespaces whose links the kernel limits (the local clusters of CAU
 //!   section 5.3 and `RackCU` section V-B), for as long as a command runs.
 //! - [`replay`]: requests on a stored file, several at a time and at their times, whose results are compared.
+//! - [`bench`]: pools of a running cluster under synthetic requests, with what the requests cost.
 //! - [`demo`]: a tour of a whole cluster, measured and compared.
 //! - [`processor_time`]: what processes take, by the kernel's count.
 //!
@@ -11,6 +12,7 @@
 //! `coordinator`, `node` and `lab testbed` commands. It prints nothing; its errors are sentences for
 //! people.
 
+pub mod bench;
 pub mod cluster;
 mod contents;
 pub mod demo;

@@ -187,18 +187,3 @@ pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     bytes.truncate(length);
     bytes
 }
-
-/// Packets that the loopback interface has carried, acknowledgements and heartbeats included: what
-/// messages come to on the wire. An update's messages are the same under every scheme of `schemes`,
-/// but how many share a packet depends on how they bunch.
-pub(crate) fn loopback_packet_count() -> anyhow::Result<u64> {
-    let table = fs::read_to_string("/proc/net/dev").context("read the interfaces' counters")?;
-    let line = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("lo:"))
-        .context("there is no loopback interface")?;
-    let packets = line.split_whitespace().nth(1);
-    packets
-        .and_then(|text| text.parse().ok())
-        .context("the interfaces' counters have another form than expected")
-}

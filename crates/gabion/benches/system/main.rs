@@ -52,7 +52,7 @@ const FULL: Scale = Scale {
     },
     schemes: schemes::Scale {
         round_count: 5,
-        update_count: 1000,
+        seconds: 2,
     },
 };
 
@@ -71,7 +71,7 @@ const QUICK: Scale = Scale {
     },
     schemes: schemes::Scale {
         round_count: 3,
-        update_count: 300,
+        seconds: 1,
     },
 };
 

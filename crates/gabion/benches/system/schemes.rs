@@ -1,218 +1,117 @@
 //! Small updates under each update scheme, one at a time and sixteen at once, with what they cost the
-//! nodes' disks; merges of the same minutes are in.
+//! nodes' disks, as `gabion bench` measures them; merges of the same minutes are in.
 
-use crate::machine;
-use crate::trial::{Trial, argument};
-use crate::updates::rank;
+use crate::trial::{Trial, number};
 use anyhow::Context;
-use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_client::{Client, ClientOptions, File};
-use gabion_protocol::message::StoreCounts;
-use std::fs;
-use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use serde_json::Value;
 
-/// Bytes of one update.
-const UPDATE_BYTES: usize = 4 << 10;
-/// Bytes of the file that is updated: 8 stripes of 6 chunks of 1 MiB.
-const FILE_BYTES: usize = 48 << 20;
 const SCHEMES: [&str; 4] = ["fo", "fl", "pl", "plr"];
-const DEPTHS: [usize; 2] = [1, 16];
 /// How much faster than FO parity logging with reserved space should be, sixteen at once.
 const GOAL: f64 = 1.5;
 
 /// How much is done.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// Rounds over all schemes and depths; the median of each counts.
+    /// Rounds over all schemes and depths, which are added up.
     pub(crate) round_count: usize,
-    /// Updates of each scheme and depth in a round.
-    pub(crate) update_count: usize,
-}
-
-/// One scheme's figures at one depth.
-#[derive(Default)]
-struct Figures {
-    rates: Vec<f64>,
-    latencies_s: Vec<f64>,
-    update_count: u64,
-    packet_count: u64,
-    processor_s: f64,
-    cost: StoreCounts,
+    /// Seconds of each scheme and depth in a round.
+    pub(crate) seconds: u64,
 }
 
 /// Overwrites blocks at random under every scheme in turn, on one cluster, and prints the figures.
 pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
     let trial = Trial::start(&["--racks=3", "--nodes-per-rack=3"]).await?;
-    let client = gabion_wire::connect(trial.coordinator(), ClientOptions::default()).await?;
-    let source = trial.path("updated");
-    fs::write(&source, machine::pattern(FILE_BYTES, 11)).context("write a temporary file")?;
-    let mut files = Vec::new();
+    let mut bench = vec![
+        "bench".to_owned(),
+        "--workload=randwrite".to_owned(),
+        "--block=4KiB".to_owned(),
+        "--depth=1,16".to_owned(),
+        // 8 stripes of 6 chunks of 1 MiB.
+        "--size=48MiB".to_owned(),
+        format!("--seconds={}", scale.seconds),
+        format!("--rounds={}", scale.round_count),
+    ];
     for scheme in SCHEMES {
-        let (update, pool) = (format!("--update={scheme}"), format!("--pool={scheme}"));
-        trial
-            .run(&[
-                "pool",
-                "create",
-                scheme,
-                "--code=rs(6,3)",
-                "--chunk=1MiB",
-                &update,
-            ])
-            .await?;
-        trial
-            .run(&["put", argument(&source)?, scheme, &pool])
-            .await?;
-        files.push(client.open(scheme).await?);
+        let update = format!("--update={scheme}");
+        let pool = ["pool", "create", scheme, "--code=rs(6,3)", "--chunk=1MiB"];
+        trial.run(&[&pool[..], &[&update]].concat()).await?;
+        bench.push(format!("--pool={scheme}"));
     }
-    let mut figures: Vec<Vec<Figures>> = Vec::new();
-    figures.resize_with(SCHEMES.len(), || DEPTHS.map(|_| Figures::default()).into());
-    let processes = trial.processes()?;
-    let mut syncs_s = Vec::new();
-    for round in 0..scale.round_count {
-        for (file, figures) in files.iter().zip(&mut figures) {
-            for (&depth, figures) in DEPTHS.iter().zip(figures) {
-                let seed = 5 + round as u64;
-                let used_before = machine::used_by(&processes)?;
-                figures
-                    .measure(&client, file, depth, seed, scale.update_count)
-                    .await?;
-                figures.processor_s += (machine::used_by(&processes)? - used_before).sum_s();
-            }
+    let bench: Vec<&str> = bench.iter().map(String::as_str).collect();
+    let report = trial.json(&bench).await?;
+    print(&report)
+}
+
+fn print(report: &Value) -> anyhow::Result<()> {
+    println!("updates of 4 KiB at random in rs(6,3), durable; an update costs all nodes together:");
+    for scheme in SCHEMES {
+        for depth in [1, 16] {
+            print_line(line(report, scheme, depth)?)?;
         }
-        syncs_s.push(sync_s(&source)?);
     }
-    print(&mut figures);
+    let rate = |scheme| real(line(report, scheme, 16)?, "requests_per_s");
+    let ratio = rate("plr")? / rate("fo")?;
+    let word = if ratio >= GOAL { "met" } else { "missed" };
+    println!("PLR over FO, sixteen at once: {ratio:.2} (goal at least {GOAL:.1}: {word})");
+    let processor = |scheme| servers_ms(line(report, scheme, 16)?);
     println!(
-        "the disk alone: one plain write and sync of 4 KiB in {:.2} ms; four of them, one after \
+        "processor time of an update in all servers, FO over PLR: {:.2}",
+        processor("fo")? / processor("plr")?
+    );
+    let sync_ms = real(report, "plain_write_ms")?;
+    println!(
+        "the disk alone: one plain write and sync of 4 KiB in {sync_ms:.2} ms; four of them, one after \
          another, would allow {:.0} updates/s",
-        median_of(&syncs_s) * 1e3,
-        1.0 / (4.0 * median_of(&syncs_s))
+        1e3 / (4.0 * sync_ms)
     );
     Ok(())
 }
 
-fn median_of(figures: &[f64]) -> f64 {
-    crate::median(figures.to_vec())
-}
-
-/// Seconds of one plain write and sync, of a few.
-fn sync_s(path: &std::path::Path) -> anyhow::Result<f64> {
-    let plain = fs::File::options()
-        .write(true)
-        .open(path)
-        .context("open a temporary file")?;
-    let bytes = machine::pattern(UPDATE_BYTES, 3);
-    let mut figures = Vec::new();
-    for at in 0..50_u64 {
-        let begun = Instant::now();
-        plain
-            .write_all_at(&bytes, at * UPDATE_BYTES as u64)
-            .context("write")?;
-        plain.sync_data().context("sync")?;
-        figures.push(begun.elapsed().as_secs_f64());
-    }
-    Ok(crate::median(figures))
-}
-
-impl Figures {
-    /// So many updates, `depth` of them at once.
-    async fn measure(
-        &mut self,
-        client: &Client,
-        file: &File,
-        depth: usize,
-        seed: u64,
-        count: usize,
-    ) -> anyhow::Result<()> {
-        let before = cost(client).await?;
-        let packets_before = machine::loopback_packet_count()?;
-        let mut next = machine::numbers(seed);
-        let bytes = machine::pattern(UPDATE_BYTES, seed);
-        let blocks = (FILE_BYTES / UPDATE_BYTES) as u64;
-        let begun = Instant::now();
-        let updates = (0..count).map(|_| {
-            let (offset, bytes) = (next() % blocks * UPDATE_BYTES as u64, bytes.clone());
-            async move {
-                let begun = Instant::now();
-                file.write(offset, bytes.into()).await?;
-                anyhow::Ok(begun.elapsed().as_secs_f64())
-            }
-        });
-        let latencies_s: Vec<f64> = stream::iter(updates)
-            .buffer_unordered(depth)
-            .try_collect()
-            .await?;
-        self.rates
-            .push(count as f64 / begun.elapsed().as_secs_f64());
-        self.latencies_s.extend(latencies_s);
-        self.update_count += count as u64;
-        self.packet_count += machine::loopback_packet_count()? - packets_before;
-        let after = cost(client).await?;
-        self.cost = sum(self.cost, after, before);
-        Ok(())
-    }
-}
-
-/// What all nodes' disks have done.
-async fn cost(client: &Client) -> anyhow::Result<StoreCounts> {
-    let nodes = client.store_counts().await?;
-    let none = StoreCounts::default();
-    Ok(nodes
-        .into_iter()
-        .fold(none, |all, (_, one)| sum(all, one, none)))
-}
-
-/// `all` and what has come between `before` and `after`, as far as it is printed.
-fn sum(all: StoreCounts, after: StoreCounts, before: StoreCounts) -> StoreCounts {
-    let add = |of: fn(&StoreCounts) -> u64| of(&all) + of(&after) - of(&before);
-    StoreCounts {
-        sync_count: add(|c| c.sync_count),
-        journal_bytes: add(|c| c.journal_bytes),
-        image_bytes: add(|c| c.image_bytes),
-        reserve_bytes: add(|c| c.reserve_bytes),
-        in_place_bytes: add(|c| c.in_place_bytes),
-        foreground_merge_count: add(|c| c.foreground_merge_count),
-        background_merge_count: add(|c| c.background_merge_count),
-        stalled_append_count: add(|c| c.stalled_append_count),
-        ..StoreCounts::default()
-    }
-}
-
-fn print(figures: &mut [Vec<Figures>]) {
-    println!("updates of 4 KiB at random in rs(6,3), durable; an update costs all nodes together:");
-    for (scheme, figures) in SCHEMES.iter().zip(figures.iter_mut()) {
-        for (depth, figures) in DEPTHS.iter().zip(figures) {
-            let each = |count: u64| count as f64 / figures.update_count as f64;
-            let kib = |bytes: u64| each(bytes) / 1024.0;
-            let cost = figures.cost;
-            println!(
-                "{scheme:>4} depth {depth:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.3} ms \
-                 of processor, {:.1} packets on loopback, {:.2} syncs, {:.1} KiB journal, {:.1} KiB images, {:.1} KiB reserve, {:.1} KiB in place; \
-                 {} merges in the foreground, {} behind, {} stalls",
-                crate::median(figures.rates.clone()),
-                rank(&mut figures.latencies_s, 0.5) * 1e3,
-                rank(&mut figures.latencies_s, 0.99) * 1e3,
-                figures.processor_s * 1e3 / figures.update_count as f64,
-                each(figures.packet_count),
-                each(cost.sync_count),
-                kib(cost.journal_bytes),
-                kib(cost.image_bytes),
-                kib(cost.reserve_bytes),
-                kib(cost.in_place_bytes),
-                cost.foreground_merge_count,
-                cost.background_merge_count,
-                cost.stalled_append_count,
-            );
-        }
-    }
-    let rate = |scheme: usize| crate::median(figures[scheme][1].rates.clone());
-    let ratio = rate(3) / rate(0);
-    let word = if ratio >= GOAL { "met" } else { "missed" };
-    println!("PLR over FO, sixteen at once: {ratio:.2} (goal at least {GOAL:.1}: {word})");
-    let processor = |scheme: usize| figures[scheme][1].processor_s;
+fn print_line(line: &Value) -> anyhow::Result<()> {
+    let count = number(line, "requests")? as f64;
+    let store = |name| number(&line["stores"], name);
+    let kib = |name| Ok::<_, anyhow::Error>(store(name)? as f64 / 1024.0 / count);
     println!(
-        "processor time of an update in all servers, FO over PLR: {:.2}",
-        processor(0) / processor(3)
+        "{:>4} depth {:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.3} ms of processor in servers, \
+         {:.3} in the client, {:.1} packets on loopback, {:.2} syncs, {:.1} KiB journal, {:.1} KiB images, \
+         {:.1} KiB reserve, {:.1} KiB in place; {} merges in the foreground, {} behind, {} stalls",
+        line["pool"].as_str().context("a pool's name")?,
+        number(line, "depth")?,
+        real(line, "requests_per_s")?,
+        real(line, "p50_ms")?,
+        real(line, "p99_ms")?,
+        servers_ms(line)?,
+        real(line, "client_processor_s")? * 1e3 / count,
+        number(line, "loopback_packets")? as f64 / count,
+        store("sync_count")? as f64 / count,
+        kib("journal_bytes")?,
+        kib("image_bytes")?,
+        kib("reserve_bytes")?,
+        kib("in_place_bytes")?,
+        store("foreground_merge_count")?,
+        store("background_merge_count")?,
+        store("stalled_append_count")?,
     );
+    Ok(())
+}
+
+/// The line of a scheme and a depth.
+fn line<'a>(report: &'a Value, scheme: &str, depth: u64) -> anyhow::Result<&'a Value> {
+    let lines = report["lines"]
+        .as_array()
+        .context("no lines in the report")?;
+    let mut lines = lines.iter();
+    let found = lines.find(|line| line["pool"] == scheme && line["depth"] == depth);
+    found.with_context(|| format!("no line of {scheme} at depth {depth}"))
+}
+
+/// Processor time of an update in the coordinator and all nodes, in milliseconds.
+fn servers_ms(line: &Value) -> anyhow::Result<f64> {
+    let servers_s = real(line, "coordinator_processor_s")? + real(line, "nodes_processor_s")?;
+    Ok(servers_s * 1e3 / number(line, "requests")? as f64)
+}
+
+fn real(value: &Value, name: &str) -> anyhow::Result<f64> {
+    let real = value[name].as_f64();
+    real.with_context(|| format!("{name} is no number in {value}"))
 }

@@ -1,10 +1,12 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
+use crate::output::parse_bytes;
 use gabion_fuse::{MountSource, OptionError};
 use gabion_meta::{Attributes, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
+use std::num::NonZeroU64;
 
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;
@@ -170,6 +172,11 @@ pub(super) fn mount_source(text: &str) -> Result<MountSource, String> {
 pub(super) fn rate(text: &str) -> Result<String, String> {
     let checked = parse_rate(text).map(|_| text.to_owned());
     checked.map_err(|error| error.to_string())
+}
+
+/// A size that is not zero.
+pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "use at least one byte".to_owned())
 }
 
 #[cfg(test)]

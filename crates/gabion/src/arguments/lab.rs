@@ -1,5 +1,6 @@
 //! The command line of `gabion lab`.
 
+use super::checks;
 use crate::failure::Failure;
 use crate::output::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
@@ -284,7 +285,7 @@ pub(crate) struct TraceStatsOptions {
     #[arg(long, default_value = "rs(6,3)")]
     pub(crate) code: String,
     /// Chunk size of these stripes
-    #[arg(long, default_value = "1MiB", value_parser = parse_some_bytes)]
+    #[arg(long, default_value = "1MiB", value_parser = checks::some_bytes)]
     pub(crate) chunk: NonZeroU64,
 }
 
@@ -341,7 +342,7 @@ pub(crate) struct ReplayOptions {
     pub(crate) name: String,
     /// Size of the file, into which the trace's addresses are folded [default: the span of the
     /// trace]
-    #[arg(long, value_parser = parse_some_bytes)]
+    #[arg(long, value_parser = checks::some_bytes)]
     pub(crate) size: Option<NonZeroU64>,
     /// Timing of requests
     #[arg(long, value_enum, default_value = "fast")]
@@ -360,7 +361,7 @@ pub(crate) struct ReplayOptions {
     pub(crate) writes_only: bool,
     /// Cache reads and writes in a segment cache of this size in the client's memory; writes are
     /// durable when the replay ends. Without it each write is durable when it completes
-    #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = checks::some_bytes)]
     pub(crate) cache: Option<NonZeroU64>,
     /// With --cache, read-ahead of sequential reads within a segment
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0", requires = "cache")]
@@ -368,10 +369,6 @@ pub(crate) struct ReplayOptions {
     /// Compare every read, and finally the whole file, with the expected bytes
     #[arg(long)]
     pub(crate) verify: bool,
-}
-
-fn parse_some_bytes(text: &str) -> Result<NonZeroU64, String> {
-    NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "use at least one byte".to_owned())
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

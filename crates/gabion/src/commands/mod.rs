@@ -2,6 +2,7 @@
 
 pub(crate) mod array_status;
 pub(crate) mod attributes;
+pub(crate) mod bench;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod copy;

@@ -2,6 +2,7 @@
 
 mod advice;
 mod arrays;
+mod bench;
 mod cluster;
 mod cluster_directory;
 mod command_line;

@@ -181,11 +181,29 @@ impl LocalCluster {
         Ok(())
     }
 
+    /// Its directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Processor time of all running processes, in seconds.
     #[must_use]
     pub fn processor_s(&self) -> f64 {
-        let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
-        let names = nodes.chain(["coordinator".to_owned()]);
+        self.coordinator_processor_s() + self.nodes_processor_s()
+    }
+
+    /// Processor time of the coordinator's process, in seconds; 0 if it does not run.
+    #[must_use]
+    pub fn coordinator_processor_s(&self) -> f64 {
+        let pid = self.running("coordinator").map(|process| process.pid);
+        processor_time::of_processes(pid.into_iter())
+    }
+
+    /// Processor time of all running nodes, in seconds.
+    #[must_use]
+    pub fn nodes_processor_s(&self) -> f64 {
+        let names = (0..self.node_count()).map(|node| format!("node-{node}"));
         processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 

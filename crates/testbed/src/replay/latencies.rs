@@ -25,6 +25,25 @@ impl Latencies {
         self.count += 1;
     }
 
+    /// Adds the requests of another histogram.
+    pub fn merge(&mut self, other: &Self) {
+        let length = self.counts.len().max(other.counts.len());
+        self.counts.resize(length, 0);
+        for (own, others) in self.counts.iter_mut().zip(&other.counts) {
+            *own += others;
+        }
+        self.count += other.count;
+    }
+
+    /// The ranges that have requests: the least latency of each in microseconds, and its requests. The next
+    /// range begins within 1 % of it.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate();
+        counts
+            .filter(|&(_, &count)| count > 0)
+            .map(|(range, &count)| (first_of(range), count))
+    }
+
     /// Number of requests.
     #[must_use]
     pub const fn count(&self) -> u64 {
@@ -92,5 +111,20 @@ mod tests {
         for (share, ms) in [(0.5, 0.05), (0.99, 0.099), (1.0, 0.1), (0.0, 0.001)] {
             assert!((latencies.rank_ms(share) - ms).abs() < 1e-9, "{share}");
         }
+    }
+
+    #[test]
+    fn a_merged_histogram_has_the_requests_of_both() {
+        let (mut few, mut many) = (Latencies::default(), Latencies::default());
+        few.add(Duration::from_micros(7));
+        for us in [7, 90_000] {
+            many.add(Duration::from_micros(us));
+        }
+        few.merge(&many);
+        assert_eq!(few.count(), 3);
+        let ranges: Vec<_> = few.ranges().collect();
+        assert_eq!(ranges[0], (7, 2));
+        assert!(ranges[1].0 > 89_000 && ranges[1].1 == 1, "{ranges:?}");
+        assert_eq!(ranges.len(), 2);
     }
 }

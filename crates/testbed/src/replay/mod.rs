@@ -8,6 +8,7 @@ mod volume;
 
 pub use latencies::Latencies;
 pub use run::{Outcome, Pace, Replay, Request, Setting};
+pub(crate) use traffic::Traffic;
 pub use traffic::{Flow, Moved, cross_rack};
 pub use volume::Touched;
 
@@ -18,6 +19,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};
 use gabion_layout::ByteRange;
+use std::mem;
 use std::num::NonZeroU64;
 use std::time::Instant;
 
@@ -59,7 +61,7 @@ impl UnderWay {
 
 /// The replayed file.
 #[derive(Clone)]
-enum Target {
+pub(crate) enum Target {
     /// Each write is durable when it completes. It is made stripe by stripe, as a disk would.
     Direct {
         /// The file.
@@ -114,7 +116,7 @@ impl Target {
 type Ended = (u64, Result<Vec<u8>, ClientError>);
 
 /// Requests in flight on a file.
-struct Engine {
+pub(crate) struct Engine {
     file: Target,
     depth: usize,
     verify: bool,
@@ -130,7 +132,7 @@ struct Engine {
 impl Engine {
     /// No request yet; at most `depth` at once. `verify` compares every read with the contents, as far as
     /// they are known.
-    fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
+    pub(crate) fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
         Self {
             file,
             depth,
@@ -147,7 +149,7 @@ impl Engine {
     /// Starts a request, after the end of those that must come before it. Its latency counts from
     /// when it was `due`, or else from its start. Conflicting requests cannot overtake each other,
     /// since nothing starts before an earlier request has.
-    async fn start(
+    pub(crate) async fn start(
         &mut self,
         kind: Access,
         range: ByteRange,
@@ -189,11 +191,28 @@ impl Engine {
     /// Waits until no request is in flight and every write is durable. Returns the measurements of
     /// writes and reads, and the expected contents of the file.
     async fn finish(mut self) -> Result<(Measured, Measured, Contents), TestbedError> {
+        let (writes, reads) = self.settle().await?;
+        Ok((writes, reads, self.contents))
+    }
+
+    /// Waits until no request is in flight and every write is durable. Returns the measurements of writes and reads
+    /// since the last call.
+    pub(crate) async fn settle(&mut self) -> Result<(Measured, Measured), TestbedError> {
         while !self.under_way.is_empty() {
             self.end_one().await?;
         }
         self.file.flush().await?;
-        Ok((self.writes, self.reads, self.contents))
+        Ok((mem::take(&mut self.writes), mem::take(&mut self.reads)))
+    }
+
+    /// Permits `depth` requests at once from now on.
+    pub(crate) const fn set_depth(&mut self, depth: usize) {
+        self.depth = depth;
+    }
+
+    /// The contents that the file should have once no request is in flight.
+    pub(crate) const fn contents(&self) -> &Contents {
+        &self.contents
     }
 
     fn must_wait(&self, kind: Access, range: ByteRange) -> bool {

@@ -31,19 +31,19 @@ pub struct Moved {
 }
 
 /// Planned and moved bytes so far.
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     meters: ClusterMeters,
 }
 
 impl Traffic {
     /// All bytes until now.
-    pub(super) async fn now(client: &Client) -> Result<Self, TestbedError> {
+    pub(crate) async fn now(client: &Client) -> Result<Self, TestbedError> {
         let meters = client.meters().await?;
         Ok(Self { meters })
     }
 
     /// Planned and moved bytes since, for each flow where one of the two is not zero.
-    pub(super) fn since(&self, before: &Self) -> Vec<Flow> {
+    pub(crate) fn since(&self, before: &Self) -> Vec<Flow> {
         let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
         for (&place, &bytes) in &self.meters.planned.bytes {
             flows.entry(place).or_default().planned_bytes = bytes;
@@ -72,7 +72,7 @@ impl Traffic {
     }
 
     /// Nodes that did not report their traffic now or before, so that metered bytes are too low.
-    pub(super) fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
+    pub(crate) fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
         let unreachable = |traffic: &Self| traffic.meters.unreachable.clone();
         let all = unreachable(before).into_iter().chain(unreachable(self));
         let distinct: BTreeSet<u32> = all.map(|node| node.0).collect();
