@@ -229,6 +229,12 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::path)]
         name: String,
     },
+    /// Show where a byte of a file lies, on which node and in which rack, what it survives, and what an update costs
+    Explain {
+        /// Name of the file, and the offset of the byte behind a colon, such as disk:1MiB; without one, its first byte
+        #[arg(value_name = "FILE[:OFFSET]", value_parser = checks::path)]
+        what: String,
+    },
     /// Show the space of files, chunks and reserves by pool, and what each node has used and free
     Df,
     /// Create, list, resize and delete images: files that are served as block devices
@@ -241,6 +247,9 @@ pub(crate) enum Command {
     Mount(MountArguments),
     /// Unmount what 'gabion mount' has mounted
     Umount(UmountArguments),
+    /// Tell in a line whether all is well, and each problem. Exit codes: 0 green, 3 yellow, 4 red (a stripe
+    /// survives no further failure), 1 if the cluster does not answer
+    Health,
     /// Measure pools of a running cluster: rates, latencies, and what a request costs
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'

@@ -14,6 +14,10 @@ pub(crate) struct Failure {
 const FAILED: u8 = 1;
 /// A usage error.
 const USAGE: u8 = 2;
+/// `gabion health` found problems, and every stripe survives a further failure.
+const YELLOW: u8 = 3;
+/// `gabion health` found a stripe that survives no further failure.
+const RED: u8 = 4;
 /// The reader of the output has closed the pipe: the exit code of a process ended by SIGPIPE.
 const READER_GONE: u8 = 141;
 
@@ -39,6 +43,23 @@ impl Failure {
         Self {
             sentence: String::new(),
             exit_code: if is_usage { USAGE } else { FAILED },
+        }
+    }
+
+    /// The cluster has problems, which were printed, and every stripe survives a further failure.
+    pub(crate) const fn yellow() -> Self {
+        Self::light(YELLOW)
+    }
+
+    /// A stripe survives no further failure, as was printed.
+    pub(crate) const fn red() -> Self {
+        Self::light(RED)
+    }
+
+    const fn light(exit_code: u8) -> Self {
+        Self {
+            sentence: String::new(),
+            exit_code,
         }
     }
 

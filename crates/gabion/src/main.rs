@@ -133,6 +133,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Rm { names, prefix } => {
                 commands::files::rm(names, prefix, &place, format).await
             }
+            Command::Explain { what } => commands::explain::run(&what, &place, format).await,
+            Command::Health => commands::health::run(&place, format).await,
             Command::Df => commands::df::run(&place, format).await,
             Command::Bench(options) => commands::bench::run(options, &place, format).await,
             Command::Chmod { mode, names } => {

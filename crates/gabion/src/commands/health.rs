@@ -1,12 +1,34 @@
 //! The health of a cluster, and the age of that knowledge. It is green only when all known facts
 //! are good and no required one is missing.
 
-use super::repair_status;
-use crate::output::{counted, say};
+use super::{connect, repair_status};
+use crate::arguments::Place;
+use crate::failure::Failure;
+use crate::output::{Format, counted, print_json, say};
 use gabion_layout::NodeId;
 use gabion_meta::Departure;
 use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
 use serde_json::{Value, json};
+
+/// `gabion health`: prints the light and the problems. Its exit code tells the light too.
+pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
+    let status = connect(place).await?.status().await?;
+    if format == Format::Json {
+        print_json(&json!({
+            "light": light(&status),
+            "troubles": troubles(&status),
+            "signs": signs(&status),
+            "heard_at_most_ms_ago": age_ms(&status),
+        }))?;
+    } else {
+        print(&status);
+    }
+    match light(&status) {
+        "green" => Ok(()),
+        "yellow" => Err(Failure::yellow()),
+        _ => Err(Failure::red()),
+    }
+}
 
 /// Green when nothing is the matter, red when some stripe survives no further failure, yellow in between.
 pub(crate) fn light(status: &ClusterStatus) -> &'static str {

@@ -156,7 +156,7 @@ fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
             "HOST:PORT",
         ),
         (vec!["node", "--rack=0", "--join=127.0.0.1"], "HOST:PORT"),
-        (vec!["put", "x", ""], "1 to 1024 bytes"),
+        (vec!["put", "x", ""], "1 to 4096 bytes"),
         (vec!["stat", "a\nb"], "control characters"),
         (vec!["pool", "create", "A b"], "a letter first"),
         (vec!["pool", "commit", ""], "a letter first"),

@@ -1,6 +1,7 @@
 //! What a cluster says of itself when nodes die and come back: its status and its log.
 
-use crate::support::{TestCluster, fails_on, pattern, wait_for};
+use crate::support::{TestCluster, fails_on, pattern, text, wait_for};
+use serde_json::Value;
 
 #[test]
 fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
@@ -28,9 +29,30 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
     let troubles = yellow["troubles"].as_array().unwrap();
     assert!(troubles.contains(&"node 1 has failed".into()), "{yellow}");
     assert!(yellow["degraded_stripes"].as_u64().unwrap() > 0, "{yellow}");
+    let health = cluster.output(&["health"]);
+    assert_eq!(
+        health.status.code(),
+        Some(3),
+        "problems, but no stripe at the brink"
+    );
+    assert!(text(&health.stdout).contains("node 1 has failed"));
+    cluster.run(&["chaos", "kill-node", "2"]);
+    cluster.wait_until_failed(&[1, 2]);
+    let health = cluster.output(&["health"]);
+    assert_eq!(
+        health.status.code(),
+        Some(4),
+        "a stripe survives no further failure"
+    );
+    cluster.run(&["chaos", "start-node", "2"]);
     cluster.run(&["repair", "--watch"]);
     cluster.run(&["chaos", "start-node", "1"]);
     wait_for("all is well", || status()["light"] == "green");
+    let health = cluster.json(&["health"]);
+    assert_eq!(
+        (&health["light"], &health["troubles"]),
+        (&"green".into(), &Value::Array(vec![]))
+    );
     let log = cluster.run(&["cluster", "log"]);
     for words in [
         "node 1 is suspect",

@@ -13,6 +13,7 @@ mod demo;
 mod df;
 mod disturbed_repair;
 mod earlier_copies;
+mod explain;
 mod failing_disks;
 mod full_disk;
 mod gray_failures;
