@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::benches::{self, Bench};
+use crate::conformance::{self, SUITES};
 use crate::mutants::Choice;
 use crate::sim::Span;
 
@@ -20,6 +21,8 @@ Commands:
   sim --seconds S          run seeds for so long, each a new one
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
+  conformance [--short] [SUITE...]
+                           run others' test suites on mounts and images of a cluster; docs/conformance.md
   mutants                  break the code in one place at a time, and show which check notices
   mutants --only NAME...   the same for these mutants
   mutants --list           print the mutants and their checks
@@ -44,6 +47,8 @@ pub(crate) enum Command {
     Sim(Span),
     /// Torture real processes, with these arguments.
     Torture(Vec<String>),
+    /// Run suites of conformance.
+    Conformance(conformance::Choice),
     /// Try mutants.
     Mutants(Choice),
     /// Run benchmarks, passing `arguments` to each of them.
@@ -64,6 +69,8 @@ pub(crate) enum UsageError {
     UnexpectedArgument { command: String, argument: String },
     /// There is no such benchmark.
     UnknownBench(String),
+    /// There is no such suite of conformance.
+    UnknownSuite(String),
     /// `sim` was told neither a seed nor a time.
     NoSpan,
     /// `mutants` was told something that chooses none.
@@ -86,6 +93,14 @@ impl fmt::Display for UsageError {
                 write!(
                     formatter,
                     "there is no benchmark `{name}`; registered are: {}",
+                    known.join(", ")
+                )
+            }
+            Self::UnknownSuite(name) => {
+                let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+                write!(
+                    formatter,
+                    "there is no suite `{name}`; there are: {}",
                     known.join(", ")
                 )
             }
@@ -114,6 +129,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
         "ci" => Command::Ci,
         "sim" => return parse_sim(rest),
         "torture" => return Ok(Command::Torture(rest.to_vec())),
+        "conformance" => return parse_conformance(rest),
         "mutants" => return parse_mutants(rest),
         "bench" => return parse_bench(rest),
         _ => return Err(UsageError::UnknownCommand(name.clone())),
@@ -137,6 +153,23 @@ fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
         "--seconds" => Ok(Command::Sim(Span::Seconds(value))),
         _ => Err(UsageError::NoSpan),
     }
+}
+
+fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
+    let is_short = arguments.iter().any(|word| word == "--short");
+    let names: Vec<String> = arguments
+        .iter()
+        .filter(|&word| word != "--short")
+        .cloned()
+        .collect();
+    let is_known = |name: &String| SUITES.iter().any(|suite| suite.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        return Err(UsageError::UnknownSuite(unknown.clone()));
+    }
+    Ok(Command::Conformance(conformance::Choice {
+        is_short,
+        names,
+    }))
 }
 
 fn parse_mutants(arguments: &[String]) -> Result<Command, UsageError> {

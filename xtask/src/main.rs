@@ -8,6 +8,7 @@
 
 mod benches;
 mod command_line;
+mod conformance;
 mod mutants;
 mod sim;
 mod steps;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         }
         Command::Sim(span) => sim::run(&root, *span),
         Command::Torture(arguments) => torture::run(&root, arguments),
+        Command::Conformance(choice) => conformance::run(&root, choice),
         Command::Mutants(choice) => mutants::run(&root, choice),
         Command::Bench { benches, arguments } => benches::run(&root, benches, arguments),
     }

@@ -257,14 +257,16 @@ fn read_ahead(entry: &Entry) {
 
 /// The path of an existing directory.
 fn mount_point(directory: &Path) -> io::Result<PathBuf> {
-    let path = directory.canonicalize().map_err(|error| {
+    let explained = |error: io::Error| {
         if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) {
             io::Error::other("a mount whose process has died is there; 'gabion umount' removes it")
         } else {
             error
         }
-    })?;
-    if path.is_dir() {
+    };
+    let path = directory.canonicalize().map_err(explained)?;
+    // The kernel may know the path of a dead mount, and not its attributes.
+    if path.metadata().map_err(explained)?.is_dir() {
         Ok(path)
     } else {
         Err(io::ErrorKind::NotADirectory.into())

@@ -172,13 +172,12 @@ mod tests {
     #[test]
     fn file_names() {
         let part = "x".repeat(PART_BYTES);
-        let longest = [part.as_str(); 4].join("/") + "/";
-        let longest = longest.trim_end_matches('/').to_owned();
+        let longest = [part.as_str(); FILE_NAME_BYTES / (PART_BYTES + 1)].join("/");
         let deepest = ["x"; LEVELS_MAX].join("/");
         for name in ["a", "a/b c/ü", "...", ".a/b.", &part, &longest, &deepest] {
             assert_eq!(check_file_name(name), Ok(()));
         }
-        let too_long = format!("{longest}/{part}");
+        let too_long = format!("{longest}/x");
         let (long_part, too_deep) = (format!("{part}x"), format!("{deepest}/x"));
         for name in [
             "", "a\0b", "a\nb", "a\u{7f}", &too_long, &long_part, &too_deep,

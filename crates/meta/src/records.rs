@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Most bytes of a file's name.
-pub const FILE_NAME_BYTES: usize = 1024;
+pub const FILE_NAME_BYTES: usize = 4096;
 
 /// Most bytes of a file.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
