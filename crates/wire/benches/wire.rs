@@ -7,9 +7,9 @@
 //! more than the other.
 
 use bytes::Bytes;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, RackId, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
 use gabion_plan::ValueId;
-use gabion_protocol::message::{CommittedMark, Flow, NodeReply, NodeRequest, Purpose, RunId, ask};
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId, ask};
 use gabion_wire::frame::Kind;
 use gabion_wire::{
     Connection, Endpoint, Frame, Handler, Hello, LinkSpec, LinkTable, Options, PeerIdentity,
@@ -260,15 +260,8 @@ async fn call(
             tokio::spawn(async move {
                 let mut latencies = Vec::with_capacity(call_count / concurrent);
                 for number in 0..(call_count / concurrent) as u64 {
-                    let mark = CommittedMark {
-                        stripe: StripeId(1),
-                        epoch: Epoch(1),
-                        sequence: Sequence(number),
-                    };
-                    let request = NodeRequest::Committed(ask::Committed {
-                        marks: vec![mark],
-                        from: None,
-                    });
+                    let stripe = StripeId(number);
+                    let request = NodeRequest::Attest(ask::Attest { stripe });
                     let start = Instant::now();
                     call_once(&connection, &request).await;
                     latencies.push(start.elapsed());

@@ -5,6 +5,7 @@ use gabion_meta::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
+use crate::trust::Security;
 
 /// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -15,6 +16,8 @@ pub enum Role {
     Node,
     /// It keeps the metadata.
     Coordinator,
+    /// A client of the person who runs the cluster: it may also change pools, nodes and repairs.
+    Operator,
 }
 
 /// The position of a process in the topology. Clients and the coordinator have none.
@@ -48,6 +51,17 @@ impl Hello {
             cluster: None,
             role: Role::Client,
             identity,
+        }
+    }
+
+    /// The hello of a process that serves no requests. Without certificates it is an operator: then all may do
+    /// everything that a person may.
+    pub(crate) fn of_user(security: &Security) -> Self {
+        let name = security.name();
+        Self {
+            cluster: name.map(|name| name.cluster),
+            role: name.map_or(Role::Operator, |name| name.role),
+            ..Self::client()
         }
     }
 

@@ -10,6 +10,7 @@ use crate::error::WireError;
 use crate::handler::Handler;
 use crate::link_rates::LinkRates;
 use crate::peers::Peers;
+use crate::trust::Security;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
@@ -140,10 +141,31 @@ impl ProcessPorts {
         let Some(address) = &self.coordinator else {
             return Ok(());
         };
-        match self.peers().get(address).await {
+        match self.peers().coordinator(address).await {
             Err(error @ WireError::WrongCluster { .. }) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// How this process proves what it is, and checks its peers.
+    pub(crate) fn security(&self) -> Security {
+        self.peers().endpoint().options.security.clone()
+    }
+
+    pub(crate) fn refresh_interval(&self) -> Duration {
+        self.peers().endpoint().options.refresh_interval
+    }
+
+    /// Closes the connections of peers whose certificates are revoked by now.
+    pub(crate) fn close_revoked(&self) {
+        self.peers().endpoint().close_revoked();
+    }
+
+    /// The connection to the coordinator.
+    pub(crate) async fn reach_coordinator_itself(&self) -> Result<Arc<Connection>, WireError> {
+        let unknown = || WireError::Closed("this process is the coordinator".to_owned());
+        let address = self.coordinator.clone().ok_or_else(unknown)?;
+        self.peers().coordinator(&address).await
     }
 
     /// Switches to another endpoint.
@@ -311,7 +333,7 @@ impl Ports for ProcessPorts {
             let address = coordinator.ok_or_else(no_coordinator)?;
             let failed = |error| failed(COORDINATOR.to_owned(), &error);
             let call = async {
-                let connection = peers.get(&address).await?;
+                let connection = peers.coordinator(&address).await?;
                 connection.call_coordinator(&request, deadline).await
             };
             match timeout_at(deadline, call).await {
@@ -444,7 +466,7 @@ impl ClientPorts for ProcessPorts {
         let (peers, coordinator) = (self.peers(), self.coordinator.clone());
         let connection = async move {
             let address = coordinator.ok_or_else(no_coordinator)?;
-            let reached = peers.get(&address).await;
+            let reached = peers.coordinator(&address).await;
             reached.map_err(|error| failed(COORDINATOR.to_owned(), &error))
         };
         reached(COORDINATOR.to_owned(), connection, deadline_in(deadline_ms)).boxed()

@@ -44,7 +44,12 @@ struct Figures {
 /// Overwrites blocks at random under every scheme in turn, on one cluster, and prints the figures.
 pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
     let trial = Trial::start(&["--racks=3", "--nodes-per-rack=3"]).await?;
-    let client = gabion_wire::connect(trial.coordinator(), ClientOptions::default()).await?;
+    let client = gabion_wire::connect(
+        trial.coordinator(),
+        trial.security()?,
+        ClientOptions::default(),
+    )
+    .await?;
     let source = trial.path("updated");
     fs::write(&source, machine::pattern(FILE_BYTES, 11)).context("write a temporary file")?;
     let mut files = Vec::new();

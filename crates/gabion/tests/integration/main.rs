@@ -2,6 +2,8 @@
 
 mod advice;
 mod arrays;
+mod attacks;
+mod certificates;
 mod cluster;
 mod cluster_directory;
 mod command_line;
