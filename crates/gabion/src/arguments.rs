@@ -125,7 +125,7 @@ pub(crate) struct Place {
     #[arg(long, global = true, env = "GABION_TLS", value_name = "DIR")]
     pub(crate) tls: Option<PathBuf>,
     /// Use no certificates: any process on this machine may do anything; on loopback only
-    #[arg(long, global = true, conflicts_with = "tls")]
+    #[arg(long, global = true)]
     pub(crate) insecure: bool,
 }
 

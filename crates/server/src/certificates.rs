@@ -191,8 +191,7 @@ impl CertificateOffice {
         let serial = connection
             .certified()
             .and_then(|certified| certified.serial);
-        let serial =
-            serial.ok_or_else(|| refused("the certificate has no serial number of ours"))?;
+        let serial = serial.ok_or_else(|| refused("the certificate's serial is none of ours"))?;
         let key = PublicKey::new(point)?;
         let Sender {
             role,

@@ -107,12 +107,7 @@ impl NodeProcess {
             capacity_bytes: array_bytes,
             array,
         } = opened;
-        let listener = listen_on(&listen).await?;
-        let address = address_of(&listener, &listen)?;
-        if security.name().is_none() {
-            check_loopback(address)?;
-            warn_of_insecurity();
-        }
+        let (listener, address) = listen_as(&listen, &security).await?;
         let links = links
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
@@ -136,12 +131,7 @@ impl NodeProcess {
         get_own_name(&ports, &security, node.id()).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
-        let options = Options {
-            links,
-            security,
-            ..Options::default()
-        };
-        let endpoint = endpoint(member, rack, options, &handler, Arc::clone(&meter));
+        let endpoint = endpoint(member, rack, (links, security), &handler, &meter);
         ports.use_endpoint(Arc::clone(&endpoint));
         ports.keep_fresh();
         answer_own_calls(&ports, &node);
@@ -263,6 +253,20 @@ fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, Server
         address: listen.to_owned(),
         source,
     })
+}
+
+/// Listens on an address, which must be of loopback without certificates.
+async fn listen_as(
+    listen: &str,
+    security: &Security,
+) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let listener = listen_on(listen).await?;
+    let address = address_of(&listener, listen)?;
+    if security.name().is_none() {
+        check_loopback(address)?;
+        warn_of_insecurity();
+    }
+    Ok((listener, address))
 }
 
 /// Checks that a process may listen on an address; waits briefly for a port in use. Call it before
@@ -400,9 +404,9 @@ async fn get_own_name(
 fn endpoint(
     (cluster, node): (ClusterId, NodeId),
     rack: RackId,
-    options: Options,
+    (links, security): (Option<Arc<LinkTable>>, Security),
     handler: &Arc<NodeHandler>,
-    meter: Arc<TrafficMeter>,
+    meter: &Arc<TrafficMeter>,
 ) -> Arc<Endpoint> {
     let identity = PeerIdentity {
         node: Some(node),
@@ -413,8 +417,13 @@ fn endpoint(
         role: Role::Node,
         identity,
     };
+    let options = Options {
+        links,
+        security,
+        ..Options::default()
+    };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
-    Endpoint::new(hello, handler, options, meter)
+    Endpoint::new(hello, handler, options, Arc::clone(meter))
 }
 
 /// Routes requests of connections to the node, once it has joined.
@@ -461,9 +470,10 @@ impl Handler for NodeHandler {
         tokio::spawn(async move { responder.reply(&answer.await) });
     }
 
-    fn flow(&self, _: &Arc<Connection>, flow: Flow) {
+    fn flow(&self, connection: &Arc<Connection>, flow: Flow) {
         if let Some(serving) = self.serving.get() {
-            serving.node.flow(flow);
+            let origin = serving.ports.origin_of(connection);
+            serving.node.flow_from(origin, flow);
         }
     }
 

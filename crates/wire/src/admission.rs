@@ -4,7 +4,7 @@
 //! process keeps descriptors for its files.
 
 use crate::error::WireError;
-use crate::hello::Role;
+use crate::role::Role;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

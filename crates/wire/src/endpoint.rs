@@ -15,10 +15,11 @@ use crate::connection::Connection;
 use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::Handler;
-use crate::hello::{Hello, Role};
+use crate::hello::Hello;
 use crate::intake::Intake;
 use crate::link::LinkTable;
 use crate::meter::TrafficMeter;
+use crate::role::Role;
 use crate::trust::Security;
 
 /// Limits of connections, with defaults for a data centre.

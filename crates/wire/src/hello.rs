@@ -5,20 +5,8 @@ use gabion_meta::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
+use crate::role::Role;
 use crate::trust::Security;
-
-/// The role of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Role {
-    /// It stores and reads files, and serves no requests.
-    Client,
-    /// It stores chunks.
-    Node,
-    /// It keeps the metadata.
-    Coordinator,
-    /// A client of the person who runs the cluster: it may also change pools, nodes and repairs.
-    Operator,
-}
 
 /// The position of a process in the topology. Clients and the coordinator have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! the limit on connections bounds them.
 
 use crate::error::WireError;
-use crate::hello::Role;
+use crate::role::Role;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
-use crate::hello::Role;
+use crate::role::Role;
 use gabion_layout::NodeId;
 use gabion_protocol::ports::Passage;
 

@@ -8,7 +8,8 @@ use gabion_layout::{Epoch, NodeId, Sequence};
 use gabion_protocol::message::{CoordinatorRequest, Effect, Flow, NodeRequest, RunPart};
 
 use crate::certificate_call::CertificateRequest;
-use crate::hello::{Hello, Role};
+use crate::hello::Hello;
+use crate::role::Role;
 use crate::trust::Certified;
 
 /// The sender of a request, as the receiver knows it: by its certificate, or without TLS by its own word.

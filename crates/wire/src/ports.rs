@@ -10,6 +10,7 @@ use crate::error::WireError;
 use crate::handler::Handler;
 use crate::link_rates::LinkRates;
 use crate::peers::Peers;
+use crate::randomness::random_bytes;
 use crate::trust::Security;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -26,8 +27,6 @@ use gabion_protocol::ports::{Address, Ask as _, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -488,16 +487,6 @@ impl ClientPorts for ProcessPorts {
     fn meter(&self) -> Meter {
         self.peers().endpoint().meter().snapshot()
     }
-}
-
-/// Bytes that no peer can guess.
-///
-/// # Errors
-/// When the system gives no randomness.
-pub fn random_bytes<const N: usize>() -> Result<[u8; N], std::io::Error> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Waits for a connection until the deadline.

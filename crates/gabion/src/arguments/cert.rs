@@ -16,11 +16,11 @@ pub(crate) enum CertCommand {
     Issue(IssueOptions),
     /// Print a join token: a new process exchanges it once, by network, for its certificate
     Token(TokenOptions),
-    /// List what was issued, with its serial number, its end, and whether it counts
+    /// List what was issued, with its serial, its end, and whether it counts
     Ls(AuthorityOption),
     /// Revoke a certificate or a token: the cluster's processes refuse it, and close its connections, within seconds
     Revoke {
-        /// Its serial number, as 'gabion cert ls' shows it
+        /// Its serial, as 'gabion cert ls' shows it
         serial: String,
         #[command(flatten)]
         authority: AuthorityOption,

@@ -24,11 +24,11 @@ pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security),
         }
     };
     let security = match (&place.tls, cluster) {
-        (Some(directory), _) => Security::open(directory)?,
-        (None, _) if place.insecure => {
+        (_, _) if place.insecure => {
             check_loopback(&coordinator)?;
             Security::insecure()
         }
+        (Some(directory), _) => Security::open(directory)?,
         (None, Some(cluster)) => cluster.security_as(role)?,
         (None, None) => {
             return Err(Failure::usage(
@@ -44,8 +44,8 @@ pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security),
 /// authority.
 pub(crate) fn of_coordinator(place: &Place, data: &Path) -> Result<Protection, Failure> {
     Ok(match &place.tls {
+        _ if place.insecure => Protection::Insecure,
         Some(directory) => Protection::Foreign(Security::open(directory)?),
-        None if place.insecure => Protection::Insecure,
         None => managed_in(data),
     })
 }

@@ -8,24 +8,23 @@ use super::credentials::{Credentials, parse_certificate, write_credentials};
 use super::error::{TrustError, io_error, malformed};
 use super::files;
 use super::ledger::{Entry, EntryState, Ledger, Serial};
-use super::name::Name;
+use super::name::{Name, TLS_NAME};
 use super::token::Token;
-use crate::hello::Role;
-use crate::ports::random_bytes;
+use crate::randomness::random_bytes;
+use crate::role::Role;
 use gabion_layout::ClusterId;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
-    RevocationReason, RevokedCertParams, SanType, SerialNumber, SignatureAlgorithm,
+    RevocationReason, RevokedCertParams, SanType, SignatureAlgorithm,
 };
+// tidy: allow(serial number) X.509's name
+use rcgen::SerialNumber as X509Serial;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// The name that every certificate has, and that every client asks for: TLS wants one. The name of the process is
-/// another one.
-pub(super) const TLS_NAME: &str = "gabion.internal";
 /// How long an authority is valid, and the list of revoked certificates.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 20);
 /// A certificate is valid this long before it is made: clocks differ.
@@ -89,7 +88,8 @@ impl Authority {
         }
         let key = KeyPair::generate()?;
         let mut params = authority_params(cluster)?;
-        params.serial_number = Some(serial_number(new_serial()?));
+        // tidy: allow(serial number) X.509's name
+        params.serial_number = Some(x509_serial(new_serial()?));
         let now = OffsetDateTime::now_utc();
         params.not_before = now - CLOCK_TOLERANCE;
         params.not_after = now + AUTHORITY_LIFETIME;
@@ -177,9 +177,13 @@ impl Authority {
     /// # Errors
     /// When files cannot be read or written.
     pub fn refresh(&self, directory: &Path, name: Name) -> Result<(), TrustError> {
-        let is_fresh = Credentials::open(directory)
-            .is_ok_and(|known| *known.name() == name && !known.is_due() && self.counts(&known));
-        if is_fresh {
+        let is_fresh =
+            |known: &Credentials| *known.name() == name && !known.is_due() && self.counts(known);
+        if let Some(known) = Credentials::open(directory).ok().filter(is_fresh) {
+            let revoked = self.revoked()?;
+            if known.revoked_text() != Some(&revoked) {
+                known.keep_revoked(&revoked)?;
+            }
             return Ok(());
         }
         self.issue_into(directory, name, Self::LIFETIME).map(drop)
@@ -226,7 +230,8 @@ impl Authority {
         let serial = new_serial()?;
         let now = OffsetDateTime::now_utc();
         let mut params = process_params(name)?;
-        params.serial_number = Some(serial_number(serial));
+        // tidy: allow(serial number) X.509's name
+        params.serial_number = Some(x509_serial(serial));
         params.not_before = now - CLOCK_TOLERANCE;
         params.not_after = now + lifetime;
         let certificate = params.signed_by(key, &self.issuer)?;
@@ -335,7 +340,8 @@ impl Authority {
             }
             let wrong = |_| malformed(self.ledger.path(), "a time in it is out of range");
             revoked_certs.push(RevokedCertParams {
-                serial_number: serial_number(entry.serial),
+                // tidy: allow(serial number) X.509's name
+                serial_number: x509_serial(entry.serial),
                 revocation_time: OffsetDateTime::from_unix_timestamp(at_s).map_err(wrong)?,
                 reason_code: Some(RevocationReason::Unspecified),
                 invalidity_date: None,
@@ -344,7 +350,7 @@ impl Authority {
         let params = CertificateRevocationListParams {
             this_update: now - CLOCK_TOLERANCE,
             next_update: now + AUTHORITY_LIFETIME,
-            crl_number: SerialNumber::from(
+            crl_number: X509Serial::from(
                 (now.unix_timestamp_nanos() as u64).to_be_bytes().to_vec(),
             ),
             issuing_distribution_point: None,
@@ -394,12 +400,12 @@ fn process_params(name: Name) -> Result<CertificateParams, TrustError> {
     Ok(params)
 }
 
-/// A serial number that is in no other certificate. It is positive in X.509's form of 16 bytes.
+/// A serial that is in no other certificate. It is positive in X.509's form of 16 bytes.
 fn new_serial() -> Result<Serial, TrustError> {
     let bytes = random_bytes().map_err(io_error("read", Path::new("/dev/urandom")))?;
     Ok(Serial(u128::from_be_bytes(bytes) >> 1))
 }
 
-fn serial_number(serial: Serial) -> SerialNumber {
-    SerialNumber::from_slice(&serial.to_bytes())
+fn x509_serial(serial: Serial) -> X509Serial {
+    X509Serial::from_slice(&serial.to_bytes())
 }

@@ -4,16 +4,16 @@
 //! (the authorities to trust), and `revoked.pem` if the authority has a list of revoked certificates. Gabion's own
 //! processes hold the file `lock` while they read or replace them, so that none takes a certificate with another key.
 
-use super::authority::TLS_NAME;
 use super::error::{TrustError, io_error, malformed};
 use super::files;
 use super::ledger::Serial;
-use super::name::Name;
+use super::name::{Name, NameError, TLS_NAME};
 use rcgen::KeyPair;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring::cipher_suite::{
     TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
+// tidy: allow(provider) rustls' name
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
@@ -30,15 +30,18 @@ use x509_parser::revocation_list::CertificateRevocationList;
 /// The protocol in TLS: a server of another kind refuses it.
 const PROTOCOL: &[u8] = b"gabion";
 
-static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+// tidy: allow(provider) rustls' name
+static CRYPTO: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     let cipher_suites = vec![
         // The fastest first. 128 bits are enough for certificates that live for days.
         TLS13_AES_128_GCM_SHA256,
         TLS13_AES_256_GCM_SHA384,
         TLS13_CHACHA20_POLY1305_SHA256,
     ];
+    // tidy: allow(provider) rustls' name
     Arc::new(CryptoProvider {
         cipher_suites,
+        // tidy: allow(provider) rustls' name
         ..ring::default_provider()
     })
 });
@@ -48,7 +51,7 @@ static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
 pub struct Certified {
     /// The name.
     pub name: Name,
-    /// The certificate's serial number; none if the authority is not Gabion's and its numbers are longer.
+    /// The certificate's serial; none if the authority is not Gabion's and its numbers are longer.
     pub serial: Option<Serial>,
 }
 
@@ -179,7 +182,7 @@ impl Credentials {
         &self.name
     }
 
-    /// The serial number; 0 if the authority is not Gabion's and its numbers are longer.
+    /// The serial; 0 if the authority is not Gabion's and its numbers are longer.
     pub fn serial(&self) -> Serial {
         self.serial.unwrap_or(Serial(0))
     }
@@ -311,9 +314,7 @@ fn name_in(certificate: &X509Certificate<'_>) -> Result<Name, String> {
             _ => None,
         });
     match (uris.next(), uris.next()) {
-        (Some(uri), None) => uri
-            .parse()
-            .map_err(|e: super::name::NameError| e.to_string()),
+        (Some(uri), None) => uri.parse().map_err(|e: NameError| e.to_string()),
         (None, _) => Err("the certificate has no name gabion://CLUSTER/ROLE".to_owned()),
         (Some(_), Some(_)) => Err("the certificate has more than one URI".to_owned()),
     }
@@ -336,7 +337,7 @@ fn lists(text: Option<&str>) -> Result<Lists, String> {
     lists.map_err(|e: rustls::pki_types::pem::Error| e.to_string())
 }
 
-/// The serial numbers in lists, by which open connections are ended. TLS itself checks the lists' signatures.
+/// The serials in lists, by which open connections are ended. TLS itself checks the lists' signatures.
 fn revoked_serials(lists: &Lists) -> Result<BTreeSet<Serial>, String> {
     let mut serials = BTreeSet::new();
     for list in lists {
@@ -354,13 +355,15 @@ fn client_config(
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,
 ) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::clone(&PROVIDER);
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider)
+    let crypto = Arc::clone(&CRYPTO);
+    // tidy: allow(provider) rustls' name
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), crypto)
         .with_crls(lists.iter().cloned())
         .only_check_end_entity_revocation()
         .build()
         .map_err(|e| e.to_string())?;
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
+    // tidy: allow(provider) rustls' name
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&CRYPTO))
         .with_protocol_versions(&[&TLS13])
         .map_err(|e| e.to_string())?
         .with_webpki_verifier(verifier)
@@ -378,13 +381,15 @@ fn server_config(
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,
 ) -> Result<Arc<ServerConfig>, String> {
-    let provider = Arc::clone(&PROVIDER);
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider)
+    let crypto = Arc::clone(&CRYPTO);
+    // tidy: allow(provider) rustls' name
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), crypto)
         .with_crls(lists.iter().cloned())
         .only_check_end_entity_revocation()
         .build()
         .map_err(|e| e.to_string())?;
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
+    // tidy: allow(provider) rustls' name
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&CRYPTO))
         .with_protocol_versions(&[&TLS13])
         .map_err(|e| e.to_string())?
         .with_client_cert_verifier(verifier)

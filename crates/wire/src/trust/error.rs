@@ -55,7 +55,7 @@ pub enum TrustError {
     /// A join token has been exchanged before.
     #[error("the join token was used already; make another one with 'gabion cert token'")]
     TokenUsed,
-    /// No certificate has this serial number.
+    /// No certificate has this serial.
     #[error("the authority has issued no certificate {0}; 'gabion cert ls' lists them")]
     UnknownSerial(String),
     /// The authority does not sign for this name.

@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The serial number of a certificate.
+/// The serial of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Serial(pub(super) u128);
 
@@ -70,7 +70,7 @@ pub enum EntryState {
 /// A certificate that an authority has issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its serial number.
+    /// Its serial.
     pub serial: Serial,
     /// Its name.
     pub name: Name,
@@ -194,7 +194,7 @@ fn parse(line: &str) -> Option<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hello::Role;
+    use crate::role::Role;
     use gabion_layout::ClusterId;
     use std::fs;
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn serial_numbers_are_those_of_certificates() {
+    fn serials_are_those_of_certificates() {
         for bytes in [&[1][..], &[0, 0x80], &[0xff; 16]] {
             let serial = Serial::from_bytes(bytes).unwrap();
             assert_eq!(Serial::from_bytes(&serial.to_bytes()), Some(serial));

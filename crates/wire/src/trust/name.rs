@@ -4,12 +4,15 @@
 //! 32 hexadecimal digits, and ROLE one of `coordinator`, `node/N`, `node` (a new node, without an id yet),
 //! `operator` and `client`. A join token has `join/` before the role that it is exchanged for.
 
-use crate::hello::Role;
+use crate::role::Role;
 use gabion_layout::{ClusterId, NodeId};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
+/// The name that every certificate has, and that every client asks for: TLS wants one. The name of the process is
+/// another one.
+pub(super) const TLS_NAME: &str = "gabion.internal";
 const SCHEME: &str = "gabion://";
 const JOIN: &str = "join/";
 

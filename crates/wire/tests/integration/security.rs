@@ -363,9 +363,9 @@ async fn slices_of_a_process_that_takes_part_in_no_run_are_dropped() {
     let office = Office::new();
     let server = Process::listen_with(node_hello(1, 0), office.of_node(1)).await;
     let name = Name::of_node(CLUSTER, None);
-    let newcomer = options(office.security("new", name));
-    let newcomer = Process::with(hello(Role::Node), newcomer);
-    let connection = newcomer.connect(&server).await;
+    let stranger = options(office.security("new", name));
+    let stranger = Process::with(hello(Role::Node), stranger);
+    let connection = stranger.connect(&server).await;
     let run = RunId(1);
     connection.send_flow(Flow::Abort { run }).await.unwrap();
     let reply = connection.call_node(&ask(1), far()).await.unwrap_err();
