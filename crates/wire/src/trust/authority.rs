@@ -204,7 +204,8 @@ impl Authority {
     pub fn issue_token(&self, name: Name, lifetime: Duration) -> Result<Token, TrustError> {
         let key = KeyPair::generate()?;
         let (_, certificate) = self.sign(&key, name.as_token(), lifetime)?;
-        Token::new(&key.serialize_pem(), &certificate, &self.certificate)
+        let key = key.serialize_pem();
+        Ok(Token::new(&key, &certificate, &self.certificate))
     }
 
     /// Signs a public key, and notes it durably before. Returns the certificate in PEM.
@@ -408,4 +409,103 @@ fn new_serial() -> Result<Serial, TrustError> {
 
 fn x509_serial(serial: Serial) -> X509Serial {
     X509Serial::from_slice(&serial.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::NodeId;
+
+    const CLUSTER: ClusterId = ClusterId(7);
+
+    fn key() -> PublicKey {
+        let key = KeyPair::generate().unwrap();
+        PublicKey::new(key.public_key_raw().to_vec()).unwrap()
+    }
+
+    fn last(authority: &Authority) -> Entry {
+        *authority.entries().unwrap().last().unwrap()
+    }
+
+    #[test]
+    fn an_authority_is_made_once_and_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = Authority::create(directory.path(), CLUSTER).unwrap();
+        assert_eq!(
+            Authority::open(directory.path()).unwrap().cluster(),
+            CLUSTER
+        );
+        let again = Authority::create(directory.path(), CLUSTER).map(drop);
+        assert!(matches!(again, Err(TrustError::AuthorityExists { .. })));
+        // What it signs after it is opened is of the same authority.
+        let own = directory.path().join("own");
+        let name = Name::of(CLUSTER, Role::Coordinator);
+        let opened = Authority::open(directory.path()).unwrap();
+        opened.refresh(&own, name).unwrap();
+        assert_eq!(*Credentials::open(&own).unwrap().name(), name);
+        made.refresh(&own, name).unwrap();
+        assert_eq!(made.entries().unwrap().len(), 1, "it is fresh");
+        made.revoke(last(&made).serial).unwrap();
+        made.refresh(&own, name).unwrap();
+        assert_eq!(
+            made.entries().unwrap().len(),
+            2,
+            "a revoked one is replaced"
+        );
+    }
+
+    #[test]
+    fn a_token_is_exchanged_once_for_its_own_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let name = Name::of_node(CLUSTER, None);
+        let token = authority
+            .issue_token(name, Authority::TOKEN_LIFETIME)
+            .unwrap();
+        let token: Token = token.to_string().parse().unwrap();
+        let unpacked = token.unpack(&directory.path().join("token")).unwrap();
+        assert_eq!(*unpacked.name(), name.as_token());
+        assert!(unpacked.server_config().is_none(), "it is none of a server");
+        authority.exchange(unpacked.serial(), &key()).unwrap();
+        assert_eq!(last(&authority).name, name);
+        let again = authority.exchange(unpacked.serial(), &key());
+        assert!(matches!(again, Err(TrustError::TokenUsed)));
+        // Neither is another certificate a token.
+        let again = authority.exchange(last(&authority).serial, &key());
+        assert!(matches!(again, Err(TrustError::TokenUsed)));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_under_its_own_name_when_it_is_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let node = Name::of_node(CLUSTER, Some(NodeId(3)));
+        let sign = |name, lifetime| authority.sign(&key(), name, lifetime).unwrap().0;
+        let long = sign(node, Authority::LIFETIME);
+        let early = authority.renew(long, node, &key()).unwrap_err();
+        assert!(early.to_string().contains("not due"), "{early}");
+        // It was made five minutes ago, by its own words.
+        let short = sign(node, Duration::from_mins(1));
+        authority.renew(short, node, &key()).unwrap();
+        for other in [
+            Name::of_node(CLUSTER, Some(NodeId(4))),
+            Name::of(CLUSTER, Role::Operator),
+            Name::of_node(CLUSTER, None),
+        ] {
+            let error = authority.renew(short, other, &key()).unwrap_err();
+            assert!(error.to_string().contains("another name"), "{error}");
+        }
+        let new = sign(Name::of_node(CLUSTER, None), Authority::LIFETIME);
+        authority.renew(new, node, &key()).unwrap();
+        authority.revoke(short).unwrap();
+        let error = authority.renew(short, node, &key()).unwrap_err();
+        assert!(error.to_string().contains("revoked"), "{error}");
+    }
+
+    #[test]
+    fn another_key_than_a_point_is_not_signed() {
+        for point in [vec![], vec![4; 64], vec![2; 65]] {
+            assert!(PublicKey::new(point).is_err());
+        }
+    }
 }

@@ -86,6 +86,10 @@ pub(super) fn io_error(
 }
 
 /// The error of a file that holds something else.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are passed as they come"
+)]
 pub(super) fn malformed(path: &Path, reason: impl ToString) -> TrustError {
     TrustError::Malformed {
         path: path.to_owned(),

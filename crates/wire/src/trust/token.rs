@@ -18,9 +18,9 @@ pub struct Token {
 }
 
 impl Token {
-    pub(super) fn new(key: &str, certificate: &str, authority: &str) -> Result<Self, TrustError> {
+    pub(super) fn new(key: &str, certificate: &str, authority: &str) -> Self {
         let parts = [key, certificate, authority].map(str::to_owned);
-        Ok(Self { parts })
+        Self { parts }
     }
 
     /// Reads the token in a file.
@@ -93,7 +93,7 @@ impl FromStr for Token {
             framed((certificate, labels[1]))?,
             framed((authority, labels[2]))?,
         ];
-        Self::new(&key, &certificate, &authority)
+        Ok(Self::new(&key, &certificate, &authority))
     }
 }
 
@@ -106,7 +106,7 @@ fn framed(part: &str, label: &str) -> Option<String> {
         return None;
     }
     let mut letters = part.replace('-', "+").replace('_', "/");
-    while letters.len() % 4 != 0 {
+    while !letters.len().is_multiple_of(4) {
         letters.push('=');
     }
     let lines = letters.as_bytes().chunks(64);

@@ -1,5 +1,7 @@
 //! Connections with certificates on real sockets: what is refused, in which words, and that renewal breaks nothing.
 
+#![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
+
 use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, within};
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, StripeId};
@@ -409,4 +411,20 @@ async fn a_long_first_frame_is_refused_before_it_is_read() {
         .unwrap();
     let why = server.next_not_accepted().await;
     assert!(why.contains("too long for a hello"), "{why}");
+}
+
+#[tokio::test]
+async fn a_server_without_a_place_says_so_through_the_handshake() {
+    let office = Office::new();
+    let options = Options {
+        connections: gabion_wire::ConnectionLimits {
+            count_max: 0,
+            ..gabion_wire::ConnectionLimits::default()
+        },
+        ..office.of_node(1)
+    };
+    let server = Process::listen_with(node_hello(1, 0), options).await;
+    let client = Process::with(Hello::client(), office.of(Role::Client));
+    let words = "has as many connections as it takes";
+    check_refused(&client, &server, words, words).await;
 }
