@@ -26,6 +26,8 @@ pub struct MountOptions {
     pub programs: Programs,
     /// The coordinator's address, for lines of fstab.
     pub coordinator: Option<String>,
+    /// The directory of the mounting process's certificate, for lines of fstab.
+    pub tls: Option<String>,
 }
 
 /// What the programs on a mount may do.
@@ -83,6 +85,7 @@ impl Default for MountOptions {
                 set_id: false,
             },
             coordinator: None,
+            tls: None,
         }
     }
 }
@@ -121,6 +124,7 @@ impl MountOptions {
         match word.split_once('=') {
             Some(("attr_timeout", seconds)) => self.kept = kept(seconds)?,
             Some(("coordinator", address)) => self.coordinator = Some(address.to_owned()),
+            Some(("tls", directory)) => self.tls = Some(directory.to_owned()),
             None if word == "ro" => self.is_read_only = true,
             None if word == "rw" => self.is_read_only = false,
             None if word == "allow_other" => self.allows_others = true,
@@ -135,7 +139,7 @@ impl MountOptions {
             _ => {
                 return Err(OptionError(format!(
                     "there is no mount option '{word}'; known are ro, rw, allow_other, exec, noexec, suid, nosuid, \
-                     attr_timeout=SECONDS, coordinator=HOST:PORT and fstab's own words"
+                     attr_timeout=SECONDS, coordinator=HOST:PORT, tls=DIR and fstab's own words"
                 )));
             }
         }
@@ -183,6 +187,8 @@ mod tests {
         assert_eq!(with("ro,rw"), Ok(MountOptions::default()));
         let named = with("coordinator=10.0.0.1:7070").expect("it is known");
         assert_eq!(named.coordinator.as_deref(), Some("10.0.0.1:7070"));
+        let proven = with("tls=/etc/gabion").expect("it is known");
+        assert_eq!(proven.tls.as_deref(), Some("/etc/gabion"));
         for wrong in ["bogus", "attr_timeout=", "attr_timeout=-1", "ro=1", "dev"] {
             let error = with(wrong).expect_err(wrong).to_string();
             assert!(

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cert;
 mod checks;
 mod engine;
 mod files;
@@ -11,6 +12,9 @@ mod pool;
 mod repair;
 
 pub(crate) use bench::BenchOptions;
+pub(crate) use cert::{
+    AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
+};
 pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use files::{
@@ -119,6 +123,12 @@ pub(crate) struct Place {
         value_parser = checks::peer_address
     )]
     pub(crate) coordinator: Option<String>,
+    /// Directory of the process's own certificate [default: that in --dir; a server's is in its --data]
+    #[arg(long, global = true, env = "GABION_TLS", value_name = "DIR")]
+    pub(crate) tls: Option<PathBuf>,
+    /// Use no certificates: any process on this machine may do anything; on loopback only
+    #[arg(long, global = true)]
+    pub(crate) insecure: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -130,6 +140,11 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or remove one
     Node(NodeArguments),
+    /// Make the certificate authority of a new cluster, before its coordinator is started
+    Init(InitOptions),
+    /// Issue, list and revoke certificates of the cluster's processes, and make join tokens
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Create and list pools: a code, a chunk size and the failure to survive
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -319,7 +334,7 @@ impl UpOptions {
     ///
     /// # Errors
     /// If a rate is none.
-    pub(crate) fn cluster(self) -> Result<ClusterOptions, RateError> {
+    pub(crate) fn cluster(self, insecure: bool) -> Result<ClusterOptions, RateError> {
         let rate = |text: Option<String>| text.map_or(Ok(0), |text| parse_rate(&text));
         Ok(ClusterOptions {
             racks: self.racks,
@@ -337,6 +352,7 @@ impl UpOptions {
                 repair_parallel: self.behaviour.repair_parallel,
                 placement_seed: self.behaviour.placement_seed,
             },
+            insecure,
             given: self.given,
         })
     }
@@ -410,6 +426,9 @@ pub(crate) struct NodeOptions {
     pub(crate) merging: Merging,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    /// File with a join token, for a node without a certificate; 'gabion cert token' makes one
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) token: Option<PathBuf>,
     /// Directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,

@@ -105,9 +105,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let place = arguments.place;
     let done = runtime.block_on(async {
         match arguments.command {
-            Command::Coordinator(options) => commands::serve::coordinator(options).await,
+            Command::Coordinator(options) => commands::serve::coordinator(options, &place).await,
             Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
             Command::Cluster(command) => commands::cluster::run(command, place, format).await,
+            Command::Init(options) => commands::cert::init(&options, format),
+            Command::Cert(command) => commands::cert::run(command, &place, format),
             Command::Pool(command) => commands::pool::run(command, &place, format).await,
             Command::Put(options) => commands::files::put(options, &place, format).await,
             Command::Get(options) => commands::files::get(options, &place, format).await,

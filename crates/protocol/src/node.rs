@@ -186,7 +186,12 @@ impl Node {
 
     /// Takes one flow frame.
     pub fn flow(&self, flow: Flow) {
-        lock(&self.staging).flow(flow, self.participant.ports.now_ms());
+        lock(&self.staging).flow(flow, None, self.participant.ports.now_ms());
+    }
+
+    /// Takes one flow frame of this peer, which has a share of the room for frames that come before their parts.
+    pub fn flow_from(&self, from: Address, flow: Flow) {
+        lock(&self.staging).flow(flow, Some(from), self.participant.ports.now_ms());
     }
 
     /// Sends heartbeats, applies records to chunks and drops expired state, for as long as the process

@@ -16,6 +16,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const KEEP_MS: u64 = 60_000;
 /// The most bytes of slices that may wait for their parts.
 const MAX_WAITING_BYTES: u64 = 256 << 20;
+/// The most of them of one peer.
+const MAX_WAITING_BYTES_OF_PEER: u64 = 128 << 20;
+/// The most frames that may wait for their parts: short ones take memory too.
+const WAITING_COUNT_MAX: u64 = 1 << 20;
+/// The most of them of one peer.
+const WAITING_COUNT_MAX_OF_PEER: u64 = 1 << 19;
+/// The most staged pieces, and those of one client.
+const PIECE_COUNT_MAX: u64 = 1 << 20;
+const PIECE_COUNT_MAX_OF_CLIENT: u64 = 1 << 19;
 /// The most runs that are known and not over.
 const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
@@ -26,12 +35,55 @@ const OVER_COUNT_MAX: usize = 1 << 16;
 pub(crate) struct Staging {
     limits: Limits,
     runs: BTreeMap<RunId, Run>,
-    staged_bytes: u64,
-    /// The part of them that each client has staged. Invariant: no zeros.
-    client_bytes: BTreeMap<Address, u64>,
-    /// Bytes of slices that wait for their parts.
-    waiting_bytes: u64,
+    staged: Load,
+    /// The part of it that each client has staged. Invariant: no zeros.
+    staged_by: BTreeMap<Address, Load>,
+    /// Slices and other frames that wait for their parts.
+    waiting: Load,
+    /// The part of them that each peer has sent, where it is known. Invariant: no zeros.
+    waiting_by: BTreeMap<Address, Load>,
     over: Over,
+}
+
+/// What is held: bytes, and the pieces or frames that they are in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Load {
+    bytes: u64,
+    count: u64,
+}
+
+impl Load {
+    const fn one(bytes: u64) -> Self {
+        Self { bytes, count: 1 }
+    }
+
+    const fn with(self, more: Self) -> Self {
+        Self {
+            bytes: self.bytes + more.bytes,
+            count: self.count + more.count,
+        }
+    }
+
+    const fn without(self, less: Self) -> Self {
+        Self {
+            bytes: self.bytes - less.bytes,
+            count: self.count - less.count,
+        }
+    }
+
+    const fn is_within(self, bytes: u64, count: u64) -> bool {
+        self.bytes <= bytes && self.count <= count
+    }
+}
+
+/// Takes a load away from a peer's.
+fn relieve(of: &mut BTreeMap<Address, Load>, peer: Address, less: Load) {
+    if let Entry::Occupied(mut load) = of.entry(peer) {
+        *load.get_mut() = load.get().without(less);
+        if *load.get() == Load::default() {
+            load.remove();
+        }
+    }
 }
 
 /// The runs whose parts have ended, as long as messages of theirs may still be under way.
@@ -47,8 +99,8 @@ struct Run {
     sender: UnboundedSender<Flow>,
     state: State,
     pieces: Vec<Staged>,
-    /// Bytes of slices that wait for the part.
-    waiting_bytes: u64,
+    /// Frames that wait for the part, by their sender.
+    waiting: BTreeMap<Option<Address>, Load>,
     since_ms: u64,
 }
 
@@ -102,13 +154,15 @@ impl Staging {
         (chunk, offset, bytes): (ChunkIndex, u64, Bytes),
         now_ms: u64,
     ) -> Result<(), Refusal> {
-        let length = bytes.len() as u64;
-        let of_client = self.client_bytes.get(&from).copied().unwrap_or(0);
-        if self.staged_bytes + length > self.limits.staged_bytes || !self.has_room_for(run) {
+        let load = Load::one(bytes.len() as u64);
+        let all = self.staged.with(load);
+        let of_client = self.staged_by.get(&from).copied().unwrap_or_default();
+        let of_client = of_client.with(load);
+        if !all.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX) || !self.has_room_for(run) {
             let busy = "a node that is busy with other updates";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
-        if of_client + length > self.limits.client_bytes {
+        if !of_client.is_within(self.limits.client_bytes, PIECE_COUNT_MAX_OF_CLIENT) {
             let busy = "a node that is busy with other updates of this client";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
@@ -125,8 +179,8 @@ impl Staging {
             offset,
             bytes,
         });
-        self.staged_bytes += length;
-        *self.client_bytes.entry(from).or_default() += length;
+        self.staged = all;
+        self.staged_by.insert(from, of_client);
         Ok(())
     }
 
@@ -138,13 +192,18 @@ impl Staging {
     /// Releases the room of the staged bytes.
     fn release(&mut self, pieces: &[Staged]) {
         for piece in pieces {
-            let length = piece.bytes.len() as u64;
-            self.staged_bytes -= length;
-            if let Entry::Occupied(mut client) = self.client_bytes.entry(piece.from) {
-                *client.get_mut() -= length;
-                if *client.get() == 0 {
-                    client.remove();
-                }
+            let load = Load::one(piece.bytes.len() as u64);
+            self.staged = self.staged.without(load);
+            relieve(&mut self.staged_by, piece.from, load);
+        }
+    }
+
+    /// Releases the room of frames that have waited.
+    fn release_waiting(&mut self, waited: BTreeMap<Option<Address>, Load>) {
+        for (from, load) in waited {
+            self.waiting = self.waiting.without(load);
+            if let Some(from) = from {
+                relieve(&mut self.waiting_by, from, load);
             }
         }
     }
@@ -161,9 +220,9 @@ impl Staging {
         }
         entry.state = State::Withdrawn;
         entry.since_ms = now_ms;
-        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);
+        let waited = std::mem::take(&mut entry.waiting);
         let pieces = std::mem::take(&mut entry.pieces);
-        self.waiting_bytes -= waiting_bytes;
+        self.release_waiting(waited);
         self.release(&pieces);
         !pieces.is_empty()
     }
@@ -177,9 +236,9 @@ impl Staging {
         }
     }
 
-    /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a slice, the
-    /// slice is discarded: its part fails, and the sender retries.
-    pub(crate) fn flow(&mut self, flow: Flow, now_ms: u64) {
+    /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a frame of its sender, the
+    /// frame is discarded: its part fails, and the sender retries.
+    pub(crate) fn flow(&mut self, flow: Flow, from: Option<Address>, now_ms: u64) {
         if self.over.runs.contains(&flow.run()) {
             // Late frames of an ended part are discarded.
             return;
@@ -187,20 +246,29 @@ impl Staging {
         if !self.has_room_for(flow.run()) {
             return;
         }
-        let length = match &flow {
+        let load = Load::one(match &flow {
             Flow::Slice { bytes, .. } => bytes.len() as u64,
             Flow::Credit { .. } | Flow::Abort { .. } => 0,
-        };
-        let has_room = self.waiting_bytes + length <= MAX_WAITING_BYTES;
+        });
+        let all = self.waiting.with(load);
+        let of_peer = from.and_then(|from| self.waiting_by.get(&from).copied());
+        let of_peer = of_peer.unwrap_or_default().with(load);
+        let has_room = all.is_within(MAX_WAITING_BYTES, WAITING_COUNT_MAX)
+            && (from.is_none()
+                || of_peer.is_within(MAX_WAITING_BYTES_OF_PEER, WAITING_COUNT_MAX_OF_PEER));
         let run = self.run(flow.run(), now_ms);
         if matches!(run.state, State::Waiting(_)) {
             if !has_room {
                 return;
             }
-            run.waiting_bytes += length;
+            let waiting = run.waiting.entry(from).or_default();
+            *waiting = waiting.with(load);
             // So are those of a withdrawn run, which has no receiver.
             let _ = run.sender.unbounded_send(flow);
-            self.waiting_bytes += length;
+            self.waiting = all;
+            if let Some(from) = from {
+                self.waiting_by.insert(from, of_peer);
+            }
         } else {
             let _ = run.sender.unbounded_send(flow);
         }
@@ -223,9 +291,9 @@ impl Staging {
                 return Err(withdrawn(run));
             }
         };
-        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);
+        let waited = std::mem::take(&mut entry.waiting);
         let pieces = std::mem::take(&mut entry.pieces);
-        self.waiting_bytes -= waiting_bytes;
+        self.release_waiting(waited);
         self.release(&pieces);
         let pieces = pieces
             .into_iter()
@@ -245,7 +313,7 @@ impl Staging {
 
     fn forget(&mut self, run: RunId) {
         if let Some(run) = self.runs.remove(&run) {
-            self.waiting_bytes -= run.waiting_bytes;
+            self.release_waiting(run.waiting);
             self.release(&run.pieces);
         }
     }
@@ -272,7 +340,7 @@ impl Staging {
                 sender,
                 state: State::Waiting(receiver),
                 pieces: Vec::new(),
-                waiting_bytes: 0,
+                waiting: BTreeMap::new(),
                 since_ms: now_ms,
             }
         })
@@ -406,7 +474,7 @@ mod tests {
         );
         staging.expire(KEEP_MS + 7);
         assert!(staging.runs.len() == 1, "only the part at work is left");
-        assert_eq!(staging.staged_bytes, 0);
+        assert_eq!(staging.staged.bytes, 0);
     }
 
     #[test]
@@ -426,8 +494,8 @@ mod tests {
         );
         assert!(staging.start(run, 6).is_err());
         assert!(!staging.withdraw(run, 6), "it may have been committed");
-        staging.flow(Flow::Abort { run }, 6);
-        assert!(staging.runs.is_empty() && staging.staged_bytes == 0);
+        staging.flow(Flow::Abort { run }, None, 6);
+        assert!(staging.runs.is_empty() && staging.staged.bytes == 0);
         staging.expire(KEEP_MS + 5);
         assert!(staging.start(run, KEEP_MS + 5).is_err());
         staging.expire(KEEP_MS + 6);
@@ -457,7 +525,7 @@ mod tests {
             .unwrap();
         staging.withdraw_all(9);
         assert!(staging.start(RunId(1), 10).is_err());
-        assert_eq!(staging.staged_bytes, 0);
+        assert_eq!(staging.staged.bytes, 0);
     }
 
     #[test]
@@ -506,14 +574,14 @@ mod tests {
         staging.start(RunId(1), 0).unwrap();
         staging.withdraw(RunId(3), 0);
         staging.expire(KEEP_MS + 1);
-        assert!(staging.client_bytes.is_empty() && staging.staged_bytes == 0);
+        assert!(staging.staged_by.is_empty() && staging.staged.bytes == 0);
     }
 
     #[test]
     fn runs_and_slices_without_a_part_are_bounded() {
         let mut staging = Staging::default();
         for run in 0..=RUN_COUNT_MAX as u64 {
-            staging.flow(Flow::Abort { run: RunId(run) }, 0);
+            staging.flow(Flow::Abort { run: RunId(run) }, None, 0);
         }
         assert_eq!(staging.runs.len(), RUN_COUNT_MAX);
         let piece = (CHUNK, 0, Bytes::from_static(b"1"));
@@ -527,14 +595,68 @@ mod tests {
             purpose: crate::message::Purpose::Update,
             bytes: Bytes::from(vec![0; MAX_WAITING_BYTES as usize / 2 + 1]),
         };
-        staging.flow(slice(RunId(7)), 0);
-        staging.flow(slice(RunId(7)), 0);
+        staging.flow(slice(RunId(7)), None, 0);
+        staging.flow(slice(RunId(7)), None, 0);
         let mut arrivals = staging.start(RunId(7), 0).unwrap();
         let waited = std::iter::from_fn(|| arrivals.flows.try_recv().ok());
         assert_eq!(waited.count(), 2, "the abort, and the slice that had room");
-        assert_eq!(staging.waiting_bytes, 0);
+        assert_eq!(staging.waiting.bytes, 0);
         // Frames for a running part do not wait.
-        staging.flow(slice(RunId(7)), 0);
+        staging.flow(slice(RunId(7)), None, 0);
         assert!(arrivals.flows.try_recv().is_ok());
+    }
+
+    #[test]
+    fn one_peer_leaves_room_for_the_slices_of_others_and_short_frames_count() {
+        let mut staging = Staging::default();
+        let [first, second] = [1, 2].map(|number| Some(Address::Origin(number)));
+        let slice = |run, bytes: u64| Flow::Slice {
+            run: RunId(run),
+            value: gabion_plan::ValueId(0),
+            slice: 0,
+            purpose: crate::message::Purpose::Update,
+            bytes: Bytes::from(vec![0; bytes as usize]),
+        };
+        let half = MAX_WAITING_BYTES_OF_PEER / 2;
+        for run in 1..=3 {
+            staging.flow(slice(run, half), first, 0);
+        }
+        assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER);
+        staging.flow(slice(4, half), second, 0);
+        assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER + half);
+        staging.start(RunId(1), 0).unwrap();
+        staging.flow(slice(3, half), first, 0);
+        assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER + half);
+        let credit = || Flow::Credit {
+            run: RunId(4),
+            value: gabion_plan::ValueId(0),
+            slices: 1,
+        };
+        for _ in 0..=WAITING_COUNT_MAX_OF_PEER {
+            staging.flow(credit(), second, 0);
+        }
+        assert_eq!(
+            staging.waiting_by[&Address::Origin(2)].count,
+            WAITING_COUNT_MAX_OF_PEER
+        );
+        staging.expire(KEEP_MS + 1);
+        assert_eq!(staging.waiting, Load::default());
+        assert!(staging.waiting_by.is_empty());
+    }
+
+    #[test]
+    fn pieces_count_however_short_they_are() {
+        let mut staging = Staging::default();
+        let mut stage = |client| {
+            let piece = (CHUNK, 0, Bytes::new());
+            staging.stage(RunId(1), Address::Origin(client), piece, 0)
+        };
+        for _ in 0..PIECE_COUNT_MAX_OF_CLIENT {
+            stage(1).unwrap();
+        }
+        stage(1).unwrap_err();
+        stage(2).unwrap();
+        staging.expire(KEEP_MS + 1);
+        assert_eq!(staging.staged, Load::default());
     }
 }

@@ -1,13 +1,14 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
+use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::{CoordinatorRequest, Flow, ask};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, ask};
 use gabion_wire::{
-    Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
-    TrafficMeter, WireError, system_wall_clock,
+    CertificateRequest, Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts,
+    Responder, Role, TrafficMeter, WireError, system_wall_clock,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub struct CoordinatorConfig {
     pub listen: String,
     /// Its timeouts and limits.
     pub options: CoordinatorOptions,
+    /// How it proves what it is, and certifies others.
+    pub protection: Protection,
 }
 
 /// A listening coordinator.
@@ -37,6 +40,7 @@ pub struct CoordinatorProcess {
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
     address: SocketAddr,
+    office: Arc<CertificateOffice>,
 }
 
 impl CoordinatorProcess {
@@ -54,6 +58,7 @@ impl CoordinatorProcess {
             init,
             listen,
             options,
+            protection,
         } = config;
         let listener = listen_on(&listen).await?;
         // After the address, so that an unusable one leaves nothing behind.
@@ -66,11 +71,24 @@ impl CoordinatorProcess {
                 address: listen.clone(),
                 source,
             })?;
-        let new_cluster = init.then(random_bytes).transpose()?;
-        let new_cluster = new_cluster.map(|id| ClusterId(u128::from_le_bytes(id)));
-        let opened = tokio::task::spawn_blocking(move || open(&directory, new_cluster));
-        let meta = opened.await.expect("opening metadata does not panic")?;
-        let handler = Arc::new(CoordinatorHandler::default());
+        if protection.is_insecure() {
+            check_loopback(address)?;
+        }
+        let opened = tokio::task::spawn_blocking(move || {
+            let new_cluster = if init {
+                Some(new_cluster(&protection)?)
+            } else {
+                None
+            };
+            let meta = open(&directory, new_cluster)?;
+            let office = CertificateOffice::open(protection, meta.cluster(), init)?;
+            Ok::<_, ServerError>((meta, Arc::new(office)))
+        });
+        let (meta, office) = opened.await.expect("opening metadata does not panic")?;
+        let handler = Arc::new(CoordinatorHandler {
+            coordinator: OnceLock::new(),
+            office: Arc::clone(&office),
+        });
         let hello = Hello {
             cluster: Some(meta.cluster()),
             role: Role::Coordinator,
@@ -79,7 +97,10 @@ impl CoordinatorProcess {
         let endpoint = Endpoint::new(
             hello,
             Arc::clone(&handler) as Arc<dyn Handler>,
-            Options::default(),
+            Options {
+                security: office.security().clone(),
+                ..Options::default()
+            },
             Arc::new(TrafficMeter::default()),
         );
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
@@ -93,6 +114,7 @@ impl CoordinatorProcess {
             endpoint,
             listener,
             address,
+            office,
         })
     }
 
@@ -107,6 +129,8 @@ impl CoordinatorProcess {
     /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
         self.coordinator.start();
+        let fresh = Arc::clone(&self.office).keep_fresh(Arc::downgrade(&self.endpoint));
+        tokio::spawn(fresh);
         let stopped = async {
             let reason = self.coordinator.broken().await;
             tracing::error!(%reason, "the coordinator stops");
@@ -119,6 +143,14 @@ impl CoordinatorProcess {
             failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
         }
     }
+}
+
+/// The id of a new cluster: that of its certificates, if there are some already.
+fn new_cluster(protection: &Protection) -> Result<ClusterId, ServerError> {
+    if let Some(cluster) = protection.cluster()? {
+        return Ok(cluster);
+    }
+    random_bytes().map(|id| ClusterId(u128::from_le_bytes(id)))
 }
 
 /// Opens the metadata, or creates the new cluster if there is none.
@@ -149,15 +181,15 @@ fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbSto
 }
 
 /// Routes requests of connections to the coordinator.
-#[derive(Default)]
 struct CoordinatorHandler {
     coordinator: OnceLock<Arc<Coordinator<RedbStore>>>,
+    office: Arc<CertificateOffice>,
 }
 
 impl Handler for CoordinatorHandler {
     fn coordinator_request(
         &self,
-        _: &Arc<Connection>,
+        connection: &Arc<Connection>,
         request: CoordinatorRequest,
         responder: Responder<CoordinatorRequest>,
     ) {
@@ -170,7 +202,25 @@ impl Handler for CoordinatorHandler {
             tracing::error!(%node, reason, "the node's store has failed; it leaves the cluster");
         }
         let coordinator = Arc::clone(coordinator);
-        tokio::spawn(async move { responder.reply(&coordinator.handle(request).await) });
+        let connection = Arc::clone(connection);
+        tokio::spawn(async move {
+            let reply = coordinator.handle(request).await;
+            if let CoordinatorReply::JoinBegun(begun) = &reply {
+                // From now on a new node speaks for itself, and gets a certificate of its own.
+                connection.note_joined(begun.session.node);
+            }
+            responder.reply(&reply);
+        });
+    }
+
+    fn certificate_request(
+        &self,
+        connection: &Arc<Connection>,
+        request: CertificateRequest,
+        responder: Responder<CertificateRequest>,
+    ) {
+        let (office, connection) = (Arc::clone(&self.office), Arc::clone(connection));
+        tokio::task::spawn_blocking(move || responder.reply(&office.answer(&connection, &request)));
     }
 
     /// The coordinator moves no data, so it receives none.

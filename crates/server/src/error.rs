@@ -5,7 +5,9 @@ use gabion_layout::{ClusterId, NodeId};
 use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
 use gabion_store::StoreError;
+use gabion_wire::RenewalError;
 use gabion_wire::WireError;
+use gabion_wire::trust::TrustError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -116,6 +118,30 @@ pub enum ServerError {
         /// The store's first failure.
         cause: String,
     },
+    /// A process without TLS would be reachable from other machines.
+    #[error(
+        "{address} is no loopback address, and --insecure is for loopback only; leave it out, or listen on 127.0.0.1"
+    )]
+    NotLoopback {
+        /// The address.
+        address: String,
+    },
+    /// The certificate is that of another process.
+    #[error(
+        "the certificate in use is that of {found}, and this process is {wanted}; name the right directory with --tls"
+    )]
+    OtherCertificate {
+        /// The certificate's name.
+        found: String,
+        /// The name of the process.
+        wanted: String,
+    },
+    /// Certificates or keys cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The process gets no certificate.
+    #[error(transparent)]
+    Renewal(#[from] RenewalError),
     /// The network failed permanently.
     #[error(transparent)]
     Wire(#[from] WireError),

@@ -5,6 +5,7 @@
 
 mod array;
 mod array_watch;
+mod certificates;
 mod coordinator;
 mod engine;
 mod error;
@@ -12,6 +13,7 @@ mod identity;
 mod node;
 
 pub use array::ArrayConfig;
+pub use certificates::Protection;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
 pub use error::ServerError;

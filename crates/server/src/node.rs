@@ -1,6 +1,7 @@
 //! A node process: a store, a listener, and the protocol's `Node` between them.
 
 use crate::array_watch::ArrayWatch;
+use crate::certificates::{check_loopback, warn_of_insecurity};
 use crate::engine::Engine;
 use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
@@ -11,6 +12,7 @@ use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, R
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
+use gabion_wire::trust::Security;
 use gabion_wire::{
     ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity,
     ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
@@ -56,6 +58,8 @@ pub struct NodeConfig {
     pub reserve_bytes_per_s: u64,
     /// Directory of the emulated links' table, if links are emulated.
     pub links: Option<PathBuf>,
+    /// How it proves what it is, and checks its peers.
+    pub security: Security,
 }
 
 /// A node that has joined its cluster.
@@ -89,6 +93,7 @@ impl NodeProcess {
             log_bytes,
             reserve_bytes_per_s,
             links,
+            security,
         } = config;
         let store_options = gabion_store::Options {
             segment_bytes: journal_segment_bytes,
@@ -102,14 +107,13 @@ impl NodeProcess {
             capacity_bytes: array_bytes,
             array,
         } = opened;
-        let listener = listen_on(&listen).await?;
-        let address = address_of(&listener, &listen)?;
+        let (listener, address) = listen_as(&listen, &security).await?;
         let links = links
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
         let handler = Arc::new(NodeHandler::default());
-        let nobody = nameless(identity.member, &handler, &meter);
+        let nobody = nameless(identity.member, &handler, (&meter, &security));
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
         let ports = ProcessPorts::new(Some(coordinator), nobody).map_err(no_randomness)?;
         let ports = Arc::new(ports.keeping(array));
@@ -124,10 +128,12 @@ impl NodeProcess {
             limits: Limits::default(),
         };
         let node = join(store, &ports, options, &mut identity).await?;
+        get_own_name(&ports, &security, node.id()).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
-        let endpoint = endpoint(member, rack, links, &handler, Arc::clone(&meter));
+        let endpoint = endpoint(member, rack, (links, security), &handler, &meter);
         ports.use_endpoint(Arc::clone(&endpoint));
+        ports.keep_fresh();
         answer_own_calls(&ports, &node);
         handler.serve(Serving {
             node: Arc::clone(&node),
@@ -249,6 +255,20 @@ fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, Server
     })
 }
 
+/// Listens on an address, which must be of loopback without certificates.
+async fn listen_as(
+    listen: &str,
+    security: &Security,
+) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let listener = listen_on(listen).await?;
+    let address = address_of(&listener, listen)?;
+    if security.name().is_none() {
+        check_loopback(address)?;
+        warn_of_insecurity();
+    }
+    Ok((listener, address))
+}
+
 /// Checks that a process may listen on an address; waits briefly for a port in use. Call it before
 /// a directory is made for a new node.
 ///
@@ -348,22 +368,45 @@ async fn join(
 fn nameless(
     member: Option<(ClusterId, NodeId)>,
     handler: &Arc<NodeHandler>,
-    meter: &Arc<TrafficMeter>,
+    (meter, security): (&Arc<TrafficMeter>, &Security),
 ) -> Arc<Endpoint> {
     let hello = Hello {
         cluster: member.map(|(cluster, _)| cluster),
-        ..Hello::client()
+        role: Role::Node,
+        identity: PeerIdentity::default(),
+    };
+    let options = Options {
+        security: security.clone(),
+        ..Options::default()
     };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
-    Endpoint::new(hello, handler, Options::default(), Arc::clone(meter))
+    Endpoint::new(hello, handler, options, Arc::clone(meter))
+}
+
+/// Gets a new node a certificate with its id; checks that of any other.
+async fn get_own_name(
+    ports: &ProcessPorts,
+    security: &Security,
+    node: NodeId,
+) -> Result<(), ServerError> {
+    if security.name().is_some_and(|name| name.node.is_none()) {
+        ports.certify().await?;
+    }
+    match security.name() {
+        Some(name) if name.node != Some(node) => Err(ServerError::OtherCertificate {
+            found: name.holder(),
+            wanted: node.to_string(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn endpoint(
     (cluster, node): (ClusterId, NodeId),
     rack: RackId,
-    links: Option<Arc<LinkTable>>,
+    (links, security): (Option<Arc<LinkTable>>, Security),
     handler: &Arc<NodeHandler>,
-    meter: Arc<TrafficMeter>,
+    meter: &Arc<TrafficMeter>,
 ) -> Arc<Endpoint> {
     let identity = PeerIdentity {
         node: Some(node),
@@ -376,10 +419,11 @@ fn endpoint(
     };
     let options = Options {
         links,
+        security,
         ..Options::default()
     };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
-    Endpoint::new(hello, handler, options, meter)
+    Endpoint::new(hello, handler, options, Arc::clone(meter))
 }
 
 /// Routes requests of connections to the node, once it has joined.
@@ -426,9 +470,10 @@ impl Handler for NodeHandler {
         tokio::spawn(async move { responder.reply(&answer.await) });
     }
 
-    fn flow(&self, _: &Arc<Connection>, flow: Flow) {
+    fn flow(&self, connection: &Arc<Connection>, flow: Flow) {
         if let Some(serving) = self.serving.get() {
-            serving.node.flow(flow);
+            let origin = serving.ports.origin_of(connection);
+            serving.node.flow_from(origin, flow);
         }
     }
 

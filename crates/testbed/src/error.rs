@@ -2,6 +2,7 @@
 
 use crate::size::bytes;
 use gabion_client::{ClientError, ErrorKind};
+use gabion_wire::trust::TrustError;
 use gabion_wire::{RateError, WireError};
 use std::fmt;
 use std::io;
@@ -57,6 +58,9 @@ pub enum TestbedError {
         /// What to do.
         advice: &'static str,
     },
+    /// The cluster's certificates cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The cluster has no coordinator yet.
     #[error("the cluster in {directory} was never started; run 'gabion cluster up --dir {directory}'", directory = .0.display())]
     NeverStarted(PathBuf),

@@ -2,6 +2,7 @@
 
 use crate::network::Seat;
 use crate::stop::{Context, Stop};
+use gabion_wire::trust::Security;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -165,6 +166,12 @@ impl Cluster {
         let address = shape["coordinator"].as_str();
         let address = address.ok_or_else(|| Stop::Failed("no coordinator was started".to_owned()));
         address.map(str::to_owned)
+    }
+
+    /// How clients prove that they belong to the cluster.
+    pub(crate) fn security(&self) -> Result<Security, Stop> {
+        let opened = Security::open(&self.directory.join("coordinator/operator"));
+        opened.map_err(|error| Stop::Failed(error.to_string()))
     }
 
     /// The directory of a process.

@@ -180,6 +180,7 @@ impl Episode<'_> {
         files.push(self.store_file(pools.len() as u32, &pools[0], true)?);
         Ok(Load {
             coordinator: self.cluster.coordinator()?,
+            security: self.cluster.security()?,
             files,
             pool: pools[0].name.clone(),
             seed: self.orders.seed,

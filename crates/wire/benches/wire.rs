@@ -7,10 +7,11 @@
 //! more than the other.
 
 use bytes::Bytes;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, RackId, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
 use gabion_plan::ValueId;
-use gabion_protocol::message::{CommittedMark, Flow, NodeReply, NodeRequest, Purpose, RunId, ask};
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId, ask};
 use gabion_wire::frame::Kind;
+use gabion_wire::trust::{Authority, Name, Security};
 use gabion_wire::{
     Connection, Endpoint, Frame, Handler, Hello, LinkSpec, LinkTable, Options, PeerIdentity,
     Responder, Role, Rpc,
@@ -78,30 +79,39 @@ async fn run(scale: &Scale) {
     let receiver = Arc::new(Receiver::default());
     let (client, options) = (Hello::client(), Options::default());
     let connection = connect(&receiver, client, client, options).await;
-    println!("slices          wire GB/s   tcp GB/s   wire / tcp");
+    let secure = connect_secured(&receiver).await;
+    println!("slices          wire GB/s   tcp GB/s   wire / tcp   TLS GB/s   TLS / wire");
     for slice_bytes in [32 << 10, 256 << 10, 1 << 20] {
         let count = scale.bytes_a_round / slice_bytes;
-        let (mut wire, mut tcp) = (Duration::MAX, Duration::MAX);
+        let (mut wire, mut tcp, mut tls) = (Duration::MAX, Duration::MAX, Duration::MAX);
         for _ in 0..scale.rounds {
             wire = wire.min(send_slices(&connection, &receiver, slice_bytes, count).await);
             tcp = tcp.min(send_bare(slice_bytes, count).await);
+            tls = tls.min(send_slices(&secure, &receiver, slice_bytes, count).await);
         }
         let gb = (count * slice_bytes) as f64 / 1e9;
-        let (wire, tcp) = (gb / wire.as_secs_f64(), gb / tcp.as_secs_f64());
+        let [wire, tcp, tls] = [wire, tcp, tls].map(|time| gb / time.as_secs_f64());
         println!(
-            "{:>5} KiB {wire:>15.2} {tcp:>10.2} {:>12.2}",
+            "{:>5} KiB {wire:>15.2} {tcp:>10.2} {:>12.2} {tls:>10.2} {:>12.2}",
             slice_bytes >> 10,
-            wire / tcp
+            wire / tcp,
+            tls / wire
         );
     }
     println!("\ncalls           median us     p99 us      calls/s");
-    for concurrent in [1, 64] {
-        let (mut latencies, elapsed) = call(&connection, concurrent, scale.call_count).await;
+    for (concurrent, name, connection) in [
+        (1, "", &connection),
+        (64, "", &connection),
+        (1, ", TLS", &secure),
+        (64, ", TLS", &secure),
+    ] {
+        let (mut latencies, elapsed) = call(connection, concurrent, scale.call_count).await;
         latencies.sort_unstable();
         let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize].as_secs_f64();
         let rate = latencies.len() as f64 / elapsed.as_secs_f64();
         let (median, p99) = (at(0.5) * 1e6, at(0.99) * 1e6);
-        println!("{concurrent:>3} at once {median:>13.1} {p99:>10.1} {rate:>12.0}");
+        let name = format!("{concurrent} at once{name}");
+        println!("{name:<15} {median:>9.1} {p99:>10.1} {rate:>12.0}");
     }
     println!(
         "\nstaged in 1 MiB requests, 4 at once: {:.2} GB/s",
@@ -156,6 +166,29 @@ async fn shaped(scale: &Scale) {
     }
 }
 
+/// The same from a client to a node that both have certificates.
+async fn connect_secured(receiver: &Arc<Receiver>) -> Arc<Connection> {
+    let directory = tempfile::tempdir().expect("the machine has room for small files");
+    let cluster = gabion_layout::ClusterId(1);
+    let authority = Authority::create(&directory.path().join("ca"), cluster).expect("keys");
+    let certified = |name: Name| {
+        let own = directory.path().join(name.holder());
+        let issued = authority.issue_into(&own, name, Authority::LIFETIME);
+        issued.expect("the authority signs");
+        Options {
+            security: Security::open(&own).expect("it was just issued"),
+            ..Options::default()
+        }
+    };
+    let node = certified(Name::of_node(cluster, Some(NodeId(0))));
+    let client = certified(Name::of(cluster, Role::Client));
+    let to = Hello {
+        role: Role::Node,
+        ..Hello::client()
+    };
+    connect_with(receiver, (Hello::client(), client), (to, node)).await
+}
+
 /// A connection from a process that is `from` to `receiver`, which is `to`.
 async fn connect(
     receiver: &Arc<Receiver>,
@@ -163,9 +196,14 @@ async fn connect(
     to: Hello,
     options: Options,
 ) -> Arc<Connection> {
-    let endpoint = |handler: Arc<Receiver>, hello: Hello| {
-        Endpoint::new(hello, handler, options.clone(), Arc::default())
-    };
+    connect_with(receiver, (from, options.clone()), (to, options)).await
+}
+
+async fn connect_with(
+    receiver: &Arc<Receiver>,
+    (from, from_options): (Hello, Options),
+    (to, to_options): (Hello, Options),
+) -> Arc<Connection> {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("loopback has a free port");
@@ -173,8 +211,11 @@ async fn connect(
         .local_addr()
         .expect("a bound socket has an address")
         .to_string();
-    tokio::spawn(endpoint(Arc::clone(receiver), to).serve(listener));
-    let client = endpoint(Arc::default(), from);
+    let handler: Arc<Receiver> = Arc::clone(receiver);
+    let server = Endpoint::new(to, handler, to_options, Arc::default());
+    tokio::spawn(server.serve(listener));
+    let handler = Arc::<Receiver>::default();
+    let client = Endpoint::new(from, handler, from_options, Arc::default());
     Connection::connect(&address, &client)
         .await
         .expect("the server listens")
@@ -260,15 +301,8 @@ async fn call(
             tokio::spawn(async move {
                 let mut latencies = Vec::with_capacity(call_count / concurrent);
                 for number in 0..(call_count / concurrent) as u64 {
-                    let mark = CommittedMark {
-                        stripe: StripeId(1),
-                        epoch: Epoch(1),
-                        sequence: Sequence(number),
-                    };
-                    let request = NodeRequest::Committed(ask::Committed {
-                        marks: vec![mark],
-                        from: None,
-                    });
+                    let stripe = StripeId(number);
+                    let request = NodeRequest::Attest(ask::Attest { stripe });
                     let start = Instant::now();
                     call_once(&connection, &request).await;
                     latencies.push(start.elapsed());

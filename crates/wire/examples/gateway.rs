@@ -8,14 +8,16 @@
 //! Errors are one line, `error SENTENCE`. A gateway translates requests into calls of [`Client`] and limits what a peer
 //! can make it hold: here one request a connection at a time, its line, its bytes, and the time that it may take.
 //!
-//! Run it with the coordinator's address and its own:
-//! `cargo run -p gabion-wire --example gateway -- 127.0.0.1:7070 127.0.0.1:7080`.
+//! Run it with the coordinator's address, its own, and the directory of its certificate, which `gabion cert issue client`
+//! makes: `cargo run -p gabion-wire --example gateway -- 127.0.0.1:7070 127.0.0.1:7080 client`.
 
 use bytes::Bytes;
 use gabion_client::{Client, ClientOptions};
 use gabion_layout::ByteRange;
 use gabion_wire::connect;
+use gabion_wire::trust::Security;
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -44,11 +46,18 @@ struct Request {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [coordinator, listen] = arguments.as_slice() else {
-        eprintln!("usage: gateway COORDINATOR LISTEN, each as host:port");
+    let [coordinator, listen, certificate] = arguments.as_slice() else {
+        eprintln!(
+            "usage: gateway COORDINATOR LISTEN CERTIFICATE, two as host:port and a directory"
+        );
         std::process::exit(2);
     };
-    let client = connect(coordinator, ClientOptions::default()).await?;
+    let client = connect(
+        coordinator,
+        Security::open(Path::new(certificate))?,
+        ClientOptions::default(),
+    )
+    .await?;
     let listener = TcpListener::bind(listen).await?;
     let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
     loop {

@@ -4,7 +4,7 @@
 //! process keeps descriptors for its files.
 
 use crate::error::WireError;
-use crate::hello::Role;
+use crate::role::Role;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,6 +20,10 @@ pub struct ConnectionLimits {
     pub client_count_max: usize,
     /// Of the clients at one network address, and of such peers there.
     pub address_count_max: usize,
+    /// Of all peers before their hello.
+    pub nameless_count_max: usize,
+    /// Of peers before their hello at one network address.
+    pub nameless_address_count_max: usize,
     /// Descriptors that are left to files; a quarter of all where that is less.
     pub kept_descriptors: u64,
 }
@@ -30,6 +34,8 @@ impl Default for ConnectionLimits {
             count_max: 8192,
             client_count_max: 6144,
             address_count_max: 2048,
+            nameless_count_max: 1024,
+            nameless_address_count_max: 512,
             kept_descriptors: 512,
         }
     }
@@ -46,8 +52,16 @@ pub(crate) struct Admission {
 struct Taken {
     count: usize,
     client_count: usize,
-    /// Clients by their address. Invariant: no zeros.
-    by_address: BTreeMap<IpAddr, usize>,
+    nameless_count: usize,
+    /// Invariant: no empty ones.
+    by_address: BTreeMap<IpAddr, Here>,
+}
+
+/// What one network address has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Here {
+    client_count: usize,
+    nameless_count: usize,
 }
 
 /// A connection's place among those that are taken, until it is dropped.
@@ -57,6 +71,8 @@ pub(crate) struct Place {
     address: IpAddr,
     /// Whether it counts as a client's.
     is_client: bool,
+    /// Whether the peer has sent no hello yet.
+    is_nameless: bool,
 }
 
 impl Admission {
@@ -85,19 +101,31 @@ impl Admission {
         if taken.client_count >= self.limits.client_count_max {
             return Err(WireError::Full("has as many clients as it takes"));
         }
-        let here = taken.by_address.get(&address).copied().unwrap_or(0);
-        if here >= self.limits.address_count_max {
+        let here = taken.by_address.get(&address).copied().unwrap_or_default();
+        if here.client_count >= self.limits.address_count_max {
             let reason = "has as many clients at that address as it takes from one";
+            return Err(WireError::Full(reason));
+        }
+        if taken.nameless_count >= self.limits.nameless_count_max
+            || here.nameless_count >= self.limits.nameless_address_count_max
+        {
+            let reason = "has as many peers that have not introduced themselves as it takes";
             return Err(WireError::Full(reason));
         }
         taken.count += 1;
         taken.client_count += 1;
-        taken.by_address.insert(address, here + 1);
+        taken.nameless_count += 1;
+        let here = Here {
+            client_count: here.client_count + 1,
+            nameless_count: here.nameless_count + 1,
+        };
+        taken.by_address.insert(address, here);
         drop(taken);
         Ok(Place {
             admission: Arc::clone(self),
             address,
             is_client: true,
+            is_nameless: true,
         })
     }
 
@@ -115,9 +143,18 @@ impl Admission {
 impl Taken {
     fn forget_client(&mut self, address: IpAddr) {
         self.client_count -= 1;
-        if let Some(count) = self.by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
+        self.change(address, |here| here.client_count -= 1);
+    }
+
+    fn forget_nameless(&mut self, address: IpAddr) {
+        self.nameless_count -= 1;
+        self.change(address, |here| here.nameless_count -= 1);
+    }
+
+    fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Here)) {
+        if let Some(here) = self.by_address.get_mut(&address) {
+            change(here);
+            if *here == Here::default() {
                 self.by_address.remove(&address);
             }
         }
@@ -127,9 +164,13 @@ impl Taken {
 impl Place {
     /// The peer has sent its hello. Members of the cluster leave clients their places.
     pub(crate) fn is_of(&mut self, role: Role) {
-        if self.is_client && role != Role::Client {
-            self.is_client = false;
-            self.admission.lock().forget_client(self.address);
+        let mut taken = self.admission.lock();
+        if std::mem::take(&mut self.is_nameless) {
+            taken.forget_nameless(self.address);
+        }
+        let is_member = matches!(role, Role::Node | Role::Coordinator);
+        if is_member && std::mem::take(&mut self.is_client) {
+            taken.forget_client(self.address);
         }
     }
 }
@@ -138,6 +179,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.admission.lock();
         taken.count -= 1;
+        if self.is_nameless {
+            taken.forget_nameless(self.address);
+        }
         if self.is_client {
             taken.forget_client(self.address);
         }

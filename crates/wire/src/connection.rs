@@ -4,30 +4,36 @@
 //! directions share the stream. A connection fails as a whole and never recovers: every call that
 //! waits on it fails at once with the cause, and [`crate::Peers`] opens a new one on demand.
 //!
-//! TLS will go between the socket and `Connection::establish`, which takes any two byte
-//! streams.
+//! With TLS, the handshake is between the socket and `Connection::establish`, which takes any two byte
+//! streams. Each request must come from a role that may send it ([`crate::permission`]).
 
+use gabion_layout::NodeId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
 };
 use gabion_protocol::ports::Passage;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{Frame, Rpc};
+use crate::certificate_call::CertificateRequest;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::Responder;
+use crate::handshake::{check_certificate, send_close_reason, set_socket_options};
 use crate::hello::{Hello, PeerIdentity};
+use crate::permission::{Guarded, Sender};
 use crate::reader::FrameReader;
 use crate::stream::Stream;
+use crate::tls::{Side, secure};
+use crate::trust::Certified;
 use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 
 /// A live connection to another process.
@@ -36,6 +42,12 @@ use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 pub struct Connection {
     endpoint: Arc<Endpoint>,
     peer: Hello,
+    /// What the peer's certificate says; none without TLS.
+    certified: Option<Certified>,
+    /// The id that a new node has got on this connection.
+    joined: OnceLock<NodeId>,
+    /// Whether a request of the peer was refused because of its role.
+    has_trespassed: AtomicBool,
     outbox: Outbox,
     next_id: AtomicU64,
     /// Calls without a reply yet; `None` once the connection is closed.
@@ -71,10 +83,10 @@ impl Connection {
             .await
             .map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?
             .map_err(unreachable)?;
-        Self::accept(stream, endpoint).await
+        Self::open(stream, Side::Opens, endpoint).await
     }
 
-    /// Makes a connection of a stream that a peer opened to this process. Both sides do the same.
+    /// Makes a connection of a stream that a peer opened to this process.
     ///
     /// # Errors
     /// Those of [`Connection::connect`] but for `Unreachable`.
@@ -82,19 +94,38 @@ impl Connection {
         stream: TcpStream,
         endpoint: &Arc<Endpoint>,
     ) -> Result<Arc<Self>, WireError> {
+        Self::open(stream, Side::Accepts, endpoint).await
+    }
+
+    /// Secures a socket, if this process's connections are secured, and makes a connection of it.
+    async fn open(
+        stream: TcpStream,
+        side: Side,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result<Arc<Self>, WireError> {
         let stream = set_socket_options(&stream, endpoint.options.stall_timeout)
             .and_then(|()| Stream::new(stream))
             .map_err(|error| WireError::io("set up the connection's socket", error))?;
         let (reader, writer) = stream.halves();
-        Self::establish(reader, writer, Arc::downgrade(&stream), endpoint).await
+        let socket = Arc::downgrade(&stream);
+        let Some(credentials) = endpoint.options.security.credentials() else {
+            return Self::establish(reader, writer, (socket, None), endpoint).await;
+        };
+        let securing = secure(reader, side, &credentials);
+        let secured = timeout(endpoint.options.connect_timeout, securing).await;
+        let (stream, certified) = secured.unwrap_or(Err(WireError::DeadlinePassed {
+            operation: "agreeing on TLS with the peer",
+        }))?;
+        let (reader, writer) = split(stream);
+        Self::establish(reader, writer, (socket, Some(certified)), endpoint).await
     }
 
     /// Exchanges hellos over any byte stream and starts the connection's tasks. `stream` is the socket that
-    /// both directions belong to.
+    /// both directions belong to, `certified` what the peer has proven on it.
     async fn establish<R, W>(
         reader: R,
         mut writer: W,
-        stream: Weak<Stream>,
+        (stream, certified): (Weak<Stream>, Option<Certified>),
         endpoint: &Arc<Endpoint>,
     ) -> Result<Arc<Self>, WireError>
     where
@@ -102,8 +133,8 @@ impl Connection {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let options = &endpoint.options;
-        let mut reader = FrameReader::new(reader);
-        let hellos = exchange_hellos(&mut reader, &mut writer, endpoint);
+        let mut reader = FrameReader::new(reader, options.stall_timeout);
+        let hellos = exchange_hellos(&mut reader, &mut writer, certified.as_ref(), endpoint);
         let exchanged = timeout(options.connect_timeout, hellos)
             .await
             .unwrap_or(Err(WireError::DeadlinePassed {
@@ -120,6 +151,9 @@ impl Connection {
         let connection = Arc::new(Self {
             endpoint: Arc::clone(endpoint),
             peer,
+            certified,
+            joined: OnceLock::new(),
+            has_trespassed: AtomicBool::new(false),
             outbox,
             next_id: AtomicU64::new(1),
             pending: Mutex::new(Some(BTreeMap::new())),
@@ -152,6 +186,26 @@ impl Connection {
     /// The peer's position in the topology.
     pub fn peer(&self) -> &PeerIdentity {
         &self.peer.identity
+    }
+
+    /// What the peer's certificate says; none without TLS.
+    pub fn certified(&self) -> Option<&Certified> {
+        self.certified.as_ref()
+    }
+
+    /// The sender of the peer's requests.
+    pub fn sender(&self) -> Sender {
+        let sender = Sender::new(&self.peer, self.certified.as_ref());
+        Sender {
+            node: sender.node.or(self.joined.get().copied()),
+            ..sender
+        }
+    }
+
+    /// Notes the id that the new node at the other end has got: from now on it speaks for that node.
+    pub fn note_joined(&self, node: NodeId) {
+        // A node that asks twice gets the same id.
+        let _ = self.joined.set(node);
     }
 
     /// Sends a request and waits for its reply until `deadline`.
@@ -345,8 +399,10 @@ impl Connection {
         reader: &mut FrameReader<R>,
     ) -> WireError {
         loop {
-            let frame = match reader.next().await {
-                Ok(Some(frame)) => frame,
+            let role = self.sender().role;
+            let room = async |bytes| self.endpoint.intake.room(role, bytes).await;
+            let (frame, _room) = match reader.next_in(room).await {
+                Ok(Some(next)) => next,
                 Ok(None) => return WireError::ClosedByPeer("it did not say why".to_owned()),
                 Err(error) => return error,
             };
@@ -361,20 +417,31 @@ impl Connection {
         let handler = &self.endpoint.handler;
         let id = frame.header.id;
         match frame.header.kind {
-            Kind::Slice | Kind::Credit | Kind::Abort => handler.flow(self, frame.decode_flow()?),
+            Kind::Slice | Kind::Credit | Kind::Abort => {
+                let flow = frame.decode_flow()?;
+                if self.permits(&flow).is_ok() {
+                    handler.flow(self, flow);
+                }
+            }
             Kind::NodeRequest => {
                 let request = frame.decode_message()?;
-                if let Some(responder) = self.admit(id).await? {
+                if let Some(responder) = self.admit(id, &request).await? {
                     handler.node_request(self, request, responder);
                 }
             }
             Kind::CoordinatorRequest => {
                 let request = frame.decode_message()?;
-                if let Some(responder) = self.admit(id).await? {
+                if let Some(responder) = self.admit(id, &request).await? {
                     handler.coordinator_request(self, request, responder);
                 }
             }
-            Kind::NodeReply | Kind::CoordinatorReply | Kind::NoReply => {
+            Kind::CertificateRequest => {
+                let request: CertificateRequest = frame.decode_message()?;
+                if let Some(responder) = self.admit(id, &request).await? {
+                    handler.certificate_request(self, request, responder);
+                }
+            }
+            Kind::NodeReply | Kind::CoordinatorReply | Kind::CertificateReply | Kind::NoReply => {
                 // The reply to a call that its caller abandoned is dropped.
                 if let Some(Some(caller)) = self.with_pending(|pending| pending.remove(&id)) {
                     let _ = caller.send(frame);
@@ -386,12 +453,36 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether the peer may send this. The first refusal of a connection is logged.
+    fn permits(&self, request: &impl Guarded) -> Result<(), String> {
+        let sender = self.sender();
+        request.may_come_from(&sender).inspect_err(|reason| {
+            if !self.has_trespassed.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    ?sender,
+                    reason,
+                    "a request is refused because of its sender"
+                );
+            }
+        })
+    }
+
     /// Finds a request a place among those being served, or refuses it.
-    async fn admit<R: Rpc>(self: &Arc<Self>, id: u64) -> Result<Option<Responder<R>>, WireError> {
-        if let Ok(place) = Arc::clone(&self.served).try_acquire_owned() {
-            return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
-        }
-        let refusal = Frame::words(Kind::NoReply, id, "it serves as many requests as it can");
+    async fn admit<R: Rpc + Guarded>(
+        self: &Arc<Self>,
+        id: u64,
+        request: &R,
+    ) -> Result<Option<Responder<R>>, WireError> {
+        let reason = match self.permits(request) {
+            Err(reason) => reason,
+            Ok(()) => match Arc::clone(&self.served).try_acquire_owned() {
+                Ok(place) => {
+                    return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
+                }
+                Err(_) => "it serves as many requests as it can".to_owned(),
+            },
+        };
+        let refusal = Frame::words(Kind::NoReply, id, &reason);
         // Unlike replies, refusals are not bounded in number, so they wait for room: while a peer
         // does not read them, this side does not read its requests.
         self.outbox.send(refusal, Lane::Control).await?;
@@ -448,6 +539,7 @@ impl Toll for SliceToll {
 async fn exchange_hellos<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
+    certified: Option<&Certified>,
     endpoint: &Endpoint,
 ) -> Result<Hello, WireError>
 where
@@ -468,32 +560,12 @@ where
     if frame.header.kind != Kind::Hello {
         return Err(WireError::Corrupt("the first frame is no hello"));
     }
-    let theirs: Hello = frame.decode_message()?;
-    endpoint.meet(&theirs)?;
-    Ok(theirs)
-}
-
-/// Tells a refused peer the reason, if the socket takes a few bytes at once.
-async fn send_close_reason<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
-    if let Some(words) = reason.last_words() {
-        let frame = Frame::words(Kind::Goodbye, 0, &words);
-        let bytes = [&frame.header.encode()[..], &frame.body].concat();
-        // The peer detects the end in any case; the text is a courtesy.
-        let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
+    let mut theirs: Hello = frame.decode_message()?;
+    if let Some(certified) = certified {
+        check_certificate(&theirs, certified)?;
+        theirs.cluster = Some(certified.name.cluster);
     }
-}
-
-/// Sends small frames without delay, and ends connections whose other machine has vanished.
-fn set_socket_options(stream: &TcpStream, stall_timeout: Duration) -> std::io::Result<()> {
-    use rustix::net::sockopt;
-    const PROBE_COUNT: u32 = 3;
-    let probe_interval = (stall_timeout / (PROBE_COUNT + 1)).max(Duration::from_secs(1));
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, probe_interval)?;
-    sockopt::set_tcp_keepintvl(stream, probe_interval)?;
-    sockopt::set_tcp_keepcnt(stream, PROBE_COUNT)?;
-    let stall_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(stream, stall_ms)?;
-    Ok(())
+    endpoint.meet(&theirs)?;
+    reader.end_of_hello();
+    Ok(theirs)
 }

@@ -15,9 +15,12 @@ use crate::connection::Connection;
 use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::Handler;
-use crate::hello::{Hello, Role};
+use crate::hello::Hello;
+use crate::intake::Intake;
 use crate::link::LinkTable;
 use crate::meter::TrafficMeter;
+use crate::role::Role;
+use crate::trust::Security;
 
 /// Limits of connections, with defaults for a data centre.
 #[derive(Clone, Debug)]
@@ -36,8 +39,14 @@ pub struct Options {
     /// Calls of one connection that wait for their replies at the same time; further ones wait to be sent.
     /// Less than `max_served_count`, since the peer may still serve calls that were abandoned.
     pub max_call_count: usize,
+    /// Bytes of long frames that may be half read at one time, of clients and again of members of the cluster.
+    pub intake_bytes: usize,
     /// The limits on accepted connections.
     pub connections: ConnectionLimits,
+    /// How the process proves what it is, and checks its peers.
+    pub security: Security,
+    /// Interval of looking for changed certificates; the coordinator is asked for revoked ones at each third time.
+    pub refresh_interval: Duration,
 }
 
 impl Default for Options {
@@ -49,7 +58,10 @@ impl Default for Options {
             queue_bytes: 4 << 20,
             max_served_count: 1024,
             max_call_count: 768,
+            intake_bytes: 256 << 20,
             connections: ConnectionLimits::default(),
+            security: Security::insecure(),
+            refresh_interval: Duration::from_secs(5),
         }
     }
 }
@@ -65,6 +77,7 @@ pub struct Endpoint {
     meter: Arc<TrafficMeter>,
     connections: Mutex<Connections>,
     admission: Arc<Admission>,
+    pub(crate) intake: Intake,
 }
 
 #[derive(Default)]
@@ -85,7 +98,10 @@ impl Endpoint {
         meter: Arc<TrafficMeter>,
     ) -> Arc<Self> {
         let connections = Mutex::default();
-        let cluster = hello.cluster.map_or_else(OnceLock::new, OnceLock::from);
+        let certified = options.security.name().map(|name| name.cluster);
+        let cluster = hello.cluster.or(certified);
+        let cluster = cluster.map_or_else(OnceLock::new, OnceLock::from);
+        let intake = Intake::new(options.intake_bytes);
         let admission = Admission::new(options.connections);
         Arc::new(Self {
             hello,
@@ -95,7 +111,18 @@ impl Endpoint {
             meter,
             connections,
             admission,
+            intake,
         })
+    }
+
+    /// Its role.
+    pub fn role(&self) -> Role {
+        self.hello.role
+    }
+
+    /// How it proves what it is, and checks its peers.
+    pub fn security(&self) -> &Security {
+        &self.options.security
     }
 
     /// The cluster of the process, once it is known.
@@ -188,6 +215,24 @@ impl Endpoint {
         };
         for connection in live.iter().filter_map(Weak::upgrade) {
             connection.close(reason);
+        }
+    }
+
+    /// Closes the connections of peers whose certificates are revoked by now.
+    pub fn close_revoked(&self) {
+        let Some(credentials) = self.options.security.credentials() else {
+            return;
+        };
+        let live = {
+            let connections = self.connections.lock();
+            let connections = connections.unwrap_or_else(PoisonError::into_inner);
+            connections.live.clone()
+        };
+        for connection in live.iter().filter_map(Weak::upgrade) {
+            let serial = connection.certified().and_then(|peer| peer.serial);
+            if serial.is_some_and(|serial| credentials.has_revoked(serial)) {
+                connection.close("the peer's certificate is revoked");
+            }
         }
     }
 

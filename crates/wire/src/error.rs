@@ -51,6 +51,20 @@ pub enum WireError {
         /// The peer's cluster.
         theirs: ClusterId,
     },
+    /// The peer's certificate, or this process's own, is not accepted.
+    #[error("the two processes do not trust each other: {0}")]
+    Untrusted(String),
+    /// The peer does not speak TLS, and this process does.
+    #[error(
+        "the process at that address does not use TLS; if its cluster runs with --insecure, run this command with it too"
+    )]
+    NoTls,
+    /// The peer speaks TLS, and this process does not.
+    #[error(
+        "the process at that address wants TLS; name a directory with a certificate of its cluster by --tls, or the \
+         cluster's own directory by --dir"
+    )]
+    WantsTls,
     /// Another process has the node's address.
     #[error("{} is where {wanted} was", named(*found))]
     WrongNode {
@@ -94,7 +108,7 @@ impl WireError {
     /// cannot receive it.
     pub(crate) fn last_words(&self) -> Option<String> {
         match self {
-            Self::Io { .. } | Self::ClosedByPeer(_) => None,
+            Self::Io { .. } | Self::ClosedByPeer(_) | Self::WantsTls | Self::NoTls => None,
             Self::Closed(reason) => Some(reason.clone()),
             _ => Some(self.to_string()),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body::{Frame, Rpc};
+use crate::certificate_call::CertificateRequest;
 use crate::connection::Connection;
 use crate::error::WireError;
 use crate::frame::Kind;
@@ -36,6 +37,17 @@ pub trait Handler: Send + Sync + 'static {
         connection: &Arc<Connection>,
         request: CoordinatorRequest,
         responder: Responder<CoordinatorRequest>,
+    ) {
+        let _ = (connection, request);
+        responder.refuse("this process is not the coordinator");
+    }
+
+    /// A request to this process as the coordinator, about certificates.
+    fn certificate_request(
+        &self,
+        connection: &Arc<Connection>,
+        request: CertificateRequest,
+        responder: Responder<CertificateRequest>,
     ) {
         let _ = (connection, request);
         responder.refuse("this process is not the coordinator");

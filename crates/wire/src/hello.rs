@@ -5,17 +5,8 @@ use gabion_meta::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::WireError;
-
-/// The role of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Role {
-    /// It stores and reads files, and serves no requests.
-    Client,
-    /// It stores chunks.
-    Node,
-    /// It keeps the metadata.
-    Coordinator,
-}
+use crate::role::Role;
+use crate::trust::Security;
 
 /// The position of a process in the topology. Clients and the coordinator have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -48,6 +39,17 @@ impl Hello {
             cluster: None,
             role: Role::Client,
             identity,
+        }
+    }
+
+    /// The hello of a process that serves no requests. Without certificates it is an operator: then all may do
+    /// everything that a person may.
+    pub(crate) fn of_user(security: &Security) -> Self {
+        let name = security.name();
+        Self {
+            cluster: name.map(|name| name.cluster),
+            role: name.map_or(Role::Operator, |name| name.role),
+            ..Self::client()
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
+use crate::role::Role;
 use gabion_layout::NodeId;
 use gabion_protocol::ports::Passage;
 
@@ -77,6 +78,22 @@ impl Peers {
             },
         };
         connected
+    }
+
+    /// The connection to the coordinator, which should be at `address`.
+    ///
+    /// # Errors
+    /// Those of [`Peers::get`]; [`WireError::Untrusted`] when the certificate there is not a coordinator's.
+    pub async fn coordinator(&self, address: &str) -> Result<Arc<Connection>, WireError> {
+        let connection = self.get(address).await?;
+        match connection.certified() {
+            Some(certified) if certified.name.role != Role::Coordinator => {
+                let holder = certified.name.holder();
+                let reason = format!("the coordinator's address is that of {holder}");
+                Err(WireError::Untrusted(reason))
+            }
+            _ => Ok(connection),
+        }
     }
 
     /// The connection to `node`, which should be at `address`. Another node may have its address by now, or

@@ -10,6 +10,8 @@ use crate::error::WireError;
 use crate::handler::Handler;
 use crate::link_rates::LinkRates;
 use crate::peers::Peers;
+use crate::randomness::random_bytes;
+use crate::trust::Security;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
@@ -25,8 +27,6 @@ use gabion_protocol::ports::{Address, Ask as _, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -140,10 +140,31 @@ impl ProcessPorts {
         let Some(address) = &self.coordinator else {
             return Ok(());
         };
-        match self.peers().get(address).await {
+        match self.peers().coordinator(address).await {
             Err(error @ WireError::WrongCluster { .. }) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// How this process proves what it is, and checks its peers.
+    pub(crate) fn security(&self) -> Security {
+        self.peers().endpoint().options.security.clone()
+    }
+
+    pub(crate) fn refresh_interval(&self) -> Duration {
+        self.peers().endpoint().options.refresh_interval
+    }
+
+    /// Closes the connections of peers whose certificates are revoked by now.
+    pub(crate) fn close_revoked(&self) {
+        self.peers().endpoint().close_revoked();
+    }
+
+    /// The connection to the coordinator.
+    pub(crate) async fn reach_coordinator_itself(&self) -> Result<Arc<Connection>, WireError> {
+        let unknown = || WireError::Closed("this process is the coordinator".to_owned());
+        let address = self.coordinator.clone().ok_or_else(unknown)?;
+        self.peers().coordinator(&address).await
     }
 
     /// Switches to another endpoint.
@@ -311,7 +332,7 @@ impl Ports for ProcessPorts {
             let address = coordinator.ok_or_else(no_coordinator)?;
             let failed = |error| failed(COORDINATOR.to_owned(), &error);
             let call = async {
-                let connection = peers.get(&address).await?;
+                let connection = peers.coordinator(&address).await?;
                 connection.call_coordinator(&request, deadline).await
             };
             match timeout_at(deadline, call).await {
@@ -444,7 +465,7 @@ impl ClientPorts for ProcessPorts {
         let (peers, coordinator) = (self.peers(), self.coordinator.clone());
         let connection = async move {
             let address = coordinator.ok_or_else(no_coordinator)?;
-            let reached = peers.get(&address).await;
+            let reached = peers.coordinator(&address).await;
             reached.map_err(|error| failed(COORDINATOR.to_owned(), &error))
         };
         reached(COORDINATOR.to_owned(), connection, deadline_in(deadline_ms)).boxed()
@@ -466,16 +487,6 @@ impl ClientPorts for ProcessPorts {
     fn meter(&self) -> Meter {
         self.peers().endpoint().meter().snapshot()
     }
-}
-
-/// Bytes that no peer can guess.
-///
-/// # Errors
-/// When the system gives no randomness.
-pub fn random_bytes<const N: usize>() -> Result<[u8; N], std::io::Error> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Waits for a connection until the deadline.

@@ -5,31 +5,49 @@
 //! slices costs one system call a slice and no copy.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
 
 use crate::body::Frame;
 use crate::error::WireError;
-use crate::frame::{HEADER_BYTES, Header};
+use crate::frame::{HEADER_BYTES, Header, MAX_BODY_BYTES};
+use crate::intake::{SHORT_BYTES, transfer_limit};
+use crate::tls::{in_words, tls_error};
 
 const BUFFER_BYTES: usize = 16 << 10;
+/// The most bytes of a body before the peer has introduced itself.
+const HELLO_MAX_BYTES: usize = 1024;
 
 /// Reads frames from a stream.
 pub(crate) struct FrameReader<R> {
     stream: R,
     /// Bytes that are read and not yet part of a returned frame.
     buffer: BytesMut,
+    /// The most bytes that a body may have now.
+    body_max_bytes: usize,
+    /// A long body must arrive within this time and that of a slow transfer.
+    stall_timeout: Duration,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// A reader at the start of a stream.
-    pub(crate) fn new(stream: R) -> Self {
+    pub(crate) fn new(stream: R, stall_timeout: Duration) -> Self {
         Self {
             stream,
             buffer: BytesMut::with_capacity(BUFFER_BYTES),
+            body_max_bytes: HELLO_MAX_BYTES,
+            stall_timeout,
         }
     }
 
-    /// The next frame, its checksums verified; `None` when the stream ends between two frames.
+    /// The peer has introduced itself: from now on its frames may have any size.
+    pub(crate) fn end_of_hello(&mut self) {
+        self.body_max_bytes = MAX_BODY_BYTES;
+    }
+
+    /// The next frame, its checksums verified; `None` when the stream ends between two frames. Before a long body is
+    /// read, `room` waits for room for it; what it gives is returned with the frame.
     ///
     /// Not cancel safe: a frame half read is lost when the future is dropped.
     ///
@@ -37,19 +55,37 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// [`WireError::Corrupt`] or [`WireError::WrongVersion`] for what is no frame of ours,
     /// [`WireError::Io`] when reading fails, [`WireError::ClosedByPeer`] when the stream ends
     /// in a frame.
+    pub(crate) async fn next_in<P>(
+        &mut self,
+        room: impl AsyncFnOnce(usize) -> Result<P, WireError>,
+    ) -> Result<Option<(Frame, P)>, WireError> {
+        let Some(header) = self.header().await? else {
+            return Ok(None);
+        };
+        let body_bytes = header.body_bytes as usize;
+        let permit = room(body_bytes).await?;
+        let body = self.body(body_bytes).await?;
+        header.check_body(&body)?;
+        Ok(Some((Frame { header, body }, permit)))
+    }
+
+    /// [`FrameReader::next_in`] without a limit on room.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, WireError> {
+        let next = self.next_in(async |_| Ok(())).await?;
+        Ok(next.map(|(frame, ())| frame))
+    }
+
+    /// The next header; `None` when the stream ends before it.
+    async fn header(&mut self) -> Result<Option<Header>, WireError> {
         while self.buffer.len() < HEADER_BYTES {
             self.buffer.reserve(BUFFER_BYTES - self.buffer.len());
             let is_between_frames = self.buffer.is_empty();
-            if self
-                .stream
-                .read_buf(&mut self.buffer)
-                .await
-                .map_err(read_failed)?
-                == 0
-            {
+            let read = self.stream.read_buf(&mut self.buffer).await;
+            if read.map_err(read_failed)? == 0 {
                 return if is_between_frames {
                     Ok(None)
+                } else if is_tls(&self.buffer) {
+                    Err(WireError::WantsTls)
                 } else {
                     Err(cut_short())
                 };
@@ -60,16 +96,30 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             .first_chunk()
             .expect("the loop read at least a header");
         let header = Header::decode(header)?;
+        if header.body_bytes as usize > self.body_max_bytes {
+            let reason = "the first frame is too long for a hello";
+            return Err(WireError::Corrupt(reason));
+        }
         self.buffer.advance(HEADER_BYTES);
-        let body = self.body(header.body_bytes as usize).await?;
-        header.check_body(&body)?;
-        Ok(Some(Frame { header, body }))
+        Ok(Some(header))
     }
 
     async fn body(&mut self, body_bytes: usize) -> Result<Bytes, WireError> {
         if body_bytes <= self.buffer.len() {
             return Ok(self.buffer.split_to(body_bytes).freeze());
         }
+        if body_bytes <= SHORT_BYTES {
+            return self.rest_of_body(body_bytes).await;
+        }
+        let limit = self.stall_timeout + transfer_limit(body_bytes);
+        let body = timeout(limit, self.rest_of_body(body_bytes)).await;
+        body.unwrap_or(Err(WireError::DeadlinePassed {
+            operation: "the rest of a frame of the peer",
+        }))
+    }
+
+    /// Reads what the buffer lacks of a body.
+    async fn rest_of_body(&mut self, body_bytes: usize) -> Result<Bytes, WireError> {
         let mut body = BytesMut::with_capacity(body_bytes + HEADER_BYTES);
         body.extend_from_slice(&self.buffer);
         self.buffer.clear();
@@ -92,7 +142,19 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
+/// Whether a stream begins with an alert of TLS, with which a peer refuses what is no TLS.
+fn is_tls(buffer: &[u8]) -> bool {
+    buffer.starts_with(&[21, 3])
+}
+
 fn read_failed(source: std::io::Error) -> WireError {
+    if let Some(error) = tls_error(&source) {
+        return WireError::Untrusted(in_words(error));
+    }
+    if source.kind() == std::io::ErrorKind::UnexpectedEof {
+        // TLS notices that the peer has not taken leave; frames tell that by themselves.
+        return WireError::ClosedByPeer("its stream ended without a goodbye".to_owned());
+    }
     WireError::io("read from the connection", source)
 }
 
@@ -133,12 +195,15 @@ mod tests {
     }
 
     fn read_all(bytes: &[u8], sizes: Vec<usize>) -> (Vec<Frame>, Option<WireError>) {
-        let mut reader = FrameReader::new(Pieces {
+        let pieces = Pieces {
             bytes,
             sizes,
             turn: 0,
-        });
+        };
+        let mut reader = FrameReader::new(pieces, Duration::from_secs(15));
+        reader.end_of_hello();
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
             .build()
             .unwrap();
         runtime.block_on(async {

@@ -7,18 +7,20 @@
 //! - repair of one chunk over emulated links, pipelined (`ECPipe`) and conventional: one healthy
 //!   chunk's passage over one such link;
 //! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB;
-//! - updates of 4 KiB under each update scheme, one and sixteen at once: each other.
+//! - updates of 4 KiB under each update scheme, one and sixteen at once: each other;
+//! - updates, puts and gets with TLS: the same without.
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
 //! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [schemes]
-//! [repair]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
+//! [repair] [tls]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
 //! the end, on failure and on Ctrl-C too.
 
 mod machine;
 mod put;
 mod repair;
 mod schemes;
+mod tls;
 mod trial;
 mod updates;
 
@@ -26,7 +28,7 @@ use anyhow::bail;
 use std::process::ExitCode;
 
 /// What can be timed by itself.
-const PARTS: [&str; 4] = ["put", "updates", "schemes", "repair"];
+const PARTS: [&str; 5] = ["put", "updates", "schemes", "repair", "tls"];
 
 /// How much is done.
 #[derive(Clone, Copy)]
@@ -35,6 +37,7 @@ struct Scale {
     repair: repair::Scale,
     updates: updates::Scale,
     schemes: schemes::Scale,
+    tls: tls::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -54,6 +57,11 @@ const FULL: Scale = Scale {
         round_count: 5,
         seconds: 2,
     },
+    tls: tls::Scale {
+        turn_count: 10,
+        turn_updates: 100,
+        file_bytes: 384 << 20,
+    },
 };
 
 const QUICK: Scale = Scale {
@@ -72,6 +80,11 @@ const QUICK: Scale = Scale {
     schemes: schemes::Scale {
         round_count: 3,
         seconds: 1,
+    },
+    tls: tls::Scale {
+        turn_count: 4,
+        turn_updates: 50,
+        file_bytes: 96 << 20,
     },
 };
 
@@ -125,6 +138,9 @@ async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
     }
     if parts.contains(&"repair") {
         repair::run(scale.repair).await?;
+    }
+    if parts.contains(&"tls") {
+        tls::run(scale.tls).await?;
     }
     Ok(())
 }

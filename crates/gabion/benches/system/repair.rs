@@ -188,7 +188,12 @@ async fn read_s_per_gib(trial: &Trial, chunk_bytes: u64) -> anyhow::Result<f64> 
 
 /// Seconds in which a healthy chunk comes from its node to a client, whose own link is unlimited.
 async fn passage_s(trial: &Trial, chunk_bytes: u64) -> anyhow::Result<f64> {
-    let client = gabion_wire::connect(trial.coordinator(), ClientOptions::default()).await?;
+    let client = gabion_wire::connect(
+        trial.coordinator(),
+        trial.security()?,
+        ClientOptions::default(),
+    )
+    .await?;
     let file = client.open(FILE).await?;
     let mut times_s = Vec::new();
     for _ in 0..PASSAGE_COUNT {

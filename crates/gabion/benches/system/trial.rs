@@ -1,6 +1,8 @@
 //! A cluster of processes in a temporary directory, run by the built command, and gone at the end.
 
 use anyhow::{Context, ensure};
+use gabion_testbed::LocalCluster;
+use gabion_wire::trust::Security;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,6 +37,11 @@ impl Trial {
     /// Where the coordinator listens.
     pub(crate) fn coordinator(&self) -> &str {
         &self.coordinator
+    }
+
+    /// How clients prove that they belong to the cluster.
+    pub(crate) fn security(&self) -> anyhow::Result<Security> {
+        Ok(LocalCluster::open(&self.data())?.security()?)
     }
 
     /// A path beside the cluster's directory.

@@ -34,7 +34,12 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
         .open(&source)
         .context("open a temporary file")?;
     plain.sync_all().context("sync a temporary file")?;
-    let client = gabion_wire::connect(trial.coordinator(), ClientOptions::default()).await?;
+    let client = gabion_wire::connect(
+        trial.coordinator(),
+        trial.security()?,
+        ClientOptions::default(),
+    )
+    .await?;
     let file = client.open("updated").await?;
     let mut next = machine::numbers(5);
     let mut offset = || next() % (FILE_BYTES / UPDATE_BYTES) as u64 * UPDATE_BYTES as u64;

@@ -18,8 +18,8 @@ pub(crate) struct MountArguments {
     /// Directory of this machine on which it is mounted
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Options separated by commas: ro, `allow_other`, noexec, suid, `attr_timeout=SECONDS`, `coordinator=HOST:PORT`, and
-    /// words of fstab
+    /// Options separated by commas: ro, `allow_other`, noexec, suid, `attr_timeout=SECONDS`, `coordinator=HOST:PORT`,
+    /// tls=DIR, and words of fstab
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Serve the mount in this process, until it is unmounted or the process ends

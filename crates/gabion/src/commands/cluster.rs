@@ -44,8 +44,10 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         .canonicalize()
         .context(format!("find {}", directory.display()))?;
     let _lock = lock(&directory)?;
-    let mut cluster =
-        LocalCluster::open_or_make(&directory, &options.cluster().map_err(Failure::usage)?)?;
+    let mut cluster = LocalCluster::open_or_make(
+        &directory,
+        &options.cluster(place.insecure).map_err(Failure::usage)?,
+    )?;
     let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
     cluster.start(|| progress.step()).await?;
     drop(progress);
@@ -94,7 +96,12 @@ const UP_DEADLINE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If a node is missing for longer than 10 s and a lease.
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
-    let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+    let client = gabion_wire::connect(
+        cluster.coordinator()?,
+        cluster.security()?,
+        ClientOptions::default(),
+    )
+    .await?;
     let lease = Duration::from_millis(cluster.options().behaviour.lease_ms);
     let begun = Instant::now();
     let mut was_told = false;

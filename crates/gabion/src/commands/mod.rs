@@ -3,6 +3,7 @@
 pub(crate) mod array_status;
 pub(crate) mod attributes;
 pub(crate) mod bench;
+pub(crate) mod cert;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod copy;
@@ -22,32 +23,32 @@ pub(crate) mod pool;
 pub(crate) mod repair;
 pub(crate) mod repair_status;
 pub(crate) mod resize;
+pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod stat;
 
 use crate::arguments::Place;
 use crate::failure::Failure;
 use gabion_client::{Client, ClientError, ClientOptions};
-use gabion_testbed::{LocalCluster, TestbedError};
+use gabion_testbed::TestbedError;
+use gabion_wire::Role;
+use gabion_wire::trust::TrustError;
 
 /// A client of the command's cluster.
 async fn connect(place: &Place) -> Result<Client, Failure> {
     connect_with(place, ClientOptions::default()).await
 }
 
+/// A client of the command's cluster for a gateway, which does nothing but store and read files.
+async fn connect_gateway(place: &Place) -> Result<Client, Failure> {
+    let (coordinator, security) = security::of_client(place, Role::Client)?;
+    Ok(gabion_wire::connect(&coordinator, security, ClientOptions::default()).await?)
+}
+
 /// A client of the command's cluster, with these options.
 async fn connect_with(place: &Place, options: ClientOptions) -> Result<Client, Failure> {
-    let coordinator = match (&place.coordinator, &place.dir) {
-        (Some(coordinator), _) => coordinator.clone(),
-        (None, Some(directory)) => LocalCluster::open(directory)?.coordinator()?.to_owned(),
-        (None, None) => {
-            return Err(Failure::usage(
-                "no cluster given; name its directory with --dir (or GABION_DIR), or its coordinator \
-                 with --coordinator; 'gabion cluster up --dir D' starts one",
-            ));
-        }
-    };
-    Ok(gabion_wire::connect(&coordinator, options).await?)
+    let (coordinator, security) = security::of_client(place, Role::Operator)?;
+    Ok(gabion_wire::connect(&coordinator, security, options).await?)
 }
 
 impl From<ClientError> for Failure {
@@ -63,6 +64,16 @@ impl From<ClientError> for Failure {
 impl From<TestbedError> for Failure {
     fn from(error: TestbedError) -> Self {
         if error.is_usage() {
+            Self::usage(error)
+        } else {
+            Self::failed(error)
+        }
+    }
+}
+
+impl From<TrustError> for Failure {
+    fn from(error: TrustError) -> Self {
+        if matches!(error, TrustError::UnknownSerial(_) | TrustError::NoToken) {
             Self::usage(error)
         } else {
             Self::failed(error)

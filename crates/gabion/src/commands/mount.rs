@@ -3,7 +3,7 @@
 //! A mount is served by a process of its own. Without `--foreground` this is a second run of the same command, which
 //! leaves the terminal; the first one waits until it is ready, and reports what it could not do.
 
-use super::connect;
+use super::connect_gateway;
 use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{MountArguments, Place, UmountArguments, own_words};
 use crate::failure::{Context, Failure};
@@ -84,8 +84,11 @@ async fn serve(
     if options.coordinator.is_some() {
         place.coordinator.clone_from(&options.coordinator);
     }
+    if let Some(directory) = &options.tls {
+        place.tls = Some(directory.into());
+    }
     let log = log(arguments.log.as_deref())?;
-    let client = connect(&place).await?;
+    let client = connect_gateway(&place).await?;
     let metrics = match &arguments.metrics {
         Some(address) => Some(bind(address).await?),
         None => None,

@@ -1,6 +1,6 @@
 //! `gabion nbd`: the server of images, and the kernel's client.
 
-use super::connect;
+use super::connect_gateway;
 use super::image::no_image;
 use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
@@ -29,7 +29,7 @@ pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failur
 
 async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     raise_descriptor_limit();
-    let client = connect(place).await?;
+    let client = connect_gateway(place).await?;
     let listen = match (&options.listen, &options.unix) {
         (None, None) => Some(LISTEN.to_owned()),
         (listen, _) => listen.clone(),

@@ -39,7 +39,7 @@ pub(crate) async fn run(
             println!("{} sets its unknown chunks aside, and joins", NodeId(node));
             Ok(())
         }
-        None => serve::node(arguments.serve).await,
+        None => serve::node(arguments.serve, place).await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
-use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions};
+use super::security;
+use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
@@ -21,7 +22,7 @@ pub(super) fn raise_descriptor_limit() {
     }
 }
 
-pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failure> {
+pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> Result<(), Failure> {
     raise_descriptor_limit();
     let CoordinatorOptions {
         listen,
@@ -30,6 +31,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failu
         behaviour,
     } = options;
     let config = CoordinatorConfig {
+        protection: security::of_coordinator(place, &data)?,
         directory: data,
         init,
         listen,
@@ -42,7 +44,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failu
     process.run().await.map_err(Failure::failed)
 }
 
-pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
+pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Failure> {
     raise_descriptor_limit();
     let NodeOptions {
         rack,
@@ -54,6 +56,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         merging,
         engine,
         links,
+        token,
     } = options;
     let (Some(rack), Some(join)) = (rack, join) else {
         return Err(Failure::usage(
@@ -77,7 +80,9 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
             data.display()
         )),
     })?;
+    let security = security::of_node(place, &data, token.as_deref(), &join).await?;
     let config = NodeConfig {
+        security,
         engine,
         directory: data,
         init,

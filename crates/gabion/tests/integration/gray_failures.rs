@@ -18,7 +18,7 @@ const READ_LIMIT: Duration = Duration::from_secs(15);
 
 async fn connect(cluster: &TestCluster) -> Client {
     let options = ClientOptions::default();
-    let client = gabion_wire::connect(&cluster.coordinator(), options).await;
+    let client = gabion_wire::connect(&cluster.coordinator(), cluster.security(), options).await;
     client.expect("the coordinator answers")
 }
 

@@ -2,7 +2,9 @@
 
 mod advice;
 mod arrays;
+mod attacks;
 mod bench;
+mod certificates;
 mod cluster;
 mod cluster_directory;
 mod command_line;

@@ -323,7 +323,7 @@ fn appends_of_two_mounts_lose_nothing() {
 
 async fn connect(cluster: &TestCluster) -> Client {
     let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+    let client = gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
     client.await.expect("the cluster answers")
 }
 

@@ -281,7 +281,7 @@ fn wrong_attributes_are_refused_in_one_sentence() {
 
 async fn connect(cluster: &TestCluster) -> Client {
     let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+    let client = gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
     client.await.expect("the cluster answers")
 }
 

@@ -29,7 +29,7 @@ async fn connect(cluster: &TestCluster) -> Client {
         deadline: Duration::from_secs(30),
         ..ClientOptions::default()
     };
-    gabion_wire::connect(&cluster.coordinator(), options)
+    gabion_wire::connect(&cluster.coordinator(), cluster.security(), options)
         .await
         .unwrap()
 }

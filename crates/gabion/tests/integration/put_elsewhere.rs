@@ -41,7 +41,8 @@ fn a_put_outlives_a_node_that_dies_while_it_is_under_way() {
     let runtime = runtime.enable_all().build().expect("a run-time");
     let coordinator = cluster.coordinator();
     let summary = runtime.block_on(async {
-        let client = gabion_wire::connect(&coordinator, ClientOptions::default());
+        let client =
+            gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
         let client = client.await.expect("the coordinator answers");
         client
             .put("f", None, source, bytes.len() as u64, &())

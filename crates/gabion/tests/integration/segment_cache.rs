@@ -25,7 +25,7 @@ async fn connect(cluster: &TestCluster, deadline_s: u64) -> Client {
         ..ClientOptions::default()
     };
     let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, options).await;
+    let client = gabion_wire::connect(&coordinator, cluster.security(), options).await;
     client.expect("the coordinator answers")
 }
 

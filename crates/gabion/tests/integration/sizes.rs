@@ -21,7 +21,8 @@ fn cluster() -> TestCluster {
 
 async fn connect(cluster: &TestCluster) -> Client {
     let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, ClientOptions::default()).await;
+    let client =
+        gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default()).await;
     client.expect("the coordinator answers")
 }
 

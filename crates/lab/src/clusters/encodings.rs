@@ -54,7 +54,12 @@ pub async fn inside(file: &Path) -> Result<Encodings, LabError> {
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;
-        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(
+            cluster.coordinator()?,
+            cluster.security()?,
+            ClientOptions::default(),
+        )
+        .await?;
         until_all_know_all(&up.behaviour).await;
         let hands = Hands {
             cluster,
@@ -179,8 +184,12 @@ impl Hands<'_> {
             return Ok(None);
         }
         // It has connections of its own, like another client.
-        let client =
-            gabion_wire::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(
+            self.cluster.coordinator()?,
+            self.cluster.security()?,
+            ClientOptions::default(),
+        )
+        .await?;
         let size_bytes = self.segment_bytes(self.bench.chunk_bytes)?;
         let file = format!("{pool}-put-{number}");
         let sent = Instant::now();

@@ -88,8 +88,12 @@ async fn overwrite(
         let mut effects = Vec::with_capacity(overwrites.len());
         for (at, overwrite) in overwrites.iter().enumerate() {
             let name = format!("lab-{at}");
-            let client =
-                gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+            let client = gabion_wire::connect(
+                cluster.coordinator()?,
+                cluster.security()?,
+                ClientOptions::default(),
+            )
+            .await?;
             let pool = pool(
                 name.clone(),
                 &setting.code,
@@ -123,6 +127,7 @@ async fn measure(
     let links = LinkTable::open(&setting.directory.join("links")).map_err(TestbedError::from)?;
     let wire = Options {
         links: Some(Arc::new(links)),
+        security: cluster.security()?,
         ..Options::default()
     };
     let mut clients = Vec::new();

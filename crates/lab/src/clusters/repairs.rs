@@ -13,6 +13,7 @@ use gabion_plan::{Cost, Plan};
 use gabion_planner::PlanError;
 use gabion_testbed::LocalCluster;
 use gabion_testbed::namespaces::{Seats, Testbed, Uplink, read_job};
+use gabion_wire::Role;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -59,11 +60,19 @@ pub async fn inside(file: &Path) -> Result<Vec<TrialTime>, LabError> {
     use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;
         cluster.start_first(early_count).await?;
-        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(
+            cluster.coordinator()?,
+            cluster.security()?,
+            ClientOptions::default(),
+        )
+        .await?;
         store(&client, &bench).await?;
         cluster.start(|| ()).await?;
         until_all_know_all(&up.behaviour).await;
-        time_all(cluster, &client, &bench).await
+        let security = cluster.security_as(Role::Coordinator)?;
+        let repairer =
+            gabion_wire::connect(cluster.coordinator()?, security, ClientOptions::default());
+        time_all(cluster, (&client, &repairer.await?), &bench).await
     })
     .await
 }
@@ -86,7 +95,7 @@ async fn store(client: &Client, bench: &RepairBench) -> Result<(), LabError> {
 
 async fn time_all(
     cluster: &LocalCluster,
-    client: &Client,
+    (client, repairer): (&Client, &Client),
     bench: &RepairBench,
 ) -> Result<Vec<TrialTime>, LabError> {
     let code: Code = bench.code.parse().map_err(PlanError::from)?;
@@ -116,7 +125,7 @@ async fn time_all(
             .collect();
         let rounds = Rounds {
             cluster,
-            client,
+            client: repairer,
             code: &code,
             count: bench.round_count,
         };
@@ -137,6 +146,7 @@ async fn time_all(
 /// Repeats of a trial.
 struct Rounds<'a> {
     cluster: &'a LocalCluster,
+    /// A client in the coordinator's role: it removes the chunks that it has repaired.
     client: &'a Client,
     code: &'a Code,
     count: u32,

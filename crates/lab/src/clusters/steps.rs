@@ -53,6 +53,7 @@ pub(super) fn up_options(
         },
         merging: Merging::default(),
         engine: Engine::default(),
+        insecure: false,
         given: Vec::new(),
     }
 }
@@ -124,7 +125,7 @@ pub(super) async fn send(
         cache_bytes,
         ..ClientOptions::default()
     };
-    let client = gabion_wire::connect(cluster.coordinator()?, options).await?;
+    let client = gabion_wire::connect(cluster.coordinator()?, cluster.security()?, options).await?;
     let file = client.open_cached(name).await?;
     let before = cross_rack_bytes(&client).await?;
     let begun = Instant::now();

@@ -115,7 +115,12 @@ async fn measure(
     overwrite: &Overwrite,
 ) -> Result<Throughput, LabError> {
     let code: Code = setting.code.parse().map_err(PlanError::from)?;
-    let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+    let client = gabion_wire::connect(
+        cluster.coordinator()?,
+        cluster.security()?,
+        ClientOptions::default(),
+    )
+    .await?;
     let mut request = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme);
     request.append = overwrite.append;
     client.create_pool(request).await?;

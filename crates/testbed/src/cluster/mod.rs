@@ -1,7 +1,7 @@
 //! A cluster of processes on this machine: its members, and starting and stopping them.
 //!
-//! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/`,
-//! `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and
+//! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/` (with the
+//! cluster's certificate authority in `ca/` and the credentials of clients in `operator/`), `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and
 //! `run/` with one file a live process. A process reports on its stdout when it is ready; a start
 //! waits only for that line.
 
@@ -20,7 +20,8 @@ use crate::error::{Context, TestbedError};
 use crate::namespaces::{self, Seats};
 use crate::processor_time;
 use gabion_layout::NodeId;
-use gabion_wire::{LinkSpec, LinkTable};
+use gabion_wire::trust::{Authority, Name, Security};
+use gabion_wire::{LinkSpec, LinkTable, Role};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs;
@@ -128,6 +129,53 @@ impl LocalCluster {
         self.shape.coordinator.as_deref().ok_or_else(never)
     }
 
+    /// How clients on this machine prove that they belong to the cluster, and check it. Their certificate is made
+    /// anew in time.
+    ///
+    /// # Errors
+    /// If the certificates cannot be read or written.
+    pub fn security(&self) -> Result<Security, TestbedError> {
+        self.security_as(Role::Operator)
+    }
+
+    /// The same in another role than that of a person who runs the cluster.
+    ///
+    /// # Errors
+    /// Those of [`LocalCluster::security`].
+    pub fn security_as(&self, role: Role) -> Result<Security, TestbedError> {
+        if self.shape.options.insecure {
+            return Ok(Security::insecure());
+        }
+        let authority = self.authority_directory();
+        let directory = match role {
+            Role::Operator => self.directory.join("coordinator/operator"),
+            role => self.directory.join(format!("tls/{role:?}").to_lowercase()),
+        };
+        if Authority::is_in(&authority) {
+            let authority = Authority::open(&authority)?;
+            authority.refresh(&directory, Name::of(authority.cluster(), role))?;
+        }
+        Ok(Security::open(&directory)?)
+    }
+
+    /// Directory of the cluster's certificate authority; a cluster that is insecure has none.
+    #[must_use]
+    pub fn authority_directory(&self) -> PathBuf {
+        self.directory.join("coordinator/ca")
+    }
+
+    /// Gives a node a certificate, or renews it. Returns the argument that names it.
+    fn certify_node(&self, node: u32) -> Result<String, TestbedError> {
+        if self.shape.options.insecure {
+            return Ok("--insecure".to_owned());
+        }
+        let directory = self.node_directory(node).join("tls");
+        let authority = Authority::open(&self.authority_directory())?;
+        let name = Name::of_node(authority.cluster(), Some(NodeId(node)));
+        authority.refresh(&directory, name)?;
+        Ok(format!("--tls={}", directory.display()))
+    }
+
     /// Nodes of all racks.
     #[must_use]
     pub fn node_count(&self) -> u32 {
@@ -224,6 +272,9 @@ impl LocalCluster {
         ];
         let seed = behaviour.placement_seed;
         arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
+        if self.shape.options.insecure {
+            arguments.push("--insecure".to_owned());
+        }
         let metadata = self.directory.join("coordinator/metadata.redb");
         self.spawn_with_data("coordinator", namespaces::COORDINATOR, &metadata, arguments)
             .await
@@ -292,10 +343,12 @@ impl LocalCluster {
         self.check_node(node)?;
         let name = format!("node-{node}");
         if self.staying(&name).await?.is_some() {
-            let known = state_of(self.coordinator()?, NodeId(node)).await;
+            let known = state_of((self.coordinator()?, self.security()?), NodeId(node)).await;
             return Ok(known.unwrap_or(Started::Serves));
         }
-        if self.was_made(&name) && has_left(self.coordinator()?, NodeId(node)).await {
+        if self.was_made(&name)
+            && has_left((self.coordinator()?, self.security()?), NodeId(node)).await
+        {
             return Ok(Started::HasLeft);
         }
         let rack = node / self.shape.options.nodes_per_rack;
@@ -304,6 +357,7 @@ impl LocalCluster {
             "node".to_owned(),
             format!("--rack={rack}"),
             format!("--join={}", self.coordinator()?),
+            self.certify_node(node)?,
             format!("--data={}", self.node_directory(node).display()),
             // Many nodes share this machine's disk.
             "--journal-segment=32MiB".to_owned(),
@@ -335,7 +389,7 @@ impl LocalCluster {
                 Engine::Files => "store",
                 Engine::Tween => "nvram",
             });
-        let coordinator = self.coordinator()?;
+        let coordinator = (self.coordinator()?, self.security()?);
         tokio::select! {
             ready = self.spawn_with_data(&name, &seat, &data, arguments) => ready.map(|_| Started::Serves),
             // The process continues by itself once the operator has agreed.
@@ -435,6 +489,8 @@ impl LocalCluster {
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
         command
             .args(arguments)
+            // Which certificate it uses is an argument.
+            .env_remove("GABION_TLS")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);

@@ -4,6 +4,7 @@
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
 use gabion_protocol::message::{Departure, JoinProgress, Liveness};
+use gabion_wire::trust::Security;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -48,15 +49,18 @@ pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<String, NotR
     Ok(address.trim().to_owned())
 }
 
+/// A coordinator's address, and how to prove oneself to it.
+type Place<'a> = (&'a str, Security);
+
 /// Interval of asking the coordinator about a node that is not ready; most are ready before the
 /// first time.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns when the coordinator reports that the node waits for the operator.
-pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgress {
+pub(super) async fn until_it_waits(coordinator: Place<'_>, node: NodeId) -> JoinProgress {
     loop {
         tokio::time::sleep(ASK_EVERY).await;
-        if let Some(Started::Waits(join)) = state_of(coordinator, node).await
+        if let Some(Started::Waits(join)) = state_of(coordinator.clone(), node).await
             && join.waits_with_unknown.is_some()
         {
             return join;
@@ -65,8 +69,8 @@ pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgr
 }
 
 /// How the coordinator counts a node whose process runs; none if it does not answer.
-pub(super) async fn state_of(coordinator: &str, node: NodeId) -> Option<Started> {
-    let client = gabion_wire::connect(coordinator, ClientOptions::default()).await;
+pub(super) async fn state_of((coordinator, security): Place<'_>, node: NodeId) -> Option<Started> {
+    let client = gabion_wire::connect(coordinator, security, ClientOptions::default()).await;
     let mut status = client.ok()?.status().await.ok()?;
     if let Some(join) = status.joining.remove(&node) {
         return Some(Started::Waits(join));
@@ -83,7 +87,7 @@ pub(super) async fn state_of(coordinator: &str, node: NodeId) -> Option<Started>
 const LEFT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Whether the node is drained, so that it would leave again at once.
-pub(super) async fn has_left(coordinator: &str, node: NodeId) -> bool {
+pub(super) async fn has_left(coordinator: Place<'_>, node: NodeId) -> bool {
     let state = tokio::time::timeout(LEFT_DEADLINE, state_of(coordinator, node)).await;
     matches!(state, Ok(Some(Started::HasLeft)))
 }

@@ -24,6 +24,9 @@ pub struct ClusterOptions {
     pub engine: Engine,
     /// Options of the coordinator's start.
     pub behaviour: Behaviour,
+    /// Whether its processes prove nothing to each other. So it is with clusters made before they could.
+    #[serde(default = "as_ever")]
+    pub insecure: bool,
     /// Names of the fields, such as `racks`, that must hold for a cluster that was made before; all others
     /// may be different there. Rates are called `inner` and `cross`.
     #[serde(skip)]
@@ -71,6 +74,7 @@ impl ClusterOptions {
             ("log_limit", bytes(self.merging.log_limit)),
             ("reserve_budget", bytes(self.merging.reserve_budget)),
             ("engine", name_of(self.engine)),
+            ("insecure", self.insecure.to_string()),
         ]
     }
 
@@ -164,6 +168,10 @@ impl Behaviour {
             ("placement_seed", seed_name(self.placement_seed)),
         ]
     }
+}
+
+const fn as_ever() -> bool {
+    true
 }
 
 /// The words for a seed of places.

@@ -82,6 +82,7 @@ pub async fn run(
         },
         merging: Merging::default(),
         engine: script.engine,
+        insecure: false,
         given: Vec::new(),
     };
     let mut cluster = LocalCluster::open_or_make(directory, &up)?;

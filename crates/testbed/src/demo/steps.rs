@@ -53,7 +53,12 @@ impl<'a> Demo<'a> {
         });
         start.await?;
         drop(progress);
-        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(
+            cluster.coordinator()?,
+            cluster.security()?,
+            ClientOptions::default(),
+        )
+        .await?;
         let request = PoolRequest {
             name: POOL.to_owned(),
             survive: Survive::Racks(1),

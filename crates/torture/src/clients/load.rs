@@ -2,6 +2,7 @@
 //! operation.
 
 use crate::recorder::Recorder;
+use gabion_wire::trust::Security;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,6 +22,8 @@ pub(crate) struct SharedFile {
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) coordinator: String,
+    /// How clients prove that they belong to the cluster.
+    pub(crate) security: Security,
     pub(crate) files: Vec<SharedFile>,
     /// The pool for whole files.
     pub(crate) pool: String,

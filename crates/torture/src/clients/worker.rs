@@ -50,7 +50,9 @@ impl Worker {
                 read_ahead_bytes: 0,
                 ..ClientOptions::default()
             };
-            match gabion_wire::connect(&self.load.coordinator, options).await {
+            match gabion_wire::connect(&self.load.coordinator, self.load.security.clone(), options)
+                .await
+            {
                 Ok(client) => return client,
                 Err(error) => self.load.recorder.note_error(&error.to_string()),
             }

@@ -5,6 +5,7 @@ use crate::processes::{Process, answer, ask, far, soon, within};
 use gabion_protocol::message::{NodeReply, NodeRequest};
 use gabion_wire::{Connection, ConnectionLimits, Hello, Options, WireError};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 #[tokio::test]
@@ -80,6 +81,31 @@ async fn connect_in_the_end(process: &Process, server: &Process) -> Arc<Connecti
         }
     })
     .await
+}
+
+#[tokio::test]
+async fn those_who_never_introduce_themselves_leave_room_for_others() {
+    let connections = ConnectionLimits {
+        nameless_count_max: 2,
+        ..ConnectionLimits::default()
+    };
+    let options = Options {
+        connections,
+        connect_timeout: Duration::from_millis(500),
+        ..Options::default()
+    };
+    let server = Process::listen_with(node_hello(1, 0), options).await;
+    let client = Process::new(Hello::client());
+    let connection = client.connect(&server).await;
+    let connect = || TcpStream::connect(server.address());
+    let _silent = [connect().await.unwrap(), connect().await.unwrap()];
+    let refused = Connection::connect(&server.address(), &client.endpoint).await;
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("not introduced themselves"), "{refused}");
+    // Those who have are served, and the silent ones lose their places after a while.
+    let reply = connection.call_node(&ask(3), far()).await.unwrap();
+    assert_eq!(reply, answer(3));
+    connect_in_the_end(&client, &server).await;
 }
 
 #[tokio::test]

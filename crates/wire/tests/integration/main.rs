@@ -2,13 +2,14 @@
 
 mod limits;
 mod processes;
+mod security;
 
 use bytes::Bytes;
 use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
 use gabion_meta::ClusterId;
 use gabion_plan::ValueId;
 use gabion_protocol::message::{
-    CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus, Purpose, RunId, ask,
+    Flow, Liveness, NodeReply, NodeRequest, NodeStatus, Purpose, RunId, ask,
 };
 use gabion_wire::frame::{HEADER_BYTES, Header, Kind};
 use gabion_wire::{
@@ -70,7 +71,7 @@ async fn both_sides_call_and_every_kind_of_request_is_answered() {
     let node = Process::new(node_hello(3, 1));
     let connection = node.connect(&coordinator).await;
     let reply = connection
-        .call_coordinator(&CoordinatorRequest::Nodes, far())
+        .call_coordinator(&ask::Reserves(Vec::new()).into(), far())
         .await
         .unwrap();
     let status = NodeStatus {
@@ -211,9 +212,7 @@ async fn requests_that_get_no_reply_fail_in_words() {
     let server = Process::listen(node_hello(1, 0)).await;
     let client = Process::new(Hello::client());
     let connection = client.connect(&server).await;
-    let abandoned = connection
-        .call_node(&ask::Scrub { chunks: vec![] }.into(), far())
-        .await;
+    let abandoned = connection.call_node(&NodeRequest::StoreCounts, far()).await;
     assert!(matches!(abandoned, Err(WireError::NoReply(why)) if why.contains("abandoned")));
 
     let options = Options {

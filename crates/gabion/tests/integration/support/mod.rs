@@ -4,6 +4,7 @@ pub(crate) mod mount;
 pub(crate) mod nbd;
 pub(crate) mod writers;
 
+use gabion_wire::trust::Security;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -17,6 +18,7 @@ pub(crate) fn gabion(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_remove("GABION_DIR")
+        .env_remove("GABION_TLS")
         .env_remove("GABION_COORDINATOR");
     command
 }
@@ -123,6 +125,11 @@ impl TestCluster {
             .as_str()
             .expect("it was started")
             .to_owned()
+    }
+
+    /// How clients of this test prove that they belong to the cluster.
+    pub(crate) fn security(&self) -> Security {
+        Security::open(&self.path("cluster/coordinator/operator")).expect("the cluster has made it")
     }
 
     /// The command on this cluster, not started yet.

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
 
-use gabion_layout::{Epoch, NodeId, RackId, Sequence, StripeId};
+use gabion_layout::{NodeId, RackId, Sequence, StripeId};
 use gabion_protocol::message::{
-    CommittedMark, CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest,
-    NodeStatus, ask,
+    CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus, ask,
 };
 use gabion_wire::frame::{HEADER_BYTES, Kind};
 use gabion_wire::{
@@ -38,14 +37,8 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// A request that a [`Process`] answers at once with [`answer`].
 pub(crate) fn ask(number: u64) -> NodeRequest {
-    let mark = CommittedMark {
-        stripe: StripeId(1),
-        epoch: Epoch(1),
-        sequence: Sequence(number),
-    };
-    NodeRequest::Committed(ask::Committed {
-        marks: vec![mark],
-        from: None,
+    NodeRequest::Attest(ask::Attest {
+        stripe: StripeId(number),
     })
 }
 
@@ -79,9 +72,7 @@ impl Handler for Notes {
         responder: Responder<NodeRequest>,
     ) {
         match request {
-            NodeRequest::Committed(ask::Committed { marks, .. }) => {
-                responder.reply(&answer(marks[0].sequence.0));
-            }
+            NodeRequest::Attest(ask::Attest { stripe }) => responder.reply(&answer(stripe.0)),
             NodeRequest::Stage { .. } => {
                 *self.last_stage.lock().unwrap() = Some(request);
                 responder.reply(&NodeReply::Done);

@@ -1,0 +1,92 @@
+//! How the process of a command proves what it is: which certificate it uses, and where that is.
+
+use crate::arguments::Place;
+use crate::failure::Failure;
+use gabion_server::Protection;
+use gabion_testbed::LocalCluster;
+use gabion_wire::trust::{Security, Token};
+use gabion_wire::{Role, exchange_token};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The coordinator's address for a client, and how the client proves what it is. The directory of a cluster on this
+/// machine has certificates for both roles of clients.
+pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security), Failure> {
+    let cluster = place.dir.as_deref().map(LocalCluster::open).transpose()?;
+    let coordinator = match (&place.coordinator, &cluster) {
+        (Some(coordinator), _) => coordinator.clone(),
+        (None, Some(cluster)) => cluster.coordinator()?.to_owned(),
+        (None, None) => {
+            return Err(Failure::usage(
+                "no cluster given; name its directory with --dir (or GABION_DIR), or its coordinator \
+                 with --coordinator; 'gabion cluster up --dir D' starts one",
+            ));
+        }
+    };
+    let security = match (&place.tls, cluster) {
+        (_, _) if place.insecure => {
+            check_loopback(&coordinator)?;
+            Security::insecure()
+        }
+        (Some(directory), _) => Security::open(directory)?,
+        (None, Some(cluster)) => cluster.security_as(role)?,
+        (None, None) => {
+            return Err(Failure::usage(
+                "no certificate given; name its directory with --tls (or GABION_TLS): 'gabion cert issue' makes \
+                 one; a cluster on this machine that runs with --insecure wants --insecure",
+            ));
+        }
+    };
+    Ok((coordinator, security))
+}
+
+/// How a coordinator with its data in a directory proves what it is. Certificates elsewhere are those of another
+/// authority.
+pub(crate) fn of_coordinator(place: &Place, data: &Path) -> Result<Protection, Failure> {
+    Ok(match &place.tls {
+        _ if place.insecure => Protection::Insecure,
+        Some(directory) => Protection::Foreign(Security::open(directory)?),
+        None => managed_in(data),
+    })
+}
+
+/// A coordinator's own authority, and the certificates that it makes for this machine.
+fn managed_in(data: &Path) -> Protection {
+    Protection::Managed {
+        authority: data.join("ca"),
+        own: data.join("tls"),
+        operator: data.join("operator"),
+    }
+}
+
+/// How a node with its data in a directory proves what it is, after it has exchanged its join token if it has one.
+pub(crate) async fn of_node(
+    place: &Place,
+    data: &Path,
+    token: Option<&Path>,
+    coordinator: &str,
+) -> Result<Security, Failure> {
+    if place.insecure {
+        return Ok(Security::insecure());
+    }
+    let directory = place.tls.clone().unwrap_or_else(|| data.join("tls"));
+    if let Some(file) = token {
+        let token = Token::read(file)?;
+        let exchanged = exchange_token(coordinator, &token, &directory).await;
+        exchanged.map_err(Failure::failed)?;
+    }
+    Ok(Security::open(&directory)?)
+}
+
+/// Refuses to talk to other machines without certificates.
+fn check_loopback(address: &str) -> Result<(), Failure> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if is_loopback || host == "localhost" {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--insecure is for loopback only, and {address} is not; name a certificate with --tls"
+    )))
+}

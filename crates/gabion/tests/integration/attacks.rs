@@ -1,0 +1,182 @@
+//! What an attacker once could do to a cluster of real processes, with and without certificates: delete the chunks of a
+//! node by one message, fence out every later primary, and fill a node's memory with slices of unknown runs.
+
+use crate::support::{TestCluster, pattern};
+use bytes::Bytes;
+use gabion_layout::{ChunkId, Epoch, Generation, NodeId, Sequence};
+use gabion_protocol::message::{Flow, NodeRequest, Purpose, RunId, ask};
+use gabion_wire::trust::Security;
+use gabion_wire::{Connection, Endpoint, Handler, Hello, Options};
+use serde_json::Value;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const BYTES: usize = 3 << 20;
+/// Bytes of slices of unknown runs that the attacker sends, far more than a node keeps.
+const FLOOD_BYTES: usize = 1 << 30;
+const SLICE_BYTES: usize = 1 << 20;
+/// What a node may hold of them, and what it has anyway.
+const MEMORY_MAX_KIB: u64 = (256 + 128) << 10;
+
+/// Takes part in no runs.
+struct Nothing;
+
+impl Handler for Nothing {
+    fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+}
+
+/// A process with a client's certificate, or one that says that it is a client.
+fn attacker(security: Security) -> Arc<Endpoint> {
+    let hello = Hello::client();
+    let options = Options {
+        security,
+        ..Options::default()
+    };
+    let handler = Arc::new(Nothing) as Arc<dyn Handler>;
+    Endpoint::new(hello, handler, options, Arc::default())
+}
+
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// The requests that delete, fence or settle.
+fn attacks(chunk: ChunkId) -> Vec<NodeRequest> {
+    let stripe = chunk.stripe;
+    let (epoch, generation) = (Epoch(u64::MAX), Generation(u64::MAX));
+    vec![
+        NodeRequest::from(ask::Remove {
+            chunks: vec![chunk],
+        }),
+        ask::Discard { chunk, epoch }.into(),
+        ask::Collect {
+            stripe,
+            epoch,
+            generation,
+        }
+        .into(),
+        ask::Fence {
+            stripe,
+            epoch,
+            generation,
+        }
+        .into(),
+        ask::Resolve {
+            stripe,
+            epoch,
+            mark: Sequence(u64::MAX),
+            dropped: Vec::new(),
+        }
+        .into(),
+    ]
+}
+
+/// Memory of a node's process, in KiB.
+fn memory_kib(cluster: &TestCluster, node: u32) -> u64 {
+    let running = fs::read(cluster.path(&format!("cluster/run/node-{node}"))).expect("it runs");
+    let running: Value = serde_json::from_slice(&running).expect("its file is JSON");
+    let status = fs::read_to_string(format!("/proc/{}/status", running["pid"]));
+    let status = status.expect("the process is there");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let words = line.expect("Linux tells it").split_whitespace().nth(1);
+    words.and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+async fn attack(cluster: &TestCluster, as_client: Security, as_operator: Security) {
+    let coordinator = cluster.coordinator();
+    let options = gabion_client::ClientOptions::default();
+    let client = gabion_wire::connect(&coordinator, as_operator, options).await;
+    let client = client.expect("the coordinator answers");
+    let layout = client.layout("f").await.expect("the file is there");
+    let endpoint = attacker(as_client);
+    for stripe in &layout.stripes {
+        for (at, node) in stripe.nodes.iter().enumerate() {
+            let status = layout.nodes.iter().find(|status| status.node == *node);
+            let address = &status.expect("the node is known").address;
+            let connection = Connection::connect(address, &endpoint).await;
+            let connection = connection.expect("the attacker reaches the node");
+            let index = gabion_layout::ChunkIndex(at as u8);
+            let stripe = stripe.id;
+            for request in attacks(ChunkId { stripe, index }) {
+                let answer = connection.call_node(&request, deadline()).await;
+                let error = answer.expect_err("it is refused").to_string();
+                assert!(
+                    error.contains("a client may not send this request"),
+                    "{error}"
+                );
+            }
+            connection.close("it has tried all");
+        }
+    }
+    let first = layout.nodes.iter().find(|status| status.node == NodeId(0));
+    flood(&endpoint, &first.expect("node 0 is a member").address).await;
+}
+
+/// Sends slices of runs that no node knows, and waits until they have arrived.
+async fn flood(endpoint: &Arc<Endpoint>, address: &str) {
+    let connection = Connection::connect(address, endpoint).await;
+    let connection = connection.expect("the attacker reaches the node");
+    let bytes = Bytes::from(vec![1; SLICE_BYTES]);
+    for number in 0..(FLOOD_BYTES / SLICE_BYTES) as u64 {
+        let flow = Flow::Slice {
+            run: RunId(number),
+            value: gabion_plan::ValueId(0),
+            slice: 0,
+            purpose: Purpose::Update,
+            bytes: bytes.clone(),
+        };
+        let sent = connection.send_flow(flow).await;
+        sent.expect("the node reads");
+    }
+    let stripe = gabion_layout::StripeId(1);
+    let attest = ask::Attest { stripe }.into();
+    let answer = connection.call_node(&attest, deadline());
+    // The request may overtake the last slices, but not by more than the connection queues.
+    answer.await.expect("the node answers");
+}
+
+/// Attacks a cluster; nothing of it may have had an effect.
+fn check(cluster: &TestCluster, security: impl Fn(&str) -> Security) {
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=256KiB"]);
+    let mut bytes = pattern(BYTES, 3);
+    cluster.put("f", &bytes);
+    let runtime = tokio::runtime::Runtime::new().expect("a run-time");
+    runtime.block_on(attack(cluster, security("client"), security("operator")));
+    let held_kib = memory_kib(cluster, 0);
+    assert!(held_kib < MEMORY_MAX_KIB, "the node holds {held_kib} KiB");
+    assert!(cluster.get("f") == bytes, "the chunks are whole");
+    // Each stripe gets a primary, whose term no attacker has fenced out.
+    let patch = pattern(4096, 4);
+    for offset in (0..BYTES).step_by(512 << 10) {
+        cluster.write("f", offset, &patch);
+        bytes[offset..offset + patch.len()].copy_from_slice(&patch);
+    }
+    assert!(cluster.get("f") == bytes, "updates go on");
+}
+
+#[test]
+fn a_client_s_certificate_deletes_fences_and_fills_nothing() {
+    let cluster = TestCluster::start(3, 2);
+    let directory = cluster.path("attacker");
+    let out = format!("--out={}", directory.display());
+    cluster.run(&["cert", "issue", "client", &out]);
+    check(&cluster, |role| match role {
+        "client" => Security::open(&directory).expect("it was issued"),
+        _ => cluster.security(),
+    });
+    // Without a certificate there is not even a connection.
+    let runtime = tokio::runtime::Runtime::new().expect("a run-time");
+    let endpoint = attacker(Security::insecure());
+    let connected = runtime.block_on(Connection::connect(&cluster.coordinator(), &endpoint));
+    let error = connected.map(drop).expect_err("it has no certificate");
+    assert!(error.to_string().contains("wants TLS"), "{error}");
+}
+
+#[test]
+fn a_client_without_certificates_deletes_fences_and_fills_nothing() {
+    let behaviour = ["--insecure", "--lease-ms=1000", "--grace-s=3600"];
+    let cluster = TestCluster::start_with(3, 2, &behaviour);
+    check(&cluster, |_| Security::insecure());
+}

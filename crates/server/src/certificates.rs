@@ -1,0 +1,230 @@
+//! The coordinator's office of certificates: its own, those of others, and what is revoked.
+
+use crate::error::ServerError;
+use gabion_layout::ClusterId;
+use gabion_wire::trust::{Authority, Name, PublicKey, Security, TrustError};
+use gabion_wire::{
+    CertificateReply, CertificateRequest, Connection, Endpoint, Role, Sender, revoked_since,
+};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Weak;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Interval of looking for revoked certificates and changed files.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How a coordinator proves what it is, and certifies others.
+#[derive(Clone, Debug)]
+pub enum Protection {
+    /// Not at all: on loopback only.
+    Insecure,
+    /// By an authority of the cluster's own, which the first start makes.
+    Managed {
+        /// Directory of the authority.
+        authority: PathBuf,
+        /// Directory of the coordinator's credentials.
+        own: PathBuf,
+        /// Directory of the credentials of the person who runs the cluster.
+        operator: PathBuf,
+    },
+    /// By credentials that another authority has made, and renews.
+    Foreign(Security),
+}
+
+impl Protection {
+    /// Whether there is none.
+    pub fn is_insecure(&self) -> bool {
+        matches!(self, Self::Insecure)
+    }
+
+    /// The cluster in the certificates that there are.
+    ///
+    /// # Errors
+    /// If the authority cannot be opened.
+    pub(crate) fn cluster(&self) -> Result<Option<ClusterId>, TrustError> {
+        Ok(match self {
+            Self::Managed { authority, .. } if Authority::is_in(authority) => {
+                Some(Authority::open(authority)?.cluster())
+            }
+            Self::Foreign(security) => security.name().map(|name| name.cluster),
+            Self::Insecure | Self::Managed { .. } => None,
+        })
+    }
+}
+
+/// The office.
+pub(crate) struct CertificateOffice {
+    security: Security,
+    managed: Option<Managed>,
+}
+
+/// An authority of the cluster's own.
+struct Managed {
+    authority: Authority,
+    own: PathBuf,
+    /// The list of revoked certificates that this process has taken in.
+    revoked: Mutex<String>,
+}
+
+impl CertificateOffice {
+    /// Opens the office of a cluster. Makes its authority with `init`, if it has none.
+    pub(crate) fn open(
+        protection: Protection,
+        cluster: ClusterId,
+        init: bool,
+    ) -> Result<Self, ServerError> {
+        let name = Name::of(cluster, Role::Coordinator);
+        let (security, managed) = match protection {
+            Protection::Insecure => {
+                warn_of_insecurity();
+                (Security::insecure(), None)
+            }
+            Protection::Foreign(security) => (security, None),
+            Protection::Managed {
+                authority,
+                own,
+                operator,
+            } => {
+                let authority = match Authority::is_in(&authority) {
+                    false if init => Authority::create(&authority, cluster)?,
+                    _ => Authority::open(&authority)?,
+                };
+                let of_operator = Name::of(authority.cluster(), Role::Operator);
+                authority.refresh(&own, Name::of(authority.cluster(), Role::Coordinator))?;
+                authority.refresh(&operator, of_operator)?;
+                let security = Security::open(&own)?;
+                let managed = Managed {
+                    authority,
+                    own,
+                    revoked: Mutex::default(),
+                };
+                (security, Some(managed))
+            }
+        };
+        match security.name() {
+            Some(found) if found != name => Err(ServerError::OtherCertificate {
+                found: format!("{} of cluster {}", found.holder(), found.cluster),
+                wanted: format!("the coordinator of cluster {cluster}"),
+            }),
+            _ => Ok(Self { security, managed }),
+        }
+    }
+
+    pub(crate) fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// Renews the coordinator's own certificate, takes in what is revoked, and closes connections of such peers, as
+    /// long as the endpoint lives.
+    pub(crate) async fn keep_fresh(self: Arc<Self>, endpoint: Weak<Endpoint>) {
+        if self.security.name().is_none() {
+            return;
+        }
+        let mut last_error = String::new();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let office = Arc::clone(&self);
+            let looked = tokio::task::spawn_blocking(move || office.freshen()).await;
+            let Some(endpoint) = endpoint.upgrade() else {
+                return;
+            };
+            match looked {
+                Ok(Ok(true)) => endpoint.close_revoked(),
+                Ok(Err(error)) if error.to_string() != last_error => {
+                    last_error = error.to_string();
+                    tracing::warn!(error = last_error, "certificates are not refreshed now");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether anything has changed.
+    fn freshen(&self) -> Result<bool, TrustError> {
+        if let Some(managed) = &self.managed {
+            let is_due = self.security.credentials().is_some_and(|own| own.is_due());
+            let present = managed.authority.revoked()?;
+            let mut known = managed
+                .revoked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if is_due {
+                let name = Name::of(managed.authority.cluster(), Role::Coordinator);
+                managed.authority.refresh(&managed.own, name)?;
+            }
+            if *known != present {
+                if let Some(own) = self.security.credentials() {
+                    own.keep_revoked(&present)?;
+                }
+                *known = present;
+            }
+        }
+        self.security.reload()
+    }
+
+    /// Answers a request, which the table of roles has let pass.
+    pub(crate) fn answer(
+        &self,
+        connection: &Connection,
+        request: &CertificateRequest,
+    ) -> CertificateReply {
+        match request {
+            CertificateRequest::Revoked { known } => {
+                let own = self.security.credentials();
+                revoked_since(own.as_ref().and_then(|own| own.revoked_text()), *known)
+            }
+            CertificateRequest::Certify { point } => {
+                self.certify(connection, point.clone()).map_or_else(
+                    |error| CertificateReply::Refused(error.to_string()),
+                    |certificate| CertificateReply::Certified { certificate },
+                )
+            }
+        }
+    }
+
+    fn certify(&self, connection: &Connection, point: Vec<u8>) -> Result<String, TrustError> {
+        let refused = |reason: &str| TrustError::NotSigned(reason.to_owned());
+        let foreign = || refused("this cluster's certificates are made elsewhere");
+        let managed = self.managed.as_ref().ok_or_else(foreign)?;
+        let serial = connection
+            .certified()
+            .and_then(|certified| certified.serial);
+        let serial = serial.ok_or_else(|| refused("the certificate's serial is none of ours"))?;
+        let key = PublicKey::new(point)?;
+        let Sender {
+            role,
+            node,
+            is_token,
+            ..
+        } = connection.sender();
+        if is_token {
+            let certificate = managed.authority.exchange(serial, &key)?;
+            tracing::info!(target: "cluster", %serial, "a join token was exchanged for a certificate");
+            return Ok(certificate);
+        }
+        let name = Name {
+            node,
+            ..Name::of(managed.authority.cluster(), role)
+        };
+        managed.authority.renew(serial, name, &key)
+    }
+}
+
+/// Refuses an address that other machines reach.
+pub(crate) fn check_loopback(address: SocketAddr) -> Result<(), ServerError> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(ServerError::NotLoopback {
+        address: address.to_string(),
+    })
+}
+
+/// Says at each start that there is no protection.
+pub(crate) fn warn_of_insecurity() {
+    tracing::warn!(
+        "--insecure: any process on this machine can read, change and delete everything in this cluster"
+    );
+}

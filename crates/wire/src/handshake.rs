@@ -1,0 +1,61 @@
+//! What both sides of a new connection do before it is one: the socket's options, and the checks of the peer.
+
+use crate::body::Frame;
+use crate::error::WireError;
+use crate::frame::Kind;
+use crate::hello::Hello;
+use crate::trust::Certified;
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Checks that a hello claims nothing that the certificate does not say. A node that restarts claims no id at first.
+pub(crate) fn check_certificate(hello: &Hello, certified: &Certified) -> Result<(), WireError> {
+    let name = &certified.name;
+    if let Some(claimed) = hello.cluster.filter(|claimed| *claimed != name.cluster) {
+        return Err(WireError::WrongCluster {
+            ours: name.cluster,
+            theirs: claimed,
+        });
+    }
+    let node = hello.identity.node;
+    if hello.role != name.role || (node.is_some() && node != name.node) {
+        let claimed = format!(
+            "it says that it is a {:?}{}, and its certificate is that of {}",
+            hello.role,
+            node.map_or(String::new(), |node| format!(" ({node})")),
+            name.holder()
+        );
+        return Err(WireError::Untrusted(claimed));
+    }
+    Ok(())
+}
+
+/// Tells a refused peer the reason, if the socket takes a few bytes at once.
+pub(crate) async fn send_close_reason<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
+    if let Some(words) = reason.last_words() {
+        let frame = Frame::words(Kind::Goodbye, 0, &words);
+        let bytes = [&frame.header.encode()[..], &frame.body].concat();
+        // The peer detects the end in any case; the text is a courtesy.
+        let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
+    }
+}
+
+/// Sends small frames without delay, and ends connections whose other machine has vanished.
+pub(crate) fn set_socket_options(
+    stream: &TcpStream,
+    stall_timeout: Duration,
+) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    const PROBE_COUNT: u32 = 3;
+    let probe_interval = (stall_timeout / (PROBE_COUNT + 1)).max(Duration::from_secs(1));
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, probe_interval)?;
+    sockopt::set_tcp_keepintvl(stream, probe_interval)?;
+    sockopt::set_tcp_keepcnt(stream, PROBE_COUNT)?;
+    let stall_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, stall_ms)?;
+    Ok(())
+}

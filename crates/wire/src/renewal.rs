@@ -1,0 +1,212 @@
+//! Certificates over the wire: a join token's exchange, renewal, and the list of revoked certificates.
+
+use crate::certificate_call::{CertificateReply, CertificateRequest};
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Options};
+use crate::error::WireError;
+use crate::handler::Handler;
+use crate::hello::Hello;
+use crate::meter::TrafficMeter;
+use crate::ports::ProcessPorts;
+use crate::trust::{Credentials, Security, Token, TrustError, remove_token};
+use gabion_protocol::message::Flow;
+use rcgen::KeyPair;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Timeout of the coordinator's answer about certificates.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+/// The coordinator is asked in one of so many rounds.
+const ROUNDS: u64 = 3;
+/// Timeout of the renewal at the start of a client whose certificate is due.
+const START_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Why a certificate was not renewed.
+#[derive(Debug, Error)]
+pub enum RenewalError {
+    /// The coordinator cannot be asked.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The files or keys cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The coordinator refuses.
+    #[error("the coordinator gives no certificate: {0}")]
+    Refused(String),
+}
+
+/// Gets a certificate for a join token from the coordinator at `coordinator`, and writes it into a directory.
+///
+/// # Errors
+/// If the token was used, has expired or is of another cluster; if the coordinator cannot be reached.
+pub async fn exchange_token(
+    coordinator: &str,
+    token: &Token,
+    directory: &Path,
+) -> Result<(), RenewalError> {
+    let credentials = token.unpack(&directory.join("token"))?;
+    let exchanged = async {
+        let security = Security::with(credentials);
+        let options = Options {
+            security: security.clone(),
+            ..Options::default()
+        };
+        let hello = Hello::of_user(&security);
+        let meter = Arc::<TrafficMeter>::default();
+        let endpoint = Endpoint::new(hello, Arc::new(NoFlows) as Arc<dyn Handler>, options, meter);
+        let connection = Connection::connect(coordinator, &endpoint).await?;
+        let certified = certify(&connection, &security, directory).await;
+        connection.close("the token is exchanged");
+        certified
+    };
+    let exchanged = exchanged.await;
+    remove_token(&directory.join("token"))?;
+    exchanged
+}
+
+/// Takes part in no runs.
+struct NoFlows;
+
+impl Handler for NoFlows {
+    fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+}
+
+/// Asks for a certificate of a new key, and writes both into a directory.
+async fn certify(
+    connection: &Arc<Connection>,
+    security: &Security,
+    directory: &Path,
+) -> Result<(), RenewalError> {
+    let Some(present) = security.credentials() else {
+        return Ok(());
+    };
+    let key = KeyPair::generate().map_err(TrustError::from)?;
+    let point = key.public_key_raw().to_vec();
+    let request = CertificateRequest::Certify { point };
+    match connection
+        .call(&request, Instant::now() + ANSWER_DEADLINE)
+        .await?
+    {
+        CertificateReply::Certified { certificate } => {
+            present.replace_in(directory, &key, &certificate)?;
+            Ok(())
+        }
+        CertificateReply::Refused(why) => Err(RenewalError::Refused(why)),
+        CertificateReply::Revoked { .. } => Err(wrong_answer()),
+    }
+}
+
+fn wrong_answer() -> RenewalError {
+    RenewalError::Refused("it has answered something else".to_owned())
+}
+
+impl ProcessPorts {
+    /// Replaces this process's certificate by one of its present name: a node that has just joined gets its id into
+    /// its name. Connections that are opened from now on use it. Without TLS this does nothing.
+    ///
+    /// # Errors
+    /// If the coordinator cannot be asked or refuses.
+    pub async fn certify(&self) -> Result<(), RenewalError> {
+        let security = self.security();
+        let Some(present) = security.credentials() else {
+            return Ok(());
+        };
+        let connection = self.reach_coordinator_itself().await?;
+        certify(&connection, &security, present.directory()).await?;
+        security.reload()?;
+        Ok(())
+    }
+
+    /// Renews this process's certificate in time, takes in changed files and newly revoked certificates, and closes
+    /// connections of peers with such ones, as long as the ports live. Without TLS this does nothing.
+    pub fn keep_fresh(self: &Arc<Self>) {
+        if self.security().credentials().is_some() {
+            tokio::spawn(keep_fresh(Arc::downgrade(self)));
+        }
+    }
+
+    /// Renews a certificate that is due, within a short time.
+    pub(crate) async fn renew_at_start(&self) {
+        let credentials = self.security().credentials();
+        if credentials.is_some_and(|credentials| credentials.is_due()) {
+            // The present one is still valid; the next attempt follows.
+            let _ = timeout(START_DEADLINE, self.certify()).await;
+        }
+    }
+
+    /// Takes in changed files; asks the coordinator for news if `asks`.
+    async fn freshen(&self, asks: bool) -> Result<(), RenewalError> {
+        let security = self.security();
+        if security.reload()? {
+            self.close_revoked();
+        }
+        if !asks {
+            return Ok(());
+        }
+        let Some(present) = security.credentials() else {
+            return Ok(());
+        };
+        self.take_in_revoked(&present).await?;
+        if present.is_due() {
+            self.certify().await?;
+        }
+        if security.reload()? {
+            self.close_revoked();
+        }
+        Ok(())
+    }
+
+    /// Asks the coordinator for a newer list of revoked certificates.
+    async fn take_in_revoked(&self, present: &Credentials) -> Result<(), RenewalError> {
+        let known = checksum(present.revoked_text());
+        let request = CertificateRequest::Revoked { known };
+        let connection = self.reach_coordinator_itself().await?;
+        match connection
+            .call(&request, Instant::now() + ANSWER_DEADLINE)
+            .await?
+        {
+            CertificateReply::Revoked { list: None } => Ok(()),
+            CertificateReply::Revoked { list: Some(list) } => Ok(present.keep_revoked(&list)?),
+            CertificateReply::Refused(why) => Err(RenewalError::Refused(why)),
+            CertificateReply::Certified { .. } => Err(wrong_answer()),
+        }
+    }
+}
+
+/// The list of revoked certificates for a peer that has one with this checksum.
+pub fn revoked_since(list: Option<&str>, known: u32) -> CertificateReply {
+    let list = list.filter(|list| checksum(Some(list)) != known);
+    CertificateReply::Revoked {
+        list: list.map(str::to_owned),
+    }
+}
+
+fn checksum(list: Option<&str>) -> u32 {
+    crc_fast::crc32_iscsi(list.unwrap_or_default().as_bytes())
+}
+
+async fn keep_fresh(ports: Weak<ProcessPorts>) {
+    let mut last_error = String::new();
+    for round in 1_u64.. {
+        let Some(interval) = ports.upgrade().map(|ports| ports.refresh_interval()) else {
+            return;
+        };
+        sleep(interval).await;
+        let Some(ports) = ports.upgrade() else {
+            return;
+        };
+        match ports.freshen(round % ROUNDS == 0).await {
+            Ok(()) => last_error.clear(),
+            Err(error) => {
+                let error = error.to_string();
+                if error != last_error {
+                    tracing::warn!(error, "certificates are not refreshed now");
+                    last_error = error;
+                }
+            }
+        }
+    }
+}

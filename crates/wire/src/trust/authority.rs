@@ -1,0 +1,511 @@
+//! A cluster's certificate authority: its key, what it has signed, and its list of revoked certificates.
+//!
+//! It is a directory: `ca.pem` (its certificate, the trust anchor of all processes), `ca.key` (its key), `ledger`, and
+//! `revoked.pem` (a certificate revocation list in X.509's form). The coordinator and 'gabion cert' share it; each
+//! change holds the lock of the ledger.
+
+use super::credentials::{Credentials, parse_certificate, write_credentials};
+use super::error::{TrustError, io_error, malformed};
+use super::files;
+use super::ledger::{Entry, EntryState, Ledger, Serial};
+use super::name::{Name, TLS_NAME};
+use super::token::Token;
+use crate::randomness::random_bytes;
+use crate::role::Role;
+use gabion_layout::ClusterId;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
+    RevocationReason, RevokedCertParams, SanType, SignatureAlgorithm,
+};
+// tidy: allow(serial number) X.509's name
+use rcgen::SerialNumber as X509Serial;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// How long an authority is valid, and the list of revoked certificates.
+const AUTHORITY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 20);
+/// A certificate is valid this long before it is made: clocks differ.
+const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
+
+/// A cluster's certificate authority.
+pub struct Authority {
+    directory: PathBuf,
+    cluster: ClusterId,
+    /// Its certificate, in PEM.
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+    ledger: Ledger,
+}
+
+/// The public key of a certificate that is to be signed: a point of P-256.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublicKey(Vec<u8>);
+
+impl PublicKey {
+    /// Bytes of an uncompressed point.
+    const POINT_BYTES: usize = 65;
+
+    /// # Errors
+    /// [`TrustError::NotSigned`] when the bytes are no uncompressed point.
+    pub fn new(point: Vec<u8>) -> Result<Self, TrustError> {
+        if point.len() == Self::POINT_BYTES && point.first() == Some(&4) {
+            return Ok(Self(point));
+        }
+        let reason = "the request's key is not one of the curve P-256";
+        Err(TrustError::NotSigned(reason.to_owned()))
+    }
+}
+
+impl PublicKeyData for PublicKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+impl Authority {
+    /// How long the certificate of a process is valid. It is renewed after a third of that.
+    pub const LIFETIME: Duration = Duration::from_hours(24 * 7);
+    /// How long a join token is valid.
+    pub const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
+
+    /// Makes the authority of a new cluster.
+    ///
+    /// # Errors
+    /// [`TrustError::AuthorityExists`] when the directory has one; otherwise when its files cannot be written.
+    pub fn create(directory: &Path, cluster: ClusterId) -> Result<Self, TrustError> {
+        files::make_directory(directory)?;
+        if directory.join("ca.pem").exists() {
+            return Err(TrustError::AuthorityExists {
+                path: directory.to_owned(),
+            });
+        }
+        let key = KeyPair::generate()?;
+        let mut params = authority_params(cluster)?;
+        // tidy: allow(serial number) X.509's name
+        params.serial_number = Some(x509_serial(new_serial()?));
+        let now = OffsetDateTime::now_utc();
+        params.not_before = now - CLOCK_TOLERANCE;
+        params.not_after = now + AUTHORITY_LIFETIME;
+        let certificate = params.self_signed(&key)?;
+        files::replace(&directory.join("ca.key"), &key.serialize_pem())?;
+        // Last: with it, the directory is an authority.
+        files::replace(&directory.join("ca.pem"), &certificate.pem())?;
+        Self::open(directory)
+    }
+
+    /// Opens the authority in a directory.
+    ///
+    /// # Errors
+    /// [`TrustError::NoAuthority`] when there is none; otherwise when its files cannot be used.
+    pub fn open(directory: &Path) -> Result<Self, TrustError> {
+        let missing = || TrustError::NoAuthority {
+            path: directory.to_owned(),
+        };
+        let path = directory.join("ca.pem");
+        let certificate = files::read(&path)?.ok_or_else(missing)?;
+        let key = files::read(&directory.join("ca.key"))?.ok_or_else(missing)?;
+        let key = KeyPair::from_pem(&key).map_err(|e| malformed(&directory.join("ca.key"), e))?;
+        let cluster = parse_certificate(&certificate)
+            .and_then(|parsed| parsed.name)
+            .map_err(|reason| malformed(&path, reason))?
+            .cluster;
+        let authority = Self {
+            directory: directory.to_owned(),
+            cluster,
+            certificate,
+            issuer: Issuer::new(authority_params(cluster)?, key),
+            ledger: Ledger::at(directory.join("ledger")),
+        };
+        if !authority.revoked_path().exists() {
+            let _lock = authority.lock()?;
+            authority.write_revoked()?;
+        }
+        Ok(authority)
+    }
+
+    /// Whether a directory has an authority.
+    pub fn is_in(directory: &Path) -> bool {
+        directory.join("ca.pem").exists() && directory.join("ca.key").exists()
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// What it has issued, oldest first.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, TrustError> {
+        self.ledger.entries()
+    }
+
+    /// Makes a key and its certificate, and writes them into a directory.
+    ///
+    /// # Errors
+    /// When files cannot be written.
+    pub fn issue_into(
+        &self,
+        directory: &Path,
+        name: Name,
+        lifetime: Duration,
+    ) -> Result<Serial, TrustError> {
+        let key = KeyPair::generate()?;
+        let (serial, certificate) = self.sign(&key, name, lifetime)?;
+        let revoked = self.revoked()?;
+        write_credentials(
+            directory,
+            &key.serialize_pem(),
+            &certificate,
+            &self.certificate,
+            Some(&revoked),
+        )?;
+        Ok(serial)
+    }
+
+    /// The same if the directory has no certificate of that name that is valid for at least two thirds of
+    /// [`Authority::LIFETIME`].
+    ///
+    /// # Errors
+    /// When files cannot be read or written.
+    pub fn refresh(&self, directory: &Path, name: Name) -> Result<(), TrustError> {
+        let is_fresh =
+            |known: &Credentials| *known.name() == name && !known.is_due() && self.counts(known);
+        if let Some(known) = Credentials::open(directory).ok().filter(is_fresh) {
+            let revoked = self.revoked()?;
+            if known.revoked_text() != Some(&revoked) {
+                known.keep_revoked(&revoked)?;
+            }
+            return Ok(());
+        }
+        self.issue_into(directory, name, Self::LIFETIME).map(drop)
+    }
+
+    /// Whether it has issued these credentials, and not revoked them.
+    fn counts(&self, known: &Credentials) -> bool {
+        let is_it = |entry: &&Entry| entry.serial == known.serial();
+        let entries = self.entries().unwrap_or_default();
+        let entry = entries.iter().find(is_it);
+        entry.is_some_and(|entry| entry.state == EntryState::Valid)
+    }
+
+    /// Makes a join token, which is exchanged once for a certificate of this name.
+    ///
+    /// # Errors
+    /// When the ledger cannot be written.
+    pub fn issue_token(&self, name: Name, lifetime: Duration) -> Result<Token, TrustError> {
+        let key = KeyPair::generate()?;
+        let (_, certificate) = self.sign(&key, name.as_token(), lifetime)?;
+        let key = key.serialize_pem();
+        Ok(Token::new(&key, &certificate, &self.certificate))
+    }
+
+    /// Signs a public key, and notes it durably before. Returns the certificate in PEM.
+    ///
+    /// # Errors
+    /// When the ledger cannot be written.
+    pub fn sign(
+        &self,
+        key: &impl PublicKeyData,
+        name: Name,
+        lifetime: Duration,
+    ) -> Result<(Serial, String), TrustError> {
+        let _lock = self.lock()?;
+        self.sign_locked(key, name, lifetime)
+    }
+
+    fn sign_locked(
+        &self,
+        key: &impl PublicKeyData,
+        name: Name,
+        lifetime: Duration,
+    ) -> Result<(Serial, String), TrustError> {
+        let serial = new_serial()?;
+        let now = OffsetDateTime::now_utc();
+        let mut params = process_params(name)?;
+        // tidy: allow(serial number) X.509's name
+        params.serial_number = Some(x509_serial(serial));
+        params.not_before = now - CLOCK_TOLERANCE;
+        params.not_after = now + lifetime;
+        let certificate = params.signed_by(key, &self.issuer)?;
+        self.ledger.note_issued(&Entry {
+            serial,
+            name,
+            from_s: params.not_before.unix_timestamp(),
+            until_s: params.not_after.unix_timestamp(),
+            state: EntryState::Valid,
+        })?;
+        Ok((serial, certificate.pem()))
+    }
+
+    /// Signs a new key for the holder of a certificate, whose time is a third over, or whose name has got a node's id.
+    ///
+    /// # Errors
+    /// [`TrustError::NotSigned`] when the certificate does not count any more, is not due, or has another name.
+    pub fn renew(&self, held: Serial, name: Name, key: &PublicKey) -> Result<String, TrustError> {
+        let _lock = self.lock()?;
+        let entries = self.entries()?;
+        let Some(entry) = entries.iter().find(|entry| entry.serial == held) else {
+            // The signature is ours, so the ledger is an earlier copy: it must not end the cluster.
+            return Ok(self.sign_locked(key, name, Self::LIFETIME)?.1);
+        };
+        let refused = |reason: &str| Err(TrustError::NotSigned(reason.to_owned()));
+        if entry.state != EntryState::Valid {
+            return refused("the certificate is revoked");
+        }
+        let gets_id = entry.name == Name::of_node(name.cluster, None) && name.node.is_some();
+        if entry.name.role != name.role || (entry.name != name && !gets_id) {
+            return refused("the certificate has another name");
+        }
+        let now_s = OffsetDateTime::now_utc().unix_timestamp();
+        if !gets_id && now_s - entry.from_s < (entry.until_s - entry.from_s) / 3 {
+            return refused("the certificate is not due for renewal yet");
+        }
+        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME)?;
+        Ok(certificate)
+    }
+
+    /// Exchanges a join token, which is used up by that, for a certificate.
+    ///
+    /// # Errors
+    /// [`TrustError::TokenUsed`]; [`TrustError::UnknownSerial`] for a token of another authority.
+    pub fn exchange(&self, token: Serial, key: &PublicKey) -> Result<String, TrustError> {
+        let _lock = self.lock()?;
+        let entries = self.entries()?;
+        let entry = entries.iter().find(|entry| entry.serial == token);
+        let entry = entry.ok_or_else(|| TrustError::UnknownSerial(token.to_string()))?;
+        if entry.state != EntryState::Valid || !entry.name.is_token {
+            return Err(TrustError::TokenUsed);
+        }
+        // A crash behind this uses the token up for nothing, which is the safe side.
+        self.ledger.note_used(token)?;
+        let name = entry.name.without_token();
+        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME)?;
+        Ok(certificate)
+    }
+
+    /// Revokes a certificate. Processes refuse it as soon as they have the new list.
+    ///
+    /// # Errors
+    /// [`TrustError::UnknownSerial`], or when files cannot be written.
+    pub fn revoke(&self, serial: Serial) -> Result<(), TrustError> {
+        let _lock = self.lock()?;
+        let entries = self.entries()?;
+        let entry = entries.iter().find(|entry| entry.serial == serial);
+        let entry = entry.ok_or_else(|| TrustError::UnknownSerial(serial.to_string()))?;
+        if !matches!(entry.state, EntryState::Revoked { .. }) {
+            let now_s = OffsetDateTime::now_utc().unix_timestamp();
+            self.ledger.note_revoked(serial, now_s)?;
+        }
+        self.write_revoked()
+    }
+
+    /// Its certificate in PEM, the trust anchor of the cluster's processes.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The list of revoked certificates, in PEM.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn revoked(&self) -> Result<String, TrustError> {
+        let path = self.revoked_path();
+        let text = files::read(&path)?;
+        text.ok_or_else(|| malformed(&path, "the list of revoked certificates is missing"))
+    }
+
+    fn revoked_path(&self) -> PathBuf {
+        self.directory.join("revoked.pem")
+    }
+
+    /// Signs the list of what the ledger says is revoked and could still be used.
+    fn write_revoked(&self) -> Result<(), TrustError> {
+        let now = OffsetDateTime::now_utc();
+        let mut revoked_certs = Vec::new();
+        let entries = self.entries()?;
+        for entry in &entries {
+            let EntryState::Revoked { at_s } = entry.state else {
+                continue;
+            };
+            if entry.until_s < now.unix_timestamp() {
+                continue;
+            }
+            let wrong = |_| malformed(self.ledger.path(), "a time in it is out of range");
+            revoked_certs.push(RevokedCertParams {
+                // tidy: allow(serial number) X.509's name
+                serial_number: x509_serial(entry.serial),
+                revocation_time: OffsetDateTime::from_unix_timestamp(at_s).map_err(wrong)?,
+                reason_code: Some(RevocationReason::Unspecified),
+                invalidity_date: None,
+            });
+        }
+        let params = CertificateRevocationListParams {
+            this_update: now - CLOCK_TOLERANCE,
+            next_update: now + AUTHORITY_LIFETIME,
+            crl_number: X509Serial::from(
+                (now.unix_timestamp_nanos() as u64).to_be_bytes().to_vec(),
+            ),
+            issuing_distribution_point: None,
+            revoked_certs,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer)?;
+        files::replace(&self.revoked_path(), &list.pem()?)
+    }
+
+    /// Holds the ledger until the result is dropped.
+    fn lock(&self) -> Result<File, TrustError> {
+        files::lock(&self.directory)
+    }
+}
+
+/// What the certificate of an authority says.
+fn authority_params(cluster: ClusterId) -> Result<CertificateParams, TrustError> {
+    let mut params = CertificateParams::default();
+    let title = format!("Gabion cluster {:032x}", cluster.0);
+    params.distinguished_name.push(DnType::CommonName, title);
+    // The authority's own name is of no role; it only tells the cluster.
+    let name = Name::of(cluster, Role::Coordinator).as_token();
+    params.subject_alt_names = vec![SanType::URI(name.to_string().try_into()?)];
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    Ok(params)
+}
+
+/// What the certificate of a process says. Operators, clients and tokens cannot be servers.
+fn process_params(name: Name) -> Result<CertificateParams, TrustError> {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, name.holder());
+    params.subject_alt_names = vec![
+        SanType::DnsName(TLS_NAME.try_into()?),
+        SanType::URI(name.to_string().try_into()?),
+    ];
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let serves = matches!(name.role, Role::Coordinator | Role::Node) && !name.is_token;
+    if serves {
+        params.insert_extended_key_usage(ExtendedKeyUsagePurpose::ServerAuth);
+    }
+    Ok(params)
+}
+
+/// A serial that is in no other certificate. It is positive in X.509's form of 16 bytes.
+fn new_serial() -> Result<Serial, TrustError> {
+    let bytes = random_bytes().map_err(io_error("read", Path::new("/dev/urandom")))?;
+    Ok(Serial(u128::from_be_bytes(bytes) >> 1))
+}
+
+fn x509_serial(serial: Serial) -> X509Serial {
+    X509Serial::from_slice(&serial.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::NodeId;
+
+    const CLUSTER: ClusterId = ClusterId(7);
+
+    fn key() -> PublicKey {
+        let key = KeyPair::generate().unwrap();
+        PublicKey::new(key.public_key_raw().to_vec()).unwrap()
+    }
+
+    fn last(authority: &Authority) -> Entry {
+        *authority.entries().unwrap().last().unwrap()
+    }
+
+    #[test]
+    fn an_authority_is_made_once_and_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = Authority::create(directory.path(), CLUSTER).unwrap();
+        assert_eq!(
+            Authority::open(directory.path()).unwrap().cluster(),
+            CLUSTER
+        );
+        let again = Authority::create(directory.path(), CLUSTER).map(drop);
+        assert!(matches!(again, Err(TrustError::AuthorityExists { .. })));
+        // What it signs after it is opened is of the same authority.
+        let own = directory.path().join("own");
+        let name = Name::of(CLUSTER, Role::Coordinator);
+        let opened = Authority::open(directory.path()).unwrap();
+        opened.refresh(&own, name).unwrap();
+        assert_eq!(*Credentials::open(&own).unwrap().name(), name);
+        made.refresh(&own, name).unwrap();
+        assert_eq!(made.entries().unwrap().len(), 1, "it is fresh");
+        made.revoke(last(&made).serial).unwrap();
+        made.refresh(&own, name).unwrap();
+        assert_eq!(
+            made.entries().unwrap().len(),
+            2,
+            "a revoked one is replaced"
+        );
+    }
+
+    #[test]
+    fn a_token_is_exchanged_once_for_its_own_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let name = Name::of_node(CLUSTER, None);
+        let token = authority
+            .issue_token(name, Authority::TOKEN_LIFETIME)
+            .unwrap();
+        let token: Token = token.to_string().parse().unwrap();
+        let unpacked = token.unpack(&directory.path().join("token")).unwrap();
+        assert_eq!(*unpacked.name(), name.as_token());
+        assert!(unpacked.server_config().is_none(), "it is none of a server");
+        authority.exchange(unpacked.serial(), &key()).unwrap();
+        assert_eq!(last(&authority).name, name);
+        let again = authority.exchange(unpacked.serial(), &key());
+        assert!(matches!(again, Err(TrustError::TokenUsed)));
+        // Neither is another certificate a token.
+        let again = authority.exchange(last(&authority).serial, &key());
+        assert!(matches!(again, Err(TrustError::TokenUsed)));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_under_its_own_name_when_it_is_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let node = Name::of_node(CLUSTER, Some(NodeId(3)));
+        let sign = |name, lifetime| authority.sign(&key(), name, lifetime).unwrap().0;
+        let long = sign(node, Authority::LIFETIME);
+        let early = authority.renew(long, node, &key()).unwrap_err();
+        assert!(early.to_string().contains("not due"), "{early}");
+        // It was made five minutes ago, by its own words.
+        let short = sign(node, Duration::from_mins(1));
+        authority.renew(short, node, &key()).unwrap();
+        for other in [
+            Name::of_node(CLUSTER, Some(NodeId(4))),
+            Name::of(CLUSTER, Role::Operator),
+            Name::of_node(CLUSTER, None),
+        ] {
+            let error = authority.renew(short, other, &key()).unwrap_err();
+            assert!(error.to_string().contains("another name"), "{error}");
+        }
+        let new = sign(Name::of_node(CLUSTER, None), Authority::LIFETIME);
+        authority.renew(new, node, &key()).unwrap();
+        authority.revoke(short).unwrap();
+        let error = authority.renew(short, node, &key()).unwrap_err();
+        assert!(error.to_string().contains("revoked"), "{error}");
+    }
+
+    #[test]
+    fn another_key_than_a_point_is_not_signed() {
+        for point in [vec![], vec![4; 64], vec![2; 65]] {
+            assert!(PublicKey::new(point).is_err());
+        }
+    }
+}

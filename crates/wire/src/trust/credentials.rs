@@ -1,0 +1,402 @@
+//! The files with which a process proves what it is, and the configurations of TLS that follow from them.
+//!
+//! A directory has `key.pem`, `cert.pem` (the certificate, with those between it and the authority behind it), `ca.pem`
+//! (the authorities to trust), and `revoked.pem` if the authority has a list of revoked certificates. Gabion's own
+//! processes hold the file `lock` while they read or replace them, so that none takes a certificate with another key.
+
+use super::error::{TrustError, io_error, malformed};
+use super::files;
+use super::ledger::Serial;
+use super::name::{Name, NameError, TLS_NAME};
+use rcgen::KeyPair;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::ring::cipher_suite::{
+    TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+};
+// tidy: allow(provider) rustls' name
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::revocation_list::CertificateRevocationList;
+
+/// The protocol in TLS: a server of another kind refuses it.
+const PROTOCOL: &[u8] = b"gabion";
+
+// tidy: allow(provider) rustls' name
+static CRYPTO: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+    let cipher_suites = vec![
+        // The fastest first. 128 bits are enough for certificates that live for days.
+        TLS13_AES_128_GCM_SHA256,
+        TLS13_AES_256_GCM_SHA384,
+        TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    // tidy: allow(provider) rustls' name
+    Arc::new(CryptoProvider {
+        cipher_suites,
+        // tidy: allow(provider) rustls' name
+        ..ring::default_provider()
+    })
+});
+
+/// What a peer's certificate says, after TLS has verified it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Certified {
+    /// The name.
+    pub name: Name,
+    /// The certificate's serial; none if the authority is not Gabion's and its numbers are longer.
+    pub serial: Option<Serial>,
+}
+
+impl Certified {
+    /// Reads the first certificate of a verified chain.
+    pub(crate) fn of_chain(chain: Option<&[CertificateDer<'_>]>) -> Result<Self, String> {
+        let none = || "the peer has shown no certificate".to_owned();
+        let parsed = Parsed::of_der(chain.and_then(<[_]>::first).ok_or_else(none)?)?;
+        Ok(Self {
+            name: parsed.name?,
+            serial: parsed.serial,
+        })
+    }
+}
+
+/// The credentials of a process.
+pub struct Credentials {
+    directory: PathBuf,
+    name: Name,
+    serial: Option<Serial>,
+    from_s: i64,
+    until_s: i64,
+    /// The text of its files, which tells whether they have changed.
+    texts: Texts,
+    revoked: BTreeSet<Serial>,
+    server: Option<Arc<ServerConfig>>,
+    client: Arc<ClientConfig>,
+}
+
+/// The files of a directory.
+#[derive(Clone, PartialEq, Eq)]
+struct Texts {
+    key: String,
+    certificate: String,
+    authorities: String,
+    revoked: Option<String>,
+}
+
+impl Texts {
+    fn read(directory: &Path) -> Result<Self, TrustError> {
+        let _lock = files::lock_shared(directory)?;
+        let missing = || TrustError::NoCredentials {
+            path: directory.to_owned(),
+        };
+        let read = |name| files::read(&directory.join(name))?.ok_or_else(missing);
+        Ok(Self {
+            key: read(KEY_FILE)?,
+            certificate: read(CERTIFICATE_FILE)?,
+            authorities: read(AUTHORITIES_FILE)?,
+            revoked: files::read(&directory.join(REVOKED_FILE))?,
+        })
+    }
+}
+
+const KEY_FILE: &str = "key.pem";
+const CERTIFICATE_FILE: &str = "cert.pem";
+const AUTHORITIES_FILE: &str = "ca.pem";
+const REVOKED_FILE: &str = "revoked.pem";
+
+impl Credentials {
+    /// Reads the credentials in a directory.
+    ///
+    /// # Errors
+    /// [`TrustError::NoCredentials`] when there are none, [`TrustError::Expired`], or what is wrong with them.
+    pub fn open(directory: &Path) -> Result<Self, TrustError> {
+        // A process that leaves its directory finds them again.
+        let directory = &std::path::absolute(directory).map_err(io_error("find", directory))?;
+        Self::of(directory, Texts::read(directory)?)
+    }
+
+    fn of(directory: &Path, texts: Texts) -> Result<Self, TrustError> {
+        let at = |file: &str| directory.join(file);
+        let certificate = at(CERTIFICATE_FILE);
+        let parsed =
+            parse_certificate(&texts.certificate).map_err(|e| malformed(&certificate, e))?;
+        let name = parsed.name.map_err(|e| malformed(&certificate, e))?;
+        let now_s = OffsetDateTime::now_utc().unix_timestamp();
+        if now_s > parsed.until_s {
+            return Err(TrustError::Expired {
+                path: directory.to_owned(),
+            });
+        }
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(texts.certificate.as_bytes()).collect();
+        let chain = chain.map_err(|e| malformed(&certificate, e))?;
+        let key = PrivateKeyDer::from_pem_slice(texts.key.as_bytes())
+            .map_err(|e| malformed(&at(KEY_FILE), e))?;
+        let roots = roots(&texts.authorities).map_err(|e| malformed(&at(AUTHORITIES_FILE), e))?;
+        let lists = lists(texts.revoked.as_deref()).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
+        let revoked = revoked_serials(&lists).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
+        let client =
+            client_config(&roots, &lists, &chain, &key).map_err(|e| malformed(&certificate, e))?;
+        let server = if parsed.serves {
+            let config = server_config(&roots, &lists, &chain, &key);
+            Some(config.map_err(|e| malformed(&certificate, e))?)
+        } else {
+            None
+        };
+        Ok(Self {
+            directory: directory.to_owned(),
+            name,
+            serial: parsed.serial,
+            from_s: parsed.from_s,
+            until_s: parsed.until_s,
+            texts,
+            revoked,
+            server,
+            client,
+        })
+    }
+
+    /// The credentials that the directory has now; none if they are the same.
+    pub(crate) fn reopened(&self) -> Result<Option<Self>, TrustError> {
+        let texts = Texts::read(&self.directory)?;
+        if texts == self.texts {
+            return Ok(None);
+        }
+        Self::of(&self.directory, texts).map(Some)
+    }
+
+    /// Where they are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The name of the process.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The serial; 0 if the authority is not Gabion's and its numbers are longer.
+    pub fn serial(&self) -> Serial {
+        self.serial.unwrap_or(Serial(0))
+    }
+
+    /// Until when they are valid, in seconds since 1970.
+    pub fn until_s(&self) -> i64 {
+        self.until_s
+    }
+
+    /// Whether a third of their time has passed, so that they should be renewed.
+    pub fn is_due(&self) -> bool {
+        let now_s = OffsetDateTime::now_utc().unix_timestamp();
+        now_s - self.from_s > (self.until_s - self.from_s) / 3
+    }
+
+    /// Whether a certificate is on the list of revoked ones.
+    pub(crate) fn has_revoked(&self, serial: Serial) -> bool {
+        self.revoked.contains(&serial)
+    }
+
+    /// The list of revoked certificates, in PEM.
+    pub fn revoked_text(&self) -> Option<&str> {
+        self.texts.revoked.as_deref()
+    }
+
+    /// Takes in a newer list of revoked certificates.
+    ///
+    /// # Errors
+    /// When it is damaged or cannot be written.
+    pub fn keep_revoked(&self, text: &str) -> Result<(), TrustError> {
+        let path = self.directory.join(REVOKED_FILE);
+        let lists = lists(Some(text)).map_err(|e| malformed(&path, e))?;
+        revoked_serials(&lists).map_err(|e| malformed(&path, e))?;
+        files::replace(&path, text)
+    }
+
+    /// Replaces key and certificate, and goes on with the same authorities.
+    pub(crate) fn replace_in(
+        &self,
+        directory: &Path,
+        key: &KeyPair,
+        certificate: &str,
+    ) -> Result<(), TrustError> {
+        write_credentials(
+            directory,
+            &key.serialize_pem(),
+            certificate,
+            &self.texts.authorities,
+            self.texts.revoked.as_deref(),
+        )
+    }
+
+    /// TLS of connections that peers open; none for a process that does not serve.
+    pub(crate) fn server_config(&self) -> Option<Arc<ServerConfig>> {
+        self.server.clone()
+    }
+
+    /// TLS of connections that this process opens.
+    pub(crate) fn client_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.client)
+    }
+}
+
+/// The name for which a client asks a server.
+pub(crate) fn server_name() -> ServerName<'static> {
+    ServerName::try_from(TLS_NAME).expect("the name is one of DNS")
+}
+
+/// Writes credentials into a directory.
+pub(super) fn write_credentials(
+    directory: &Path,
+    key: &str,
+    certificate: &str,
+    authorities: &str,
+    revoked: Option<&str>,
+) -> Result<(), TrustError> {
+    files::make_directory(directory)?;
+    let _lock = files::lock(directory)?;
+    if let Some(revoked) = revoked {
+        files::replace(&directory.join(REVOKED_FILE), revoked)?;
+    }
+    files::replace(&directory.join(AUTHORITIES_FILE), authorities)?;
+    files::replace(&directory.join(KEY_FILE), key)?;
+    files::replace(&directory.join(CERTIFICATE_FILE), certificate)
+}
+
+/// What Gabion reads in a certificate.
+pub(super) struct Parsed {
+    pub(super) name: Result<Name, String>,
+    serial: Option<Serial>,
+    from_s: i64,
+    until_s: i64,
+    /// Whether it is also one for servers.
+    serves: bool,
+}
+
+/// Reads the first certificate of a text in PEM.
+pub(super) fn parse_certificate(text: &str) -> Result<Parsed, String> {
+    let der = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|e| e.to_string())?;
+    Parsed::of_der(&der)
+}
+
+impl Parsed {
+    fn of_der(der: &CertificateDer<'_>) -> Result<Self, String> {
+        let damaged = |_| "the certificate is damaged".to_owned();
+        let (_, certificate) = X509Certificate::from_der(der).map_err(damaged)?;
+        let usage = certificate
+            .extended_key_usage()
+            .map_err(|e| e.to_string())?;
+        Ok(Self {
+            name: name_in(&certificate),
+            serial: Serial::from_bytes(certificate.raw_serial()),
+            from_s: certificate.validity().not_before.timestamp(),
+            until_s: certificate.validity().not_after.timestamp(),
+            serves: usage.is_some_and(|usage| usage.value.server_auth),
+        })
+    }
+}
+
+/// The one name of a process in a certificate.
+fn name_in(certificate: &X509Certificate<'_>) -> Result<Name, String> {
+    let names = certificate.subject_alternative_name();
+    let names = names.map_err(|e| e.to_string())?;
+    let mut uris = names
+        .iter()
+        .flat_map(|names| &names.value.general_names)
+        .filter_map(|name| match name {
+            GeneralName::URI(uri) => Some(*uri),
+            _ => None,
+        });
+    match (uris.next(), uris.next()) {
+        (Some(uri), None) => uri.parse().map_err(|e: NameError| e.to_string()),
+        (None, _) => Err("the certificate has no name gabion://CLUSTER/ROLE".to_owned()),
+        (Some(_), Some(_)) => Err("the certificate has more than one URI".to_owned()),
+    }
+}
+
+fn roots(text: &str) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+        let certificate = certificate.map_err(|e| e.to_string())?;
+        roots.add(certificate).map_err(|e| e.to_string())?;
+    }
+    Ok(Arc::new(roots))
+}
+
+type Lists = Vec<CertificateRevocationListDer<'static>>;
+
+fn lists(text: Option<&str>) -> Result<Lists, String> {
+    let text = text.unwrap_or_default().as_bytes();
+    let lists: Result<_, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
+    lists.map_err(|e: rustls::pki_types::pem::Error| e.to_string())
+}
+
+/// The serials in lists, by which open connections are ended. TLS itself checks the lists' signatures.
+fn revoked_serials(lists: &Lists) -> Result<BTreeSet<Serial>, String> {
+    let mut serials = BTreeSet::new();
+    for list in lists {
+        let (_, list) = CertificateRevocationList::from_der(list)
+            .map_err(|_| "the list of revoked certificates is damaged".to_owned())?;
+        let revoked = list.iter_revoked_certificates();
+        serials.extend(revoked.filter_map(|one| Serial::from_bytes(one.raw_serial())));
+    }
+    Ok(serials)
+}
+
+fn client_config(
+    roots: &Arc<RootCertStore>,
+    lists: &Lists,
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+) -> Result<Arc<ClientConfig>, String> {
+    let crypto = Arc::clone(&CRYPTO);
+    // tidy: allow(provider) rustls' name
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), crypto)
+        .with_crls(lists.iter().cloned())
+        .only_check_end_entity_revocation()
+        .build()
+        .map_err(|e| e.to_string())?;
+    // tidy: allow(provider) rustls' name
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&CRYPTO))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| e.to_string())?
+        .with_webpki_verifier(verifier)
+        .with_client_auth_cert(chain.to_vec(), key.clone_key())
+        .map_err(|e| e.to_string())?;
+    // A resumed session would skip the check of the certificate, which may be revoked by now.
+    config.resumption = Resumption::disabled();
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn server_config(
+    roots: &Arc<RootCertStore>,
+    lists: &Lists,
+    chain: &[CertificateDer<'static>],
+    key: &PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, String> {
+    let crypto = Arc::clone(&CRYPTO);
+    // tidy: allow(provider) rustls' name
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), crypto)
+        .with_crls(lists.iter().cloned())
+        .only_check_end_entity_revocation()
+        .build()
+        .map_err(|e| e.to_string())?;
+    // tidy: allow(provider) rustls' name
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&CRYPTO))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| e.to_string())?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.to_vec(), key.clone_key())
+        .map_err(|e| e.to_string())?;
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Arc::new(config))
+}

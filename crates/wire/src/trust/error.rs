@@ -1,0 +1,98 @@
+//! Why certificates, keys or the authority cannot be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why certificates, keys or the authority cannot be used.
+#[derive(Debug, Error)]
+pub enum TrustError {
+    /// A file could not be read or written.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// The operation.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A directory has no certificate and key.
+    #[error("{} holds no certificate; 'gabion cert issue' makes one, and a node gets one with 'gabion node --token FILE'", path.display())]
+    NoCredentials {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory has no authority.
+    #[error("{} holds no certificate authority; name the coordinator's directory with --authority, or make a new authority with 'gabion init'", path.display())]
+    NoAuthority {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A new authority would replace another one.
+    #[error("{} holds a certificate authority already; a new one would lock out every process of its cluster", path.display())]
+    AuthorityExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file holds something else.
+    #[error("{} is not usable: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A certificate is not valid now.
+    #[error("the certificate in {} has expired; get a new one with 'gabion cert issue' or, for a node, with 'gabion node --token FILE'", path.display())]
+    Expired {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A join token cannot be read.
+    #[error("this is no join token; copy all of what 'gabion cert token' has printed")]
+    NoToken,
+    /// A join token has been exchanged before.
+    #[error("the join token was used already; make another one with 'gabion cert token'")]
+    TokenUsed,
+    /// No certificate has this serial.
+    #[error("the authority has issued no certificate {0}; 'gabion cert ls' lists them")]
+    UnknownSerial(String),
+    /// The authority does not sign for this name.
+    #[error("{0}")]
+    NotSigned(String),
+    /// Keys, signatures or certificates could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Crypto(String),
+}
+
+impl From<rcgen::Error> for TrustError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Crypto(error.to_string())
+    }
+}
+
+/// The error of an operation on a file.
+pub(super) fn io_error(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> TrustError {
+    let path = path.to_owned();
+    move |source| TrustError::Io {
+        operation,
+        path,
+        source,
+    }
+}
+
+/// The error of a file that holds something else.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are passed as they come"
+)]
+pub(super) fn malformed(path: &Path, reason: impl ToString) -> TrustError {
+    TrustError::Malformed {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}

@@ -1,0 +1,25 @@
+//! Certificates: the names in them, the authority that signs them, and the files that a process proves itself with.
+//!
+//! `docs/security.md` states what holds. A cluster has one [`Authority`]; each process has [`Credentials`] that it
+//! has signed, and a [`Security`] that endpoints share and that takes renewed ones in without a restart. No
+//! verifier of our own decides on a chain of signatures: that is `rustls`' work. This module reads the [`Name`]
+//! from a certificate that has passed.
+
+mod authority;
+mod credentials;
+mod error;
+mod files;
+mod ledger;
+mod name;
+mod security;
+mod token;
+
+pub use authority::{Authority, PublicKey};
+pub(crate) use credentials::server_name;
+pub use credentials::{Certified, Credentials};
+pub use error::TrustError;
+pub use ledger::{Entry, EntryState, Serial};
+pub use name::{Name, NameError};
+pub use security::Security;
+pub use token::Token;
+pub(crate) use token::remove_token;
