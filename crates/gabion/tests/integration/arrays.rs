@@ -100,7 +100,13 @@ fn a_device_is_lost_and_replaced_while_clients_write() {
 fn a_store_is_not_started_with_the_other_engine() {
     let directory = tempfile::tempdir().unwrap();
     let data = format!("--data={}", directory.path().display());
-    let node = ["node", "--rack=0", "--join=127.0.0.1:1", &data];
+    let node = [
+        "node",
+        "--insecure",
+        "--rack=0",
+        "--join=127.0.0.1:1",
+        &data,
+    ];
     let device = |name: &str| directory.path().join(name).display().to_string();
     let devices = format!("--devices={},{}", device("a"), device("b"));
     fs::create_dir(directory.path().join("store")).unwrap();

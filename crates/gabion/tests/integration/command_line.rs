@@ -292,7 +292,7 @@ fn a_file_that_is_not_there_fails_with_exit_code_1() {
         1,
     );
     assert!(error.contains("nowhere.csv"), "{error}");
-    let error = fails(&["ls", "--coordinator", "127.0.0.1:1"], 1);
+    let error = fails(&["ls", "--insecure", "--coordinator", "127.0.0.1:1"], 1);
     assert!(error.contains("127.0.0.1:1"), "{error}");
 }
 

@@ -516,7 +516,14 @@ fn the_helper_of_mount_serves_lines_of_fstab() {
     let at = path_text(&directory);
     let helper = cluster.path("mount.fuse.gabion");
     symlink(env!("CARGO_BIN_EXE_gabion"), &helper).expect("a new link");
-    let options = format!("rw,_netdev,coordinator={}", cluster.coordinator());
+    let (coordinator, tls) = (
+        cluster.coordinator(),
+        cluster.path("cluster/coordinator/operator"),
+    );
+    let options = format!(
+        "rw,_netdev,coordinator={coordinator},tls={}",
+        path_text(&tls)
+    );
     let mounted = Command::new(helper)
         .args(["p:/d", at, "-v", "-t", "fuse.gabion", "-o", &options])
         .output()

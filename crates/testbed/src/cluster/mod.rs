@@ -129,8 +129,7 @@ impl LocalCluster {
         self.shape.coordinator.as_deref().ok_or_else(never)
     }
 
-    /// How clients on this machine prove that they belong to the cluster, and check it. Their certificate is made
-    /// anew in time.
+    /// How clients on this machine prove what they are. Their certificate is made anew in time.
     ///
     /// # Errors
     /// If the certificates cannot be read or written.
@@ -146,13 +145,12 @@ impl LocalCluster {
         if self.shape.options.insecure {
             return Ok(Security::insecure());
         }
-        let authority = self.authority_directory();
         let directory = match role {
             Role::Operator => self.directory.join("coordinator/operator"),
             role => self.directory.join(format!("tls/{role:?}").to_lowercase()),
         };
-        if Authority::is_in(&authority) {
-            let authority = Authority::open(&authority)?;
+        if Authority::is_in(&self.authority_directory()) {
+            let authority = Authority::open(&self.authority_directory())?;
             authority.refresh(&directory, Name::of(authority.cluster(), role))?;
         }
         Ok(Security::open(&directory)?)
@@ -357,7 +355,6 @@ impl LocalCluster {
             "node".to_owned(),
             format!("--rack={rack}"),
             format!("--join={}", self.coordinator()?),
-            self.certify_node(node)?,
             format!("--data={}", self.node_directory(node).display()),
             // Many nodes share this machine's disk.
             "--journal-segment=32MiB".to_owned(),
@@ -389,6 +386,10 @@ impl LocalCluster {
                 Engine::Files => "store",
                 Engine::Tween => "nvram",
             });
+        // Nothing is written where a disk is missing; the start fails for that.
+        if !self.was_made(&name) || holds_anything(&data) {
+            arguments.push(self.certify_node(node)?);
+        }
         let coordinator = (self.coordinator()?, self.security()?);
         tokio::select! {
             ready = self.spawn_with_data(&name, &seat, &data, arguments) => ready.map(|_| Started::Serves),
