@@ -87,9 +87,10 @@ impl CertificateOffice {
                 own,
                 operator,
             } => {
-                let authority = match Authority::is_in(&authority) {
-                    false if init => Authority::create(&authority, cluster)?,
-                    _ => Authority::open(&authority)?,
+                let authority = if init && !Authority::is_in(&authority) {
+                    Authority::create(&authority, cluster)?
+                } else {
+                    Authority::open(&authority)?
                 };
                 let of_operator = Name::of(authority.cluster(), Role::Operator);
                 authority.refresh(&own, Name::of(authority.cluster(), Role::Coordinator))?;

@@ -1,6 +1,6 @@
 //! What TLS costs: a cluster with certificates against one with `--insecure`, in turns.
 
-use crate::machine::{self, ProcessorTime};
+use crate::machine;
 use crate::median;
 use crate::trial::{Trial, argument};
 use crate::updates::rank;
@@ -77,13 +77,13 @@ impl Side {
     /// A put and a get, with the processor time of all processes together.
     async fn transfer(&mut self, source: &PathBuf) -> anyhow::Result<()> {
         let servers = self.trial.processes()?;
-        let before = used(&servers)?;
+        let before_s = used_s(&servers)?;
         let got = self.trial.path("got");
         let put = ["put", argument(source)?, "sequential"];
         self.puts_s.push(self.seconds(&put).await?);
         let get = ["get", "sequential", argument(&got)?];
         self.gets_s.push(self.seconds(&get).await?);
-        self.processor_s += (used(&servers)? - before).sum_s();
+        self.processor_s += used_s(&servers)? - before_s;
         self.trial.run(&["rm", "sequential"]).await?;
         Ok(())
     }
@@ -95,9 +95,9 @@ impl Side {
     }
 }
 
-/// Processor time of the servers and of the commands that have ended.
-fn used(servers: &[u64]) -> anyhow::Result<ProcessorTime> {
-    Ok(machine::used_by(servers)? + machine::used_by_ended_children()?)
+/// Processor time of the servers and of the commands that have ended, in seconds.
+fn used_s(servers: &[u64]) -> anyhow::Result<f64> {
+    Ok(machine::used_by(servers)?.sum_s() + machine::used_by_ended_children()?.sum_s())
 }
 
 /// Lets both clusters take turns, and prints the figures.

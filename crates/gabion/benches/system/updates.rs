@@ -73,7 +73,7 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
 }
 
 /// The figure that a share of all is not above.
-fn rank(figures: &mut [f64], share: f64) -> f64 {
+pub(crate) fn rank(figures: &mut [f64], share: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[((figures.len() as f64 * share) as usize).min(figures.len() - 1)]
 }
