@@ -438,10 +438,43 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "every-role-may-send-every-request",
+        file: "crates/wire/src/permission.rs",
+        text: "if roles.has(sender.column()) {",
+        replacement: "if roles.has(roles) {",
+        check: test(
+            "gabion-wire",
+            "integration",
+            "security::a_client_cannot_delete_or_fence_without_tls",
+        ),
+    },
+    Mutant {
+        name: "a-hello-claims-another-role-than-the-certificate",
+        file: "crates/wire/src/handshake.rs",
+        text: "hello.role != name.role || ",
+        replacement: "",
+        check: test(
+            "gabion-wire",
+            "integration",
+            "security::a_hello_must_say_what_the_certificate_says",
+        ),
+    },
+    Mutant {
+        name: "a-join-token-is-exchanged-twice",
+        file: "crates/wire/src/trust/authority.rs",
+        text: "self.ledger.note_used(token)?;",
+        replacement: "",
+        check: test(
+            "gabion-wire",
+            "lib",
+            "trust::authority::tests::a_token_is_exchanged_once_for_its_own_name",
+        ),
+    },
+    Mutant {
         name: "a-client-stages-all-there-is-room-for",
         file: "crates/protocol/src/staging.rs",
-        text: "of_client + length > self.limits.client_bytes",
-        replacement: "of_client + length > self.limits.staged_bytes",
+        text: "of_client.is_within(self.limits.client_bytes, PIECE_COUNT_MAX_OF_CLIENT)",
+        replacement: "of_client.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX_OF_CLIENT)",
         check: test(
             "gabion-protocol",
             "lib",

@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-withdrawn-run-begins-after-all",
         file: "crates/protocol/src/staging.rs",
-        text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.waiting_bytes -= waiting_bytes;\n        self.release(&pieces);\n        !pieces.is_empty()",
+        text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let waited = std::mem::take(&mut entry.waiting);\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.release_waiting(waited);\n        self.release(&pieces);\n        !pieces.is_empty()",
         replacement: "entry.since_ms = now_ms;\n        !entry.pieces.is_empty()",
         check: protocol("update::a_withdrawn_update_changes_nothing_however_late_it_comes"),
     },
