@@ -6,7 +6,7 @@ use crate::trial::{Trial, argument};
 use crate::updates::rank;
 use anyhow::Context;
 use gabion_client::{Client, ClientOptions, File};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Instant;
 
 /// Bytes of one update.
@@ -75,7 +75,7 @@ impl Side {
     }
 
     /// A put and a get, with the processor time of all processes together.
-    async fn transfer(&mut self, source: &PathBuf) -> anyhow::Result<()> {
+    async fn transfer(&mut self, source: &Path) -> anyhow::Result<()> {
         let servers = self.trial.processes()?;
         let before_s = used_s(&servers)?;
         let got = self.trial.path("got");

@@ -5,11 +5,13 @@
 //! `run/` with one file a live process. A process reports on its stdout when it is ready; a start
 //! waits only for that line.
 
+mod address;
 mod process;
 mod readiness;
 mod shape;
 
-use self::process::Running;
+use self::address::free_address;
+use self::process::{Running, holds_anything};
 use self::readiness::{
     NotReady, START_DEADLINE, has_left, last_line, state_of, until_it_waits, wait_until_ready,
 };
@@ -30,8 +32,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-/// Ports below those that systems assign by themselves; their number is prime.
-const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
 const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
@@ -583,11 +583,6 @@ impl LocalCluster {
     }
 }
 
-/// Whether a path is a file or a directory with entries: an unmounted disk leaves neither.
-fn holds_anything(path: &Path) -> bool {
-    path.is_file() || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
-}
-
 /// Locks the cluster in a directory against starting and stopping processes, until dropped.
 ///
 /// # Errors
@@ -600,18 +595,4 @@ pub fn lock(directory: &Path) -> Result<fs::File, TestbedError> {
         Err(Errno::WOULDBLOCK) => Err(TestbedError::Locked(directory.to_owned())),
         Err(error) => Err(error).context(format!("lock {shown}")),
     }
-}
-
-/// An address for a coordinator, which must get it again at every start. So its port is not one
-/// that the system assigns to other processes.
-fn free_address() -> Result<String, TestbedError> {
-    let count = LASTING_PORTS.end - LASTING_PORTS.start;
-    // Clusters that start at the same time try different ones first.
-    let first = std::process::id() % u32::from(count);
-    let ports = (0..u32::from(count))
-        .map(|step| LASTING_PORTS.start + ((first + step * 7) % u32::from(count)) as u16);
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let port = ports.into_iter().find(is_free);
-    let port = port.ok_or(TestbedError::NoPort)?;
-    Ok(format!("127.0.0.1:{port}"))
 }

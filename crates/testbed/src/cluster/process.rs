@@ -5,6 +5,8 @@ use crate::processor_time;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -94,6 +96,11 @@ fn started_ticks(pid: i32) -> Option<u64> {
         return None;
     }
     fields.get(19)?.parse().ok()
+}
+
+/// Whether a path is a file or a directory with entries: an unmounted disk leaves neither.
+pub(super) fn holds_anything(path: &Path) -> bool {
+    path.is_file() || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 #[cfg(test)]
