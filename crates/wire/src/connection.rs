@@ -163,6 +163,8 @@ impl Connection {
             closed: watch::Sender::new(None),
         });
         endpoint.register(&connection);
+        // The handshake may have begun before the peer's certificate was revoked.
+        endpoint.close_if_revoked(&connection);
         let toll = SliceToll {
             endpoint: Arc::clone(endpoint),
             peer: peer.identity,

@@ -220,19 +220,24 @@ impl Endpoint {
 
     /// Closes the connections of peers whose certificates are revoked by now.
     pub fn close_revoked(&self) {
-        let Some(credentials) = self.options.security.credentials() else {
-            return;
-        };
         let live = {
             let connections = self.connections.lock();
             let connections = connections.unwrap_or_else(PoisonError::into_inner);
             connections.live.clone()
         };
         for connection in live.iter().filter_map(Weak::upgrade) {
-            let serial = connection.certified().and_then(|peer| peer.serial);
-            if serial.is_some_and(|serial| credentials.has_revoked(serial)) {
-                connection.close("the peer's certificate is revoked");
-            }
+            self.close_if_revoked(&connection);
+        }
+    }
+
+    /// Closes a connection if its peer's certificate is revoked by now.
+    pub(crate) fn close_if_revoked(&self, connection: &Connection) {
+        let Some(credentials) = self.options.security.credentials() else {
+            return;
+        };
+        let serial = connection.certified().and_then(|peer| peer.serial);
+        if serial.is_some_and(|serial| credentials.has_revoked(serial)) {
+            connection.close("the peer's certificate is revoked");
         }
     }
 

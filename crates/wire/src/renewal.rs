@@ -8,6 +8,7 @@ use crate::handler::Handler;
 use crate::hello::Hello;
 use crate::meter::TrafficMeter;
 use crate::ports::ProcessPorts;
+use crate::role::Role;
 use crate::trust::{Credentials, Security, Token, TrustError, remove_token};
 use gabion_protocol::message::Flow;
 use rcgen::KeyPair;
@@ -38,17 +39,22 @@ pub enum RenewalError {
     Refused(String),
 }
 
-/// Gets a certificate for a join token from the coordinator at `coordinator`, and writes it into a directory.
+/// Gets a node's certificate for a join token from the coordinator at `coordinator`, and writes it into a directory.
 ///
 /// # Errors
-/// If the token was used, has expired or is of another cluster; if the coordinator cannot be reached.
+/// If the token was used, has expired, is of another cluster or for another role; if the coordinator cannot be reached.
 pub async fn exchange_token(
     coordinator: &str,
     token: &Token,
     directory: &Path,
 ) -> Result<(), RenewalError> {
-    let credentials = token.unpack(&directory.join("token"))?;
+    let kept = directory.join("token");
     let exchanged = async {
+        let credentials = token.unpack(&kept)?;
+        let name = credentials.name();
+        if name.role != Role::Node {
+            return Err(TrustError::OtherToken(name.holder()).into());
+        }
         let security = Security::with(credentials);
         let options = Options {
             security: security.clone(),
@@ -63,7 +69,7 @@ pub async fn exchange_token(
         certified
     };
     let exchanged = exchanged.await;
-    remove_token(&directory.join("token"))?;
+    remove_token(&kept)?;
     exchanged
 }
 

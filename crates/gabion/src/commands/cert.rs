@@ -49,7 +49,19 @@ pub(crate) fn run(command: CertCommand, place: &Place, format: Format) -> Result
         CertCommand::Ls(option) => list(&open(&option, place)?, format),
         CertCommand::Revoke { serial, authority } => {
             let serial: Serial = serial.parse()?;
-            open(&authority, place)?.revoke(serial)?;
+            let authority = open(&authority, place)?;
+            let entries = authority.entries()?;
+            let is_coordinator = |entry: &Entry| entry.name.role == Role::Coordinator;
+            if entries
+                .iter()
+                .any(|entry| entry.serial == serial && is_coordinator(entry))
+            {
+                return Err(Failure::usage(
+                    "this is the coordinator's own certificate, without which no process reaches it; stop the \
+                     coordinator, delete 'tls' in its data directory, and start it again: it makes a new one",
+                ));
+            }
+            authority.revoke(serial)?;
             if format == Format::Json {
                 return print_json(&json!({ "serial": serial.to_string(), "revoked": true }));
             }

@@ -73,10 +73,14 @@ impl From<TestbedError> for Failure {
 
 impl From<TrustError> for Failure {
     fn from(error: TrustError) -> Self {
-        if matches!(error, TrustError::UnknownSerial(_) | TrustError::NoToken) {
-            Self::usage(error)
-        } else {
-            Self::failed(error)
+        match error {
+            TrustError::UnknownSerial(_)
+            | TrustError::NoToken
+            | TrustError::OtherToken(_)
+            | TrustError::NoCredentials { .. }
+            | TrustError::NoAuthority { .. }
+            | TrustError::AuthorityExists { .. } => Self::usage(error),
+            _ => Self::failed(error),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use gabion_server::Protection;
 use gabion_testbed::LocalCluster;
 use gabion_wire::trust::{Security, Token};
-use gabion_wire::{Role, exchange_token};
+use gabion_wire::{RenewalError, Role, exchange_token};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -72,8 +72,12 @@ pub(crate) async fn of_node(
     let directory = place.tls.clone().unwrap_or_else(|| data.join("tls"));
     if let Some(file) = token {
         let token = Token::read(file)?;
-        let exchanged = exchange_token(coordinator, &token, &directory).await;
-        exchanged.map_err(Failure::failed)?;
+        match exchange_token(coordinator, &token, &directory).await {
+            // A node that starts again with its first command line has used its token.
+            Err(RenewalError::Refused(_)) if Security::open(&directory).is_ok() => {}
+            Err(RenewalError::Trust(error)) => return Err(error.into()),
+            exchanged => exchanged.map_err(Failure::failed)?,
+        }
     }
     Ok(Security::open(&directory)?)
 }

@@ -5,7 +5,9 @@ use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
+use gabion_server::{
+    CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, ServerError, check_listen,
+};
 use gabion_testbed::READY;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
@@ -37,9 +39,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         listen,
         options: behaviour_of(&behaviour),
     };
-    let process = CoordinatorProcess::start(config)
-        .await
-        .map_err(Failure::failed)?;
+    let process = CoordinatorProcess::start(config).await.map_err(failure)?;
     ready(&process.address().to_string());
     process.run().await.map_err(Failure::failed)
 }
@@ -95,9 +95,19 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         reserve_bytes_per_s: merging.reserve_budget,
         links,
     };
-    let process = NodeProcess::start(config).await.map_err(Failure::failed)?;
+    let process = NodeProcess::start(config).await.map_err(failure)?;
     ready(&process.id().to_string());
     process.run().await.map_err(Failure::failed)
+}
+
+/// Why a process does not start: what its command line asked for may be impossible.
+fn failure(error: ServerError) -> Failure {
+    match error {
+        ServerError::NotLoopback { .. } | ServerError::OtherCertificate { .. } => {
+            Failure::usage(error)
+        }
+        _ => Failure::failed(error),
+    }
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.

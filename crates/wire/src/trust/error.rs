@@ -52,6 +52,9 @@ pub enum TrustError {
     /// A join token cannot be read.
     #[error("this is no join token; copy all of what 'gabion cert token' has printed")]
     NoToken,
+    /// A join token is for another role.
+    #[error("the join token is for {0}; make one for a node with 'gabion cert token'")]
+    OtherToken(String),
     /// A join token has been exchanged before.
     #[error("the join token was used already; make another one with 'gabion cert token'")]
     TokenUsed,
