@@ -131,8 +131,8 @@ async fn flood(endpoint: &Arc<Endpoint>, address: &str) {
         sent.expect("the node reads");
     }
     let stripe = gabion_layout::StripeId(1);
-    let attest = ask::Attest { stripe }.into();
-    let answer = connection.call_node(&attest, deadline());
+    let request = NodeRequest::from(ask::Attest { stripe });
+    let answer = connection.call_node(&request, deadline());
     // The request may overtake the last slices, but not by more than the connection queues.
     answer.await.expect("the node answers");
 }
