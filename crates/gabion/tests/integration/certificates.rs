@@ -133,7 +133,7 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
     let token = by_hand.token(&[]);
     let with_token = format!("--token={}", token.display());
     let first = [words(&arguments), vec![&with_token]].concat();
-    assert_eq!(by_hand.spawn(&first), "0");
+    assert_eq!(by_hand.spawn(&first), "node 0");
     // Its certificate has its id now.
     let names = by_hand.entries();
     let last = names.last().expect("certificates were issued");
@@ -156,7 +156,7 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
     let mut node = by_hand.processes.pop().expect("the node");
     node.kill().expect("kill the node");
     node.wait().expect("wait for it");
-    assert_eq!(by_hand.spawn(&words(&arguments)), "0");
+    assert_eq!(by_hand.spawn(&words(&arguments)), "node 0");
 }
 
 #[test]
