@@ -3,6 +3,7 @@
 mod checks;
 mod engine;
 mod files;
+mod hdfs;
 mod image;
 mod lab;
 mod mount;
@@ -15,6 +16,7 @@ pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
     WriteOptions,
 };
+pub(crate) use hdfs::HdfsAgentOptions;
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
@@ -235,6 +237,8 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
+    /// Run the agent beside a DataNode of Hadoop, which rebuilds HDFS's erasure-coded blocks
+    HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),
     /// Unmount what 'gabion mount' has mounted

@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod files;
+pub(crate) mod hdfs;
 pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod lab;
