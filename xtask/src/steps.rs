@@ -114,11 +114,17 @@ fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool>
 /// Runs Maven's `verify` in a directory. Without Maven it is passed over, with one line.
 fn maven(directory: &Path) -> anyhow::Result<bool> {
     if Command::new("mvn").arg("-v").output().is_err() {
-        eprintln!("skipped: Maven is not installed; the packages are maven and default-jdk-headless");
+        eprintln!(
+            "skipped: Maven is not installed; the packages are maven and default-jdk-headless"
+        );
         return Ok(true);
     }
     let binary = format!("-Dgabion.binary={}", beside_this("gabion")?.display());
-    succeeds(directory, Path::new("mvn"), &["-q", "-B", "verify", &binary])
+    succeeds(
+        directory,
+        Path::new("mvn"),
+        &["-q", "-B", "verify", &binary],
+    )
 }
 
 /// The file of a program in the directory of this one.

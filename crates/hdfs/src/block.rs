@@ -80,7 +80,9 @@ impl BlockFile {
             (&data, path, length),
             (&sums, sums_path, META_HEADER_BYTES + 4 * sum_count),
         ] {
-            let has = file.metadata().map_err(|source| io("look at", path, source))?;
+            let has = file
+                .metadata()
+                .map_err(|source| io("look at", path, source))?;
             if has.len() < needed {
                 let reason = format!("it has {} bytes and needs {needed}", has.len());
                 return Err(corrupt(path, reason));
@@ -208,7 +210,14 @@ mod tests {
             assert_eq!(file.checksum(), checksum);
             let mut padded = bytes.clone();
             padded.resize(4000, 0);
-            for (offset, length) in [(0, 512), (0, 1300), (100, 700), (1290, 400), (1300, 5), (2000, 9)] {
+            for (offset, length) in [
+                (0, 512),
+                (0, 1300),
+                (100, 700),
+                (1290, 400),
+                (1300, 5),
+                (2000, 9),
+            ] {
                 let read = file.read(ByteRange::new(offset, length)).unwrap();
                 let there = offset as usize..(offset + length) as usize;
                 assert_eq!(read, padded[there], "type {kind}, {offset}+{length}");
@@ -249,7 +258,10 @@ mod tests {
             std::fs::write(&sums, header).unwrap();
         };
         header(0, 512);
-        assert!(matches!(open(2000), Err(HdfsError::ChecksumKind { kind: 0, .. })));
+        assert!(matches!(
+            open(2000),
+            Err(HdfsError::ChecksumKind { kind: 0, .. })
+        ));
         header(2, 0);
         assert!(matches!(open(2000), Err(HdfsError::Corrupt { .. })));
         header(2, u32::MAX);

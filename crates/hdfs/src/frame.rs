@@ -163,7 +163,7 @@ fn halves(stream: TcpStream, peer: &str) -> Result<(Reading, Writing), HdfsError
 
 impl Reading {
     /// The peer's error.
-    pub(crate) fn error(&self, reason: impl ToString) -> HdfsError {
+    pub(crate) fn error(&self, reason: impl std::fmt::Display) -> HdfsError {
         HdfsError::Peer {
             peer: self.peer.to_string(),
             reason: reason.to_string(),

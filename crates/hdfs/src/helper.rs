@@ -92,7 +92,8 @@ pub(crate) async fn help(
 
 /// Refuses what no planner asks for.
 fn vet(help: &Help) -> Result<(), Trouble> {
-    let is_small = |slices: &gabion_layout::Slices| slices.slice_bytes <= u64::from(SLICE_BYTES_MAX);
+    let is_small =
+        |slices: &gabion_layout::Slices| slices.slice_bytes <= u64::from(SLICE_BYTES_MAX);
     let steps = &help.part.steps;
     if steps.len() > STEP_COUNT_MAX || !steps.iter().all(|step| is_small(&step.slices)) {
         let reason = "the part has more steps or longer slices than an agent takes";
@@ -141,11 +142,7 @@ async fn ask_plugin(plugin: &str, help: &Help) -> Result<Opened, HdfsError> {
 ///
 /// # Errors
 /// The node to which there is no connection.
-async fn join(
-    flows: &mut Flows,
-    help: &Help,
-    joins: &mut Receiver<Joined>,
-) -> Result<(), NodeId> {
+async fn join(flows: &mut Flows, help: &Help, joins: &mut Receiver<Joined>) -> Result<(), NodeId> {
     for (node, address) in &help.connect {
         let lost = |_| *node;
         let (reading, writing) = connect(address).await.map_err(lost)?;

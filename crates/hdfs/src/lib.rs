@@ -9,6 +9,7 @@
 
 mod agent;
 mod block;
+mod diagnosis;
 mod error;
 mod flows;
 mod frame;

@@ -78,7 +78,7 @@ impl Task {
         let policy = Policy::new(codec, k, m, u64::from(from.u32()?))?;
         let group = BlockName {
             pool: from.text()?,
-            id: from.u64()? as i64,
+            id: from.u64()?.cast_signed(),
             stamp: from.u64()?,
             length: from.u64()?,
         };

@@ -1,8 +1,8 @@
 //! Hadoop's erasure coding policies: the code, and which bytes of a group of blocks each of its blocks holds.
 //!
-//! Hadoop deals the bytes of a group out to its data blocks cell by cell. Byte `x` of a parity block follows from
-//! the bytes `x` of all data blocks, so a block is a chunk whose rows are single bytes. The last cells may be short;
-//! bytes behind a block's end count as zeros.
+//! Hadoop deals the bytes of a group out to its blocks with data cell by cell. Byte `x` of a block with parity follows
+//! from the bytes `x` of all blocks with data, so a block is a chunk. The last cells may be short; bytes behind a block's
+//! end count as zeros.
 
 use crate::error::HdfsError;
 use gabion_codec::Code;
@@ -44,7 +44,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy of `k` data and `m` parity blocks with cells of `cell_bytes`.
+    /// The policy of `k` blocks with data and `m` with parity, in cells of `cell_bytes`.
     ///
     /// # Errors
     /// [`HdfsError::Policy`] when there is no such policy.
@@ -56,7 +56,7 @@ impl Policy {
             Codec::Xor if m == 1 => Code::lrc(k, 1, 0),
             Codec::Xor => {
                 return Err(HdfsError::Policy(format!(
-                    "the codec xor has 1 parity block, not {m}"
+                    "the codec xor has 1 block with parity, not {m}"
                 )));
             }
         };

@@ -2,8 +2,9 @@
 //! the plugin. When a helper fails, a new plan without it brings what is missing.
 
 use crate::block::Checksum;
+use crate::diagnosis::{RunFailed, diagnose, reports};
 use crate::error::HdfsError;
-use crate::flows::{Ended, Flows};
+use crate::flows::Flows;
 use crate::frame::{Kind, Reading, Writing, connect};
 use crate::message::{
     End, Help, Source, Tally, Task, Trouble, body_of, checksum_body, end_body, message_of,
@@ -14,22 +15,10 @@ use crate::runs::Runs;
 use futures::future::join_all;
 use gabion_layout::{ChunkIndex, NodeId, RunId};
 use gabion_plan::{Part, Plan, Step};
-use gabion_protocol::message::Refusal;
-use std::collections::BTreeMap;
-use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
-/// How long the helpers' reports are collected after a run has failed.
-const REPORT_TIMEOUT: Duration = Duration::from_millis(1_500);
-
-/// A failed run, and the blocks without which the next one may succeed.
-struct RunFailed {
-    reason: String,
-    /// Their helpers could not do their parts. Empty when the cause is unknown, or is not a helper.
-    suspects: Vec<ChunkIndex>,
-    /// Those of them that do not match their checksums.
-    corrupt: Vec<ChunkIndex>,
-}
+/// A helper whose block is open, and its connection.
+type Helper = (Checksum, Reading, Writing);
 
 /// Rebuilds what a task asks for, and tells the plugin how it has ended. A plugin that closes its connection cancels the
 /// task.
@@ -57,7 +46,9 @@ pub(crate) async fn rebuild(
         Ok(()) => plugin.send(Kind::Rebuilt, &[&end_body(&tally, "")]).await,
         Err(error) => {
             let reason = error.to_string();
-            plugin.send(Kind::Failed, &[&end_body(&tally, &reason)]).await
+            plugin
+                .send(Kind::Failed, &[&end_body(&tally, &reason)])
+                .await
         }
     }
 }
@@ -109,6 +100,9 @@ async fn rebuild_all(
     }
 }
 
+/// Helpers to connect to, with their addresses, and those that connect.
+type Neighbours = (Vec<(NodeId, String)>, Vec<NodeId>);
+
 /// One run of one plan.
 struct Attempt<'a> {
     task: &'a Task,
@@ -130,11 +124,7 @@ impl Attempt<'_> {
         let helpers: Vec<NodeId> = participants.filter(|&node| node != own).collect();
         let prepared = join_all(helpers.iter().map(|&node| self.prepare(node, &helpers))).await;
         let mut ready = Vec::new();
-        let mut failed = RunFailed {
-            reason: String::new(),
-            suspects: Vec::new(),
-            corrupt: Vec::new(),
-        };
+        let mut failed = RunFailed::because("");
         for (&node, prepared) in helpers.iter().zip(prepared) {
             match prepared {
                 Ok(helper) => ready.push((node, helper)),
@@ -152,21 +142,22 @@ impl Attempt<'_> {
             flows.add(node, reading, writing);
         }
         let part = self.plan.part(own);
-        let Task { deadline, stall, .. } = *self.task;
+        let Task {
+            deadline, stall, ..
+        } = *self.task;
         let ran = flows.run(&part, io, deadline, stall).await;
         tally.received_bytes += flows.received_bytes();
         match ran {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(diagnose(&mut flows, &helpers, &refusal).await),
+            Err(refusal) => {
+                let reports = reports(&mut flows, helpers.len()).await;
+                Err(diagnose(&reports, &helpers, refusal))
+            }
         }
     }
 
     /// Gives a helper its part, and waits until its block is open.
-    async fn prepare(
-        &self,
-        node: NodeId,
-        helpers: &[NodeId],
-    ) -> Result<(Checksum, Reading, Writing), Trouble> {
+    async fn prepare(&self, node: NodeId, helpers: &[NodeId]) -> Result<Helper, Trouble> {
         let unable = |error: HdfsError| Trouble::Unable(error.to_string());
         let source = self.source(node)?;
         let part = self.plan.part(node);
@@ -220,7 +211,7 @@ impl Attempt<'_> {
         node: NodeId,
         part: &Part,
         helpers: &[NodeId],
-    ) -> Result<(Vec<(NodeId, String)>, Vec<NodeId>), Trouble> {
+    ) -> Result<Neighbours, Trouble> {
         let mut others: Vec<NodeId> = part
             .steps
             .iter()
@@ -245,117 +236,26 @@ impl Attempt<'_> {
     /// Tells the plugin how the blocks are checksummed, once. All blocks of a group are checksummed alike.
     async fn announce(
         &self,
-        ready: &[(NodeId, (Checksum, Reading, Writing))],
+        ready: &[(NodeId, Helper)],
         known: &mut Option<Checksum>,
     ) -> Result<(), RunFailed> {
-        let hopeless = |reason: String| RunFailed {
-            reason,
-            suspects: Vec::new(),
-            corrupt: Vec::new(),
-        };
         let first = ready.iter().map(|(_, (checksum, ..))| *checksum).next();
         let Some(expected) = known.or(first) else {
-            return Err(hopeless("a group needs at least one block".to_owned()));
+            return Err(RunFailed::because("a group needs at least one block"));
         };
-        let is_alike = ready.iter().all(|(_, (checksum, ..))| *checksum == expected);
+        let is_alike = ready
+            .iter()
+            .all(|(_, (checksum, ..))| *checksum == expected);
         let unit = u64::from(expected.bytes_per_checksum);
         if !is_alike || !self.task.slice_bytes.is_multiple_of(unit) {
-            let reason = "the blocks' checksums differ, or cover more than a slice".to_owned();
-            return Err(hopeless(reason));
+            let reason = "the blocks' checksums differ, or cover more than a slice";
+            return Err(RunFailed::because(reason));
         }
         if known.replace(expected).is_none() {
             let body = checksum_body(expected);
             let told = self.plugin.send(Kind::Checksum, &[&body]).await;
-            told.map_err(|error| hopeless(error.to_string()))?;
+            told.map_err(|error| RunFailed::because(error.to_string()))?;
         }
         Ok(())
     }
-}
-
-impl RunFailed {
-    fn blame(&mut self, node: NodeId, trouble: &Trouble) {
-        let chunk = ChunkIndex::new(node.0 as usize);
-        self.suspects.push(chunk);
-        if matches!(trouble, Trouble::Corrupt(_)) {
-            self.corrupt.push(chunk);
-        }
-        self.reason = match trouble {
-            Trouble::Corrupt(reason) | Trouble::Unable(reason) => format!("{node}: {reason}"),
-            Trouble::Lost(other) => format!("{node} has lost the connection to {other}"),
-            Trouble::Stalled(_) => format!("{node} has stalled"),
-        };
-    }
-}
-
-/// Collects the helpers' reports, and finds those without which the next run may succeed.
-async fn diagnose(flows: &mut Flows, helpers: &[NodeId], refusal: &Refusal) -> RunFailed {
-    let mut reports = BTreeMap::new();
-    let end = Instant::now() + REPORT_TIMEOUT;
-    while reports.len() < helpers.len() {
-        match timeout_at(end, flows.ended()).await {
-            Ok(Some((node, ended))) => {
-                let is_clear = matches!(
-                    ended,
-                    Ended::Broken | Ended::Reported(Err(Trouble::Corrupt(_) | Trouble::Unable(_)))
-                );
-                reports.insert(node, ended);
-                if is_clear {
-                    break;
-                }
-            }
-            Ok(None) | Err(_) => break,
-        }
-    }
-    let mut failed = RunFailed {
-        reason: refusal.to_string(),
-        suspects: Vec::new(),
-        corrupt: Vec::new(),
-    };
-    for (&node, ended) in &reports {
-        match ended {
-            Ended::Reported(Err(trouble @ (Trouble::Corrupt(_) | Trouble::Unable(_)))) => {
-                failed.blame(node, trouble);
-            }
-            Ended::Broken => failed.blame(node, &Trouble::Unable("it has gone".to_owned())),
-            Ended::Reported(_) => {}
-        }
-    }
-    if !failed.suspects.is_empty() {
-        return failed;
-    }
-    let reported = reports.values().filter_map(|ended| match ended {
-        Ended::Reported(Err(trouble)) => Some(trouble),
-        _ => None,
-    });
-    let mut lost: Vec<NodeId> = Vec::new();
-    let mut awaited: Vec<NodeId> = match refusal {
-        Refusal::Stalled(nodes) => nodes.clone(),
-        _ => Vec::new(),
-    };
-    for trouble in reported {
-        match trouble {
-            Trouble::Lost(node) => lost.push(*node),
-            Trouble::Stalled(nodes) => awaited.extend(nodes),
-            Trouble::Corrupt(_) | Trouble::Unable(_) => {}
-        }
-    }
-    // A helper that hangs reports nothing; one whose disk hangs waits for no other.
-    let is_silent = |node: &&NodeId| !reports.contains_key(*node);
-    let waits_for_none = |node: &&NodeId| {
-        matches!(reports.get(*node), Some(Ended::Reported(Err(Trouble::Stalled(nodes)))) if nodes.is_empty())
-    };
-    let silent: Vec<NodeId> = helpers.iter().filter(is_silent).copied().collect();
-    let slow: Vec<NodeId> = helpers.iter().filter(waits_for_none).copied().collect();
-    let choices = [lost, silent, slow, awaited];
-    let chosen = choices.into_iter().map(|mut nodes| {
-        nodes.retain(|node| helpers.contains(node));
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    });
-    for node in chosen.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default() {
-        let reason = failed.reason.clone();
-        failed.blame(node, &Trouble::Unable(reason));
-    }
-    failed
 }

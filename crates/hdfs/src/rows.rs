@@ -95,9 +95,8 @@ impl Rows {
         loop {
             let position = self.position;
             let missing = self.missing();
-            let is_here = |(chunk, _): &(ChunkIndex, ByteRange)| {
-                waiting.contains_key(&(position, *chunk))
-            };
+            let is_here =
+                |(chunk, _): &(ChunkIndex, ByteRange)| waiting.contains_key(&(position, *chunk));
             if missing.is_empty() || !missing.iter().all(is_here) {
                 return Ok(());
             }
@@ -162,9 +161,10 @@ impl LocalIo for RowIo {
         };
         let sent = self.pieces.send(piece).is_ok();
         async move {
-            match sent && done.await.is_ok() {
-                true => Ok(()),
-                false => Err(Refusal::Unavailable("the plugin".to_owned())),
+            if sent && done.await.is_ok() {
+                Ok(())
+            } else {
+                Err(Refusal::Unavailable("the plugin".to_owned()))
             }
         }
         .boxed()

@@ -5,6 +5,7 @@ mod cluster;
 use crate::policy::{Codec, Policy};
 use cluster::{Cluster, Fault};
 use gabion_layout::ChunkIndex;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What Hadoop's own coders and layout give, written by `hdfs/`'s `KnownAnswersTest`.
@@ -32,8 +33,12 @@ fn parities_and_lengths_are_hadoops() {
                 .map(|unit| (0..length).map(|at| byte(unit, at)).collect())
                 .collect();
             let parity = cluster::parity_of(policy.code(), &data);
-            let hexadecimal = |bytes: &Vec<u8>| -> String {
-                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            let hexadecimal = |bytes: &Vec<u8>| {
+                let mut text = String::new();
+                for byte in bytes {
+                    write!(text, "{byte:02x}").unwrap();
+                }
+                text
             };
             let made: Vec<String> = parity.iter().map(hexadecimal).collect();
             assert_eq!(made, rest, "{codec} {k} {m}");
@@ -100,7 +105,10 @@ async fn a_reader_gets_the_range_that_it_wants() {
             let rebuilt = cluster.rebuild(&[0], scheme, &[]).await.unwrap();
             let block = cluster.block(0);
             let end = block.len().min((offset + length) as usize);
-            assert!(rebuilt.blocks[0] == block[offset as usize..end], "{offset}+{length}");
+            assert!(
+                rebuilt.blocks[0] == block[offset as usize..end],
+                "{offset}+{length}"
+            );
         }
     }
 }
@@ -118,13 +126,21 @@ async fn a_corrupt_source_is_named_and_replaced() {
         assert_eq!(rebuilt.corrupt.len() as u32, rebuilt.run_count - 1);
     }
     // All of the rest are needed.
-    let failed = cluster.rebuild(&[0], "pipeline", &[1, 3]).await.unwrap_err();
+    let failed = cluster
+        .rebuild(&[0], "pipeline", &[1, 3])
+        .await
+        .unwrap_err();
     assert!(failed.contains("corrupt"), "{failed}");
 }
 
 #[tokio::test]
 async fn a_helper_that_cannot_be_reached_is_replaced() {
-    for fault in [Fault::Refuses, Fault::Silent, Fault::OtherVersion, Fault::DiesInTheMiddle] {
+    for fault in [
+        Fault::Refuses,
+        Fault::Silent,
+        Fault::OtherVersion,
+        Fault::DiesInTheMiddle,
+    ] {
         let mut cluster = Cluster::new("rs", (3, 2), 3 * 16 * cluster::CELL_BYTES).await;
         cluster.spoil(2, fault).await;
         for scheme in ["pipeline", "conventional"] {

@@ -157,7 +157,10 @@ impl Cluster {
                 if request.body == expected {
                     writing.send(Kind::Opened, &[&opened]).await.unwrap();
                 } else {
-                    writing.send(Kind::Refused, &[b"the token is wrong"]).await.unwrap();
+                    writing
+                        .send(Kind::Refused, &[b"the token is wrong"])
+                        .await
+                        .unwrap();
                 }
             }
         }));
@@ -185,29 +188,29 @@ impl Cluster {
             return;
         }
         self.tasks.push(tokio::spawn(async move {
-            let mut held = Vec::new();
+            let mut kept_open = Vec::new();
             while let Ok((mut stream, _)) = listener.accept().await {
                 match fault {
-                    Fault::Silent => held.push(stream),
+                    Fault::Silent => kept_open.push(stream),
                     Fault::OtherVersion => stream.write_all(&[7; 64]).await.unwrap(),
                     Fault::DiesInTheMiddle => {
                         // Long enough for the preparations, and for some slices.
                         let mut real = tokio::net::TcpStream::connect(&real).await.unwrap();
                         tokio::spawn(async move {
-                            let (mut from_asker, mut to_asker) = stream.split();
-                            let (mut from_real, mut to_real) = real.split();
+                            let (mut of_asker, mut to_asker) = stream.split();
+                            let (mut of_agent, mut to_agent) = real.split();
                             let back = async {
                                 let mut bytes = vec![0; 6000];
                                 let mut left = 6000;
                                 while left > 0 {
-                                    let read = from_real.read(&mut bytes[..left]).await?;
-                                    to_asker.write_all(&bytes[..read]).await?;
-                                    left -= read;
+                                    let count = of_agent.read(&mut bytes[..left]).await?;
+                                    to_asker.write_all(&bytes[..count]).await?;
+                                    left -= count;
                                 }
                                 std::io::Result::Ok(())
                             };
                             tokio::select! {
-                                _ = tokio::io::copy(&mut from_asker, &mut to_real) => {}
+                                _ = tokio::io::copy(&mut of_asker, &mut to_agent) => {}
                                 _ = back => {}
                             }
                         });
@@ -234,7 +237,10 @@ impl Cluster {
         writing.send(Kind::Rebuild, &[&body]).await.unwrap();
         let mut blocks = vec![Vec::new(); targets.len()];
         let result = loop {
-            let frame = reading.frame_within(LIMIT).await.map_err(|error| error.to_string())?;
+            let frame = reading
+                .frame_within(LIMIT)
+                .await
+                .map_err(|error| error.to_string())?;
             match frame.kind {
                 Kind::Checksum => assert_eq!(frame.body[..], [2, 0, 0, 2, 0]),
                 Kind::Row => {
@@ -295,7 +301,14 @@ impl Cluster {
         for source in sources {
             body.push(source);
             text(&mut body, &self.agents[&source]);
-            text(&mut body, if source % 2 == 0 { "/rack-0" } else { "/rack-1" });
+            text(
+                &mut body,
+                if source % 2 == 0 {
+                    "/rack-0"
+                } else {
+                    "/rack-1"
+                },
+            );
             body.extend((self.token.len() as u32).to_be_bytes());
             body.extend(&self.token);
         }

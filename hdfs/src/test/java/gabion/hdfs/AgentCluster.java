@@ -185,6 +185,13 @@ final class AgentCluster implements AutoCloseable {
     return path;
   }
 
+  /** Deletes all files. */
+  void deleteAll() throws IOException {
+    for (int file = 0; file < written; file++) {
+      files.delete(new Path("/file-" + file), false);
+    }
+  }
+
   /** Reads a file, and compares it with what was written. */
   void check(Path path, int length) throws IOException {
     byte[] expected = new byte[length];
