@@ -237,7 +237,7 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
-    /// Run the agent beside a DataNode of Hadoop, which rebuilds HDFS's erasure-coded blocks
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them
     HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),

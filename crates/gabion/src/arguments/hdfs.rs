@@ -5,7 +5,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct HdfsAgentOptions {
-    /// Transfer port of the DataNode, the one of dfs.datanode.address
+    /// Transfer port of HDFS's process on this machine, that of dfs.datanode.address
     #[arg(long, default_value_t = 9866, value_name = "PORT")]
     pub(crate) transfer_port: u16,
     /// Address for other agents and the plugin [default: all addresses, 1000 above the transfer port]

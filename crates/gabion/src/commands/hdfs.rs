@@ -1,4 +1,4 @@
-//! `gabion hdfs-agent`: the agent beside a DataNode of Hadoop.
+//! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop.
 
 use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::HdfsAgentOptions;
@@ -7,7 +7,7 @@ use gabion_hdfs::Agent;
 use gabion_testbed::EndSignals;
 use tokio::net::TcpListener;
 
-/// An agent's port less the transfer port of its DataNode, and the same of the plugin's port on loopback. The plugin
+/// An agent's port less the transfer port of its `DataNode`, and the same of the plugin's port on loopback. The plugin
 /// has the same defaults.
 const AGENT_OFFSET: u16 = 1000;
 const PLUGIN_OFFSET: u16 = 1001;

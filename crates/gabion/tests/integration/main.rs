@@ -15,6 +15,7 @@ mod earlier_copies;
 mod failing_disks;
 mod full_disk;
 mod gray_failures;
+mod hdfs;
 mod health;
 mod lab;
 mod lab_run;

@@ -92,6 +92,18 @@ final class GabionClient extends DFSClient {
     return found;
   }
 
+  /** A place in a group's list of live blocks that has parity, if there is one. */
+  private static int parityPlace(LocatedStripedBlock group, int dataCount, int number) {
+    List<Integer> places = new ArrayList<>();
+    for (int i = 0; i < group.getBlockIndices().length; i++) {
+      if (group.getBlockIndices()[i] >= dataCount) {
+        places.add(i);
+      }
+    }
+    return places.isEmpty() ? number % group.getLocations().length
+        : places.get(number % places.size());
+  }
+
   /** The same group, whose lost data blocks are at DataNodes that do not exist. */
   private static LocatedBlock withLost(LocatedStripedBlock group, ErasureCodingPolicy policy) {
     BitSet live = new BitSet();
@@ -120,8 +132,8 @@ final class GabionClient extends DFSClient {
     Token<BlockTokenIdentifier>[] tokens = Arrays.copyOf(group.getBlockTokens(), count);
     for (int i = 0; i < lost.size(); i++) {
       int at = liveCount + i;
-      // The agent beside a live block's DataNode rebuilds it.
-      DatanodeInfo near = places[lost.get(i) % liveCount];
+      // The agent beside a live block's DataNode rebuilds it: one with parity, which the reader leaves alone.
+      DatanodeInfo near = places[parityPlace(group, dataCount, i)];
       places[at] = new DatanodeInfoBuilder().setNodeID(near)
           .setDatanodeUuid(VIRTUAL + group.getBlock().getBlockId() + "-" + lost.get(i))
           .setNetworkLocation(near.getNetworkLocation()).build();

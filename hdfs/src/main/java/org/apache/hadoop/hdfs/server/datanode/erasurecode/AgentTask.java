@@ -102,7 +102,10 @@ final class AgentTask implements Runnable {
     for (int target : targets) {
       bytes += task.getBlockLen(target);
     }
-    metrics.repaired(targets.length, bytes, Time.monotonicNow() - begin);
+    long millis = Time.monotonicNow() - begin;
+    metrics.repaired(targets.length, bytes, millis);
+    LOG.info("Gabion's agents have rebuilt {} blocks of {}: {} bytes in {} ms", targets.length,
+        task.getBlockGroup(), bytes, millis);
   }
 
   private AgentCalls.Request request() throws IOException {
