@@ -46,6 +46,9 @@ public final class LimitedLinksMeasurement {
   private static final int CELL_BYTES = 1 << 20;
   private static final int GROUP_COUNT = Integer.getInteger("gabion.groups", 8);
   private static final String RATE = System.getProperty("gabion.rate", "100mbit");
+  private static final String SCHEME = System.getProperty("gabion.scheme", "pipeline");
+  /** Whether only the repair of one block by agents is measured. */
+  private static final boolean IS_BRIEF = Boolean.getBoolean("gabion.brief");
   private static final String BRIDGE = "gbh-br";
   private static final int WAIT_S = 240;
 
@@ -64,18 +67,22 @@ public final class LimitedLinksMeasurement {
       begin();
       say("direct send of a block: %.2f s", direct());
       org.apache.hadoop.fs.Path single = write("/single", 1);
+      if (IS_BRIEF) {
+        repair("one block, " + SCHEME, List.of(single), nodeOf(single, 1), true);
+        return;
+      }
       say("normal read: %s s; the cells of one block: %s s", reader("hadoop", single, "all"),
           reader("hadoop", single, "block"));
       int first = nodeOf(single, 1);
       degradedReads(single, first);
-      repair("one block, pipeline", List.of(single), first, true);
+      repair("one block, " + SCHEME, List.of(single), first, true);
       repair("one block, Hadoop", List.of(single), nodeOf(single, 2), false);
       List<org.apache.hadoop.fs.Path> many = new ArrayList<>();
       for (int i = 0; i < GROUP_COUNT; i++) {
         many.add(write("/many-" + i, 1));
       }
       if (GROUP_COUNT > 0) {
-        repair("a node, pipeline", many, nodeOf(many.get(0), 0), true);
+        repair("a node, " + SCHEME, many, nodeOf(many.get(0), 0), true);
         repair("a node, Hadoop", many, nodeOf(many.get(0), 3), false);
       }
       Files.write(Paths.get("target/limited-links.txt"),
@@ -173,6 +180,7 @@ public final class LimitedLinksMeasurement {
     conf.set(DFSConfigKeys.DFS_DATANODE_HTTP_ADDRESS_KEY, address(node) + ":9864");
     conf.set(DFSConfigKeys.DFS_DATANODE_IPC_ADDRESS_KEY, address(node) + ":9867");
     conf.set(DFSConfigKeys.DFS_DATANODE_PLUGINS_KEY, GabionPlugin.class.getName());
+    conf.set(Settings.SCHEME, SCHEME);
     for (String name : new String[] {"core-site.xml", "hdfs-site.xml"}) {
       try (var out = Files.newOutputStream(directory.resolve(name))) {
         conf.writeXml(out);
