@@ -58,11 +58,6 @@ public final class GabionPlugin implements ServicePlugin {
         port + settings.agentPortOffset, settings.scheme);
   }
 
-  /** The plugin's counts; null when it has not taken over. */
-  public RepairMetrics metrics() {
-    return metrics;
-  }
-
   @Override
   public void stop() {
     if (takeOver != null) {

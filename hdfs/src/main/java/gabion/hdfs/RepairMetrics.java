@@ -74,34 +74,4 @@ public final class RepairMetrics {
   public void fellBack() {
     fallbacks.incr();
   }
-
-  /** Tasks done by agents. */
-  public long repairedTasks() {
-    return repairedTasks.value();
-  }
-
-  /** Blocks rebuilt by agents. */
-  public long repairedBlocks() {
-    return repairedBlocks.value();
-  }
-
-  /** Bytes received by this DataNode's agent. */
-  public long receivedBytes() {
-    return receivedBytes.value();
-  }
-
-  /** Tasks left to Hadoop. */
-  public long fallbacks() {
-    return fallbacks.value();
-  }
-
-  /** Corrupt source blocks found. */
-  public long corruptSources() {
-    return corruptSources.value();
-  }
-
-  /** Blocks refused to agents. */
-  public long refused() {
-    return refused.value();
-  }
 }
