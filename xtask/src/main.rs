@@ -53,7 +53,7 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         Command::Lint => steps::run(&root, &steps::LINT),
         Command::Test => steps::run(&root, &steps::TEST),
         Command::Ci => {
-            let all = [&steps::LINT[..], &steps::TEST, &torture::CI].concat();
+            let all = [&steps::LINT[..], &steps::TEST, &steps::HDFS, &torture::CI].concat();
             steps::run(&root, &all)
         }
         Command::Sim(span) => sim::run(&root, *span),

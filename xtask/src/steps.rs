@@ -19,6 +19,8 @@ pub(crate) enum Step<'a> {
     Cargo(&'a [&'a str]),
     /// A program that lies beside this one, because Cargo has built it in the same directory, with its arguments.
     Built(&'a str, &'a [&'a str]),
+    /// Maven's `verify` of the Java in this directory, with the `gabion` that Cargo has built beside this program.
+    Maven(&'a str),
     /// [`tidy::run`].
     Tidy,
 }
@@ -41,11 +43,15 @@ pub(crate) const LINT: [Step<'static>; 3] = [
 pub(crate) const TEST: [Step<'static>; 1] =
     [Step::Cargo(&["test", "--workspace", "--no-fail-fast"])];
 
+/// The steps that test what runs in Hadoop's processes. The command is built by the tests before them.
+pub(crate) const HDFS: [Step<'static>; 1] = [Step::Maven("hdfs")];
+
 impl fmt::Display for Step<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cargo(words) => write!(formatter, "cargo {}", words.join(" ")),
             Self::Built(program, words) => write!(formatter, "{program} {}", words.join(" ")),
+            Self::Maven(directory) => write!(formatter, "mvn verify in {directory}"),
             Self::Tidy => write!(formatter, "tidy"),
         }
     }
@@ -67,6 +73,7 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
         let passed = match step {
             Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
             Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
+            Step::Maven(directory) => maven(&root.join(directory))?,
             Step::Tidy => tidy::run(root)?,
         };
         outcomes.push(Outcome {
@@ -102,6 +109,22 @@ fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool>
         .status()
         .with_context(|| format!("cannot start `{} {}`", program.display(), words.join(" ")))?;
     Ok(status.success())
+}
+
+/// Runs Maven's `verify` in a directory. Without Maven it is passed over, with one line.
+fn maven(directory: &Path) -> anyhow::Result<bool> {
+    if Command::new("mvn").arg("-v").output().is_err() {
+        eprintln!(
+            "skipped: Maven is not installed; the packages are maven and default-jdk-headless"
+        );
+        return Ok(true);
+    }
+    let binary = format!("-Dgabion.binary={}", beside_this("gabion")?.display());
+    succeeds(
+        directory,
+        Path::new("mvn"),
+        &["-q", "-B", "verify", &binary],
+    )
 }
 
 /// The file of a program in the directory of this one.

@@ -396,9 +396,10 @@ impl Code {
             Family::Replication { .. } => (1..helpers.len())
                 .map(|first| helpers[..first].to_vec())
                 .collect(),
-            Family::ReedSolomon { .. } | Family::Cauchy { .. } | Family::Rotated { .. } => {
-                Vec::new()
-            }
+            Family::ReedSolomon { .. }
+            | Family::Cauchy { .. }
+            | Family::Polynomial { .. }
+            | Family::Rotated { .. } => Vec::new(),
         }
     }
 

@@ -35,6 +35,14 @@ pub enum Family {
         /// Parity chunks.
         m: usize,
     },
+    /// Reed-Solomon by division by a generator polynomial with the roots 1, 2, 4, ..., as Hadoop's
+    /// codec `rs-legacy` has it. MDS.
+    Polynomial {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks.
+        m: usize,
+    },
     /// Row-diagonal parity (Corbett et al., FAST '04), shortened to k data chunks. MDS with m = 2.
     Rdp {
         /// Data chunks.
@@ -78,6 +86,7 @@ impl Family {
         match self {
             Self::ReedSolomon { k, .. }
             | Self::Cauchy { k, .. }
+            | Self::Polynomial { k, .. }
             | Self::Rdp { k }
             | Self::EvenOdd { k }
             | Self::Lrc { k, .. }
@@ -89,7 +98,10 @@ impl Family {
     /// Parity chunks.
     pub(crate) fn m(self) -> usize {
         match self {
-            Self::ReedSolomon { m, .. } | Self::Cauchy { m, .. } | Self::Rotated { m, .. } => m,
+            Self::ReedSolomon { m, .. }
+            | Self::Cauchy { m, .. }
+            | Self::Polynomial { m, .. }
+            | Self::Rotated { m, .. } => m,
             Self::Rdp { .. } | Self::EvenOdd { .. } => 2,
             Self::Lrc { l, g, .. } => l + g,
             Self::Replication { n } => n - 1,
@@ -120,7 +132,7 @@ impl Family {
     /// [`CodeError::UnsupportedParameters`].
     pub(crate) fn validate(self) -> Result<(), CodeError> {
         let (supported, allowed) = match self {
-            Self::ReedSolomon { k, m } | Self::Cauchy { k, m } => (
+            Self::ReedSolomon { k, m } | Self::Cauchy { k, m } | Self::Polynomial { k, m } => (
                 k >= 1 && m >= 1 && k.saturating_add(m) <= CHUNKS_MAX,
                 "k and m must be at least 1, and k + m at most 255",
             ),
@@ -164,6 +176,7 @@ impl Family {
         match self {
             Self::ReedSolomon { k, m } => vandermonde_parities(k, m),
             Self::Cauchy { k, m } => cauchy_parities(k, m),
+            Self::Polynomial { k, m } => polynomial_parities(k, m),
             Self::Rdp { k } => rdp_parities(k),
             Self::EvenOdd { k } => evenodd_parities(k),
             Self::Lrc { k, l, g } => lrc_parities(k, l, g),
@@ -213,6 +226,35 @@ fn vandermonde_parities(k: usize, m: usize) -> Matrix {
 /// regular, which under an identity means MDS.
 fn cauchy_parities(k: usize, m: usize) -> Matrix {
     filled(m, k, |row, column| gf::invert(((k + row) ^ column) as u8))
+}
+
+/// Parity p is the coefficient of `x^p` in the remainder of `sum of data_j * x^(m + j)` by the generator
+/// polynomial, the product of all `x - 2^i`, `i < m`. A word of the code is a multiple of that
+/// polynomial with at most 255 coefficients, so it has more than m of them or none (BCH bound): the code
+/// is MDS, and so is each shorter one.
+fn polynomial_parities(k: usize, m: usize) -> Matrix {
+    let mut generator = vec![1];
+    for root in (0..m).map(gf::power_of_two) {
+        // Times x - root, lowest coefficient first.
+        generator.insert(0, 0);
+        for at in 0..generator.len() - 1 {
+            generator[at] ^= gf::multiply(root, generator[at + 1]);
+        }
+    }
+    // The remainder of x^m is the generator without its leading 1; times x and reduced again for each column.
+    let mut remainder = generator[..m].to_vec();
+    let mut parities = Matrix::zeros(m, k);
+    for column in 0..k {
+        for (row, &element) in remainder.iter().enumerate() {
+            parities.set(row, column, element);
+        }
+        remainder.insert(0, 0);
+        let carry = remainder.pop().unwrap_or(0);
+        for (element, &factor) in remainder.iter_mut().zip(&generator) {
+            *element ^= gf::multiply(carry, factor);
+        }
+    }
+    parities
 }
 
 /// The Cauchy matrix with each column divided by its first element. The first parity is then a plain

@@ -5,6 +5,7 @@ mod cert;
 mod checks;
 mod engine;
 mod files;
+mod hdfs;
 mod image;
 mod lab;
 mod mount;
@@ -21,6 +22,7 @@ pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
     WriteOptions,
 };
+pub(crate) use hdfs::HdfsAgentOptions;
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
@@ -258,6 +260,8 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them
+    HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),
     /// Unmount what 'gabion mount' has mounted

@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod explain;
 pub(crate) mod files;
+pub(crate) mod hdfs;
 pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod lab;

@@ -19,6 +19,7 @@ mod explain;
 mod failing_disks;
 mod full_disk;
 mod gray_failures;
+mod hdfs;
 mod health;
 mod lab;
 mod lab_run;

@@ -17,6 +17,8 @@ fn any_m_losses_of_an_mds_code_are_recovered() {
         "cauchy(1,1)",
         "cauchy(4,2)",
         "cauchy(6,3)",
+        "polynomial(6,3)",
+        "polynomial(3,5)",
         "cauchy(3,5)",
         "rdp(1)",
         "rdp(2)",

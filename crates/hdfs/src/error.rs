@@ -1,0 +1,46 @@
+//! The errors of this crate.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why an agent cannot do what it was asked for.
+#[derive(Debug, Error)]
+pub enum HdfsError {
+    /// A policy that Hadoop does not have, or this agent does not know.
+    #[error("{0}")]
+    Policy(String),
+    /// A file cannot be opened or read.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What failed, such as `open`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Stored bytes do not match their checksums.
+    #[error("{} is corrupt: {reason}", path.display())]
+    Corrupt {
+        /// The block's file.
+        path: PathBuf,
+        /// What does not match.
+        reason: String,
+    },
+    /// A block has checksums of a kind that cannot be verified.
+    #[error("{} has checksums of type {kind}; only CRC32 (1) and CRC32C (2) are verified", path.display())]
+    ChecksumKind {
+        /// The file with the checksums.
+        path: PathBuf,
+        /// Hadoop's number of the type.
+        kind: u8,
+    },
+    /// A connection failed, or its peer sent what it must not send.
+    #[error("{peer}: {reason}")]
+    Peer {
+        /// The peer.
+        peer: String,
+        /// The reason.
+        reason: String,
+    },
+}

@@ -1,0 +1,240 @@
+//! Frames of the connections between agents, and between an agent and its `DataNode`'s plugin.
+//!
+//! A connection begins with eight bytes that name the protocol and its version; the side that connects sends them.
+//! Then both sides send frames: four bytes with the length of the body, four with the CRC32C of kind and body, one byte
+//! for the kind, and the body. Numbers are big-endian, because the plugin is Java.
+//!
+//! `wire` has connections of its own, but a process introduces itself there as a member of one Gabion cluster, with
+//! one node id, and its requests are those of Gabion's nodes. An agent belongs to no cluster, and each repair numbers
+//! its nodes anew.
+
+use crate::error::HdfsError;
+use bytes::{Bytes, BytesMut};
+use crc_fast::{CrcAlgorithm, Digest};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, BufWriter};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// The first bytes of a connection; the last one is the version.
+const HELLO: [u8; 8] = *b"gabhdfs\x01";
+/// Most bytes of a frame's body.
+pub(crate) const BODY_BYTES_MAX: usize = (4 << 20) + (1 << 10);
+/// Time limit of connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Smaller than a slice, so that slices are not copied once more.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// The kind of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Plugin to agent: rebuild blocks of a group.
+    Rebuild = 1,
+    /// Agent to plugin: how the group's blocks are checksummed.
+    Checksum = 2,
+    /// Agent to plugin: bytes of all the blocks, from one position.
+    Row = 3,
+    /// Agent to plugin: all rows were sent.
+    Rebuilt = 4,
+    /// Agent to plugin: the rebuild has failed.
+    Failed = 5,
+    /// Agent to plugin: may a block be read, and where is it?
+    Open = 6,
+    /// Plugin to agent: it may, there.
+    Opened = 7,
+    /// Plugin to agent: it may not.
+    Refused = 8,
+    /// Agent to agent: take part in a run.
+    Help = 16,
+    /// Agent to agent: the block is open.
+    Ready = 17,
+    /// Agent to agent: all helpers are ready.
+    Go = 18,
+    /// Agent to agent: the part has ended, well or not.
+    End = 19,
+    /// Agent to agent: this connection is for a run.
+    Join = 20,
+    /// Agent to agent: a slice.
+    Slice = 21,
+    /// Agent to agent: credit for slices.
+    Credit = 22,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        const ALL: [Kind; 15] = [
+            Kind::Rebuild,
+            Kind::Checksum,
+            Kind::Row,
+            Kind::Rebuilt,
+            Kind::Failed,
+            Kind::Open,
+            Kind::Opened,
+            Kind::Refused,
+            Kind::Help,
+            Kind::Ready,
+            Kind::Go,
+            Kind::End,
+            Kind::Join,
+            Kind::Slice,
+            Kind::Credit,
+        ];
+        ALL.into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// A received frame.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    pub(crate) body: Bytes,
+}
+
+/// The direction of a connection that is read.
+pub(crate) struct Reading {
+    peer: Arc<str>,
+    stream: BufReader<OwnedReadHalf>,
+}
+
+/// The direction of a connection that is written. Its clones share it.
+#[derive(Clone)]
+pub(crate) struct Writing {
+    peer: Arc<str>,
+    stream: Arc<Mutex<BufWriter<OwnedWriteHalf>>>,
+}
+
+/// Connects, and says hello.
+///
+/// # Errors
+/// [`HdfsError::Peer`] when there is no connection within some seconds.
+pub(crate) async fn connect(address: &str) -> Result<(Reading, Writing), HdfsError> {
+    let peer_error = |error: io::Error| HdfsError::Peer {
+        peer: address.to_owned(),
+        reason: error.to_string(),
+    };
+    let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let stream = connected.map_err(late).and_then(|connected| connected);
+    let (reading, writing) = halves(stream.map_err(peer_error)?, address)?;
+    let hello = writing.stream.lock().await.write_all(&HELLO).await;
+    hello.map_err(peer_error)?;
+    Ok((reading, writing))
+}
+
+/// Takes a connection that was accepted, and reads the peer's hello within the time limit.
+///
+/// # Errors
+/// [`HdfsError::Peer`] when the peer speaks another protocol or version, or nothing in time.
+pub(crate) async fn accept(
+    stream: TcpStream,
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<(Reading, Writing), HdfsError> {
+    let (mut reading, writing) = halves(stream, &address.to_string())?;
+    let mut hello = [0; HELLO.len()];
+    match timeout(limit, reading.stream.read_exact(&mut hello)).await {
+        Ok(Ok(_)) if hello == HELLO => Ok((reading, writing)),
+        Ok(Ok(_)) => Err(reading.error("it speaks another version; install one version of Gabion")),
+        Ok(Err(error)) => Err(reading.error(error)),
+        Err(_) => Err(reading.error("it has sent nothing in time")),
+    }
+}
+
+fn halves(stream: TcpStream, peer: &str) -> Result<(Reading, Writing), HdfsError> {
+    let peer: Arc<str> = Arc::from(peer);
+    stream.set_nodelay(true).map_err(|error| HdfsError::Peer {
+        peer: peer.to_string(),
+        reason: error.to_string(),
+    })?;
+    let (read, written) = stream.into_split();
+    let reading = Reading {
+        peer: Arc::clone(&peer),
+        stream: BufReader::with_capacity(BUFFER_BYTES, read),
+    };
+    let written = BufWriter::with_capacity(BUFFER_BYTES, written);
+    let stream = Arc::new(Mutex::new(written));
+    Ok((reading, Writing { peer, stream }))
+}
+
+impl Reading {
+    /// The peer's error.
+    pub(crate) fn error(&self, reason: impl std::fmt::Display) -> HdfsError {
+        HdfsError::Peer {
+            peer: self.peer.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// The next frame.
+    ///
+    /// # Errors
+    /// [`HdfsError::Peer`] at the end of the connection, or when the frame is invalid.
+    pub(crate) async fn frame(&mut self) -> Result<Frame, HdfsError> {
+        let mut header = [0; 9];
+        let read = self.stream.read_exact(&mut header).await;
+        read.map_err(|error| self.error(error))?;
+        let [l0, l1, l2, l3, c0, c1, c2, c3, kind_byte] = header;
+        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+        if length > BODY_BYTES_MAX {
+            return Err(self.error(format!("its frame of {length} bytes is too long")));
+        }
+        let mut body = BytesMut::zeroed(length);
+        let read = self.stream.read_exact(&mut body).await;
+        read.map_err(|error| self.error(error))?;
+        if checksum(kind_byte, &[&body]).to_be_bytes() != [c0, c1, c2, c3] {
+            return Err(self.error("its frame was damaged on the way"));
+        }
+        let kind = Kind::of(kind_byte);
+        let kind = kind.ok_or_else(|| self.error(format!("its frame has kind {kind_byte}")))?;
+        let body = body.freeze();
+        Ok(Frame { kind, body })
+    }
+
+    /// The next frame, which must come within the time limit.
+    ///
+    /// # Errors
+    /// As [`Reading::frame`], or when it is late.
+    pub(crate) async fn frame_within(&mut self, limit: Duration) -> Result<Frame, HdfsError> {
+        let late = self.error("it does not answer in time");
+        timeout(limit, self.frame()).await.unwrap_or(Err(late))
+    }
+}
+
+impl Writing {
+    /// Sends a frame whose body is in parts.
+    ///
+    /// # Errors
+    /// [`HdfsError::Peer`] when the connection has ended.
+    pub(crate) async fn send(&self, kind: Kind, parts: &[&[u8]]) -> Result<(), HdfsError> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(length <= BODY_BYTES_MAX, "a frame of {length} bytes");
+        let sent = async {
+            let mut stream = self.stream.lock().await;
+            stream.write_u32(length as u32).await?;
+            stream.write_u32(checksum(kind as u8, parts)).await?;
+            stream.write_u8(kind as u8).await?;
+            for part in parts {
+                stream.write_all(part).await?;
+            }
+            stream.flush().await
+        };
+        sent.await.map_err(|error: io::Error| HdfsError::Peer {
+            peer: self.peer.to_string(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+fn checksum(kind: u8, parts: &[&[u8]]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&[kind]);
+    for part in parts {
+        digest.update(part);
+    }
+    digest.finalize() as u32
+}

@@ -1,0 +1,29 @@
+//! Repair of HDFS's erasure-coded blocks by Gabion's plans.
+//!
+//! An [`Agent`] runs beside each `DataNode` of a Hadoop cluster. The plugin in the `DataNode` (`hdfs/`, in Java) hands a
+//! reconstruction task to its agent. The agent plans the repair as for a stripe of Gabion's own, gives the other agents
+//! their parts, and returns the rebuilt bytes to the plugin, which writes them by the `DataNode`'s own writer. A helper's
+//! agent reads a block only after its `DataNode` has verified the block's token, and verifies every byte that it reads.
+//!
+//! Planners, checker, executor and the driver of parts are those of Gabion's nodes. docs/hdfs.md has the protocol.
+
+mod agent;
+mod block;
+mod diagnosis;
+mod error;
+mod flows;
+mod frame;
+mod helper;
+mod message;
+mod plans;
+mod policy;
+mod requestor;
+mod rows;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+pub use agent::Agent;
+pub use block::{BlockFile, Checksum};
+pub use error::HdfsError;
+pub use policy::{Codec, Policy};

@@ -1,0 +1,144 @@
+package gabion.hdfs;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.util.EnumSet;
+import java.util.List;
+import org.apache.hadoop.fs.ReadOption;
+import org.apache.hadoop.hdfs.BlockReader;
+import org.apache.hadoop.hdfs.shortcircuit.ClientMmap;
+import org.apache.hadoop.util.DataChecksum;
+
+/** Reads a lost block as if it lived: agents rebuild its bytes on the way. */
+public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
+  private final AgentCalls agents;
+  private final InetSocketAddress agent;
+  private final AgentCalls.Request request;
+  /** Null before the first read. */
+  private AgentCalls.Rebuild rebuild;
+  private boolean hasMore = true;
+  private long position;
+  private ByteBuffer row = ByteBuffer.allocate(0);
+
+  /** A reader of the one target of a request, rebuilt by this agent. */
+  public RebuiltBlockReader(AgentCalls agents, InetSocketAddress agent,
+      AgentCalls.Request request) {
+    this.agents = agents;
+    this.agent = agent;
+    this.request = request;
+    position = request.from;
+  }
+
+  @Override
+  public void begin(DataChecksum checksum, int rowBytes) {
+    // The bytes were verified where they were read.
+  }
+
+  @Override
+  public void row(long offset, ByteBuffer[] bytes) throws IOException {
+    if (offset != position) {
+      throw new IOException("the agent sent bytes from " + offset + " on, not from " + position);
+    }
+    row = bytes[0];
+    position += row.remaining();
+  }
+
+  @Override
+  public void end(int runCount, long receivedBytes, List<Integer> corrupt) {
+    // The next reconstruction, or Hadoop's scanner, reports a corrupt block: a reader may not.
+  }
+
+  /** Whether there are bytes, after the next row has come if it must. */
+  private boolean fill() throws IOException {
+    if (rebuild == null && hasMore) {
+      rebuild = agents.start(agent, request);
+    }
+    while (!row.hasRemaining() && hasMore) {
+      hasMore = rebuild.next(this);
+    }
+    return row.hasRemaining();
+  }
+
+  @Override
+  public int read(ByteBuffer place) throws IOException {
+    if (!fill()) {
+      return -1;
+    }
+    ByteBuffer taken = row.duplicate();
+    taken.limit(taken.position() + Math.min(place.remaining(), taken.remaining()));
+    int count = taken.remaining();
+    place.put(taken);
+    row.position(row.position() + count);
+    return count;
+  }
+
+  @Override
+  public int read(byte[] place, int offset, int length) throws IOException {
+    return read(ByteBuffer.wrap(place, offset, length));
+  }
+
+  @Override
+  public long skip(long count) throws IOException {
+    long left = count;
+    while (left > 0 && fill()) {
+      int step = (int) Math.min(left, row.remaining());
+      row.position(row.position() + step);
+      left -= step;
+    }
+    return count - left;
+  }
+
+  @Override
+  public int available() {
+    return row.remaining();
+  }
+
+  @Override
+  public void readFully(byte[] place, int offset, int length) throws IOException {
+    if (readAll(place, offset, length) < length) {
+      throw new java.io.EOFException("the block ends before the bytes that are wanted");
+    }
+  }
+
+  @Override
+  public int readAll(byte[] place, int offset, int length) throws IOException {
+    int count = 0;
+    while (count < length) {
+      int read = read(place, offset + count, length - count);
+      if (read < 0) {
+        break;
+      }
+      count += read;
+    }
+    return count;
+  }
+
+  @Override
+  public boolean isShortCircuit() {
+    return false;
+  }
+
+  @Override
+  public ClientMmap getClientMmap(EnumSet<ReadOption> options) {
+    return null;
+  }
+
+  @Override
+  public DataChecksum getDataChecksum() {
+    return null;
+  }
+
+  @Override
+  public int getNetworkDistance() {
+    return Integer.MAX_VALUE;
+  }
+
+  @Override
+  public void close() throws IOException {
+    hasMore = false;
+    if (rebuild != null) {
+      rebuild.close();
+    }
+  }
+}

@@ -1,0 +1,70 @@
+package gabion.hdfs;
+
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+
+/** The plugin's settings, keys {@code gabion.*} of hdfs-site.xml. */
+public final class Settings {
+  /** Whether the plugin takes over reconstruction: {@code true} by default. */
+  public static final String ENABLED = "gabion.enabled";
+  /** Repair scheme: {@code pipeline} (default), {@code cyclic}, {@code ppr} or {@code conventional}. */
+  public static final String SCHEME = "gabion.scheme";
+  /** Bytes that are read, combined and sent at a time: 65536 by default, a multiple of 512 up to 1048576. */
+  public static final String SLICE_BYTES = "gabion.slice.bytes";
+  /** An agent's port less its DataNode's transfer port: 1000 by default. */
+  public static final String AGENT_PORT_OFFSET = "gabion.agent.port-offset";
+  /** The plugin's port on loopback less the DataNode's transfer port: 1001 by default. */
+  public static final String PLUGIN_PORT_OFFSET = "gabion.plugin.port-offset";
+  /** Milliseconds without progress after which helpers are replaced: 5000 by default. */
+  public static final String STALL_MS = "gabion.stall.ms";
+  /** Time limit of a task in milliseconds: 600000 by default. Hadoop's own task runs after that. */
+  public static final String DEADLINE_MS = "gabion.deadline.ms";
+
+  private static final Set<String> SCHEMES = Set.of("pipeline", "cyclic", "ppr", "conventional");
+
+  final boolean enabled;
+  final String scheme;
+  final int sliceBytes;
+  final int agentPortOffset;
+  final int pluginPortOffset;
+  final int stallMs;
+  final int deadlineMs;
+
+  /**
+   * Reads the settings.
+   *
+   * @throws IllegalArgumentException for a value that is not allowed
+   */
+  public Settings(Configuration conf) {
+    enabled = conf.getBoolean(ENABLED, true);
+    scheme = conf.getTrimmed(SCHEME, "pipeline");
+    sliceBytes = conf.getInt(SLICE_BYTES, 64 << 10);
+    agentPortOffset = conf.getInt(AGENT_PORT_OFFSET, 1000);
+    pluginPortOffset = conf.getInt(PLUGIN_PORT_OFFSET, 1001);
+    stallMs = conf.getInt(STALL_MS, 5_000);
+    deadlineMs = conf.getInt(DEADLINE_MS, 600_000);
+    if (!SCHEMES.contains(scheme)) {
+      throw new IllegalArgumentException(
+          SCHEME + " is '" + scheme + "'; use pipeline, cyclic, ppr or conventional");
+    }
+    between(SLICE_BYTES, sliceBytes, 512, 1 << 20);
+    if (sliceBytes % 512 != 0) {
+      throw new IllegalArgumentException(
+          SLICE_BYTES + " is " + sliceBytes + "; use a multiple of 512");
+    }
+    between(STALL_MS, stallMs, 100, 600_000);
+    between(DEADLINE_MS, deadlineMs, 1_000, 86_400_000);
+  }
+
+  /** Whether agents are used. */
+  public boolean isEnabled() {
+    return enabled;
+  }
+
+  private static void between(String key, int value, int least, int most) {
+    if (value < least || value > most) {
+      throw new IllegalArgumentException(
+          key + " is " + value + "; use " + least + " to " + most);
+    }
+  }
+}

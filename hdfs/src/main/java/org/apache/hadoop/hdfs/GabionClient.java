@@ -1,0 +1,150 @@
+package org.apache.hadoop.hdfs;
+
+import gabion.hdfs.AgentCalls;
+import gabion.hdfs.Settings;
+import java.io.IOException;
+import java.net.URI;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BlockLocation;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.HdfsBlockLocation;
+import org.apache.hadoop.fs.StorageType;
+import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo.DatanodeInfoBuilder;
+import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
+import org.apache.hadoop.hdfs.protocol.LocatedBlocks;
+import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
+import org.apache.hadoop.hdfs.security.token.block.BlockTokenIdentifier;
+import org.apache.hadoop.hdfs.util.StripedBlockUtil;
+import org.apache.hadoop.security.token.Token;
+
+/**
+ * A client that sees a lost data block at a DataNode that does not exist. Its streams read such a block from an agent; when
+ * the agent fails, the stream takes the DataNode for dead and decodes as Hadoop does.
+ */
+final class GabionClient extends DFSClient {
+  /** How the id of a DataNode that does not exist begins. */
+  private static final String VIRTUAL = "gabion-rebuilds-block-";
+
+  /** Null where agents are not asked. */
+  private final AgentCalls agents;
+
+  GabionClient(URI uri, Configuration conf, FileSystem.Statistics statistics)
+      throws IOException {
+    super(uri, conf, statistics);
+    Settings settings = new Settings(conf);
+    boolean isProtected = conf.getBoolean("dfs.encrypt.data.transfer", false)
+        || !conf.getTrimmed(HdfsClientConfigKeys.DFS_DATA_TRANSFER_PROTECTION_KEY, "").isEmpty();
+    agents = settings.isEnabled() && !isProtected ? new AgentCalls(settings) : null;
+  }
+
+  /** Where a lost block is rebuilt; null if the DataNode is a real one. */
+  AgentCalls agentsFor(DatanodeInfo datanode) {
+    return datanode.getDatanodeUuid().startsWith(VIRTUAL) ? agents : null;
+  }
+
+  @Override
+  public DFSInputStream open(String src, int bufferSize, boolean verifyChecksum)
+      throws IOException {
+    checkOpen();
+    LocatedBlocks blocks = getLocatedBlocks(src, 0);
+    if (blocks == null || blocks.getErasureCodingPolicy() == null || agents == null) {
+      return super.open(src, bufferSize, verifyChecksum);
+    }
+    return new GabionInputStream(this, src, verifyChecksum, blocks);
+  }
+
+  @Override
+  public LocatedBlocks getLocatedBlocks(String src, long start, long length)
+      throws IOException {
+    LocatedBlocks blocks = super.getLocatedBlocks(src, start, length);
+    if (blocks == null || blocks.getErasureCodingPolicy() == null || agents == null) {
+      return blocks;
+    }
+    List<LocatedBlock> seen = new ArrayList<>();
+    for (LocatedBlock block : blocks.getLocatedBlocks()) {
+      seen.add(withLost((LocatedStripedBlock) block, blocks.getErasureCodingPolicy()));
+    }
+    LocatedBlock last = blocks.getLastLocatedBlock();
+    return new LocatedBlocks(blocks.getFileLength(), blocks.isUnderConstruction(), seen,
+        last == null ? null
+            : withLost((LocatedStripedBlock) last, blocks.getErasureCodingPolicy()),
+        blocks.isLastBlockComplete(), blocks.getFileEncryptionInfo(),
+        blocks.getErasureCodingPolicy());
+  }
+
+  /** Schedulers are told about real DataNodes only. */
+  @Override
+  public BlockLocation[] getBlockLocations(String src, long start, long length)
+      throws IOException {
+    LocatedBlocks blocks = super.getLocatedBlocks(src, start, length);
+    BlockLocation[] locations = DFSUtilClient.locatedBlocks2Locations(blocks);
+    HdfsBlockLocation[] found = new HdfsBlockLocation[locations.length];
+    for (int i = 0; i < locations.length; i++) {
+      found[i] = new HdfsBlockLocation(locations[i], blocks.get(i));
+    }
+    return found;
+  }
+
+  /** A place in a group's list of live blocks that has parity, if there is one. */
+  private static int parityPlace(LocatedStripedBlock group, int dataCount, int number) {
+    List<Integer> places = new ArrayList<>();
+    for (int i = 0; i < group.getBlockIndices().length; i++) {
+      if (group.getBlockIndices()[i] >= dataCount) {
+        places.add(i);
+      }
+    }
+    return places.isEmpty() ? number % group.getLocations().length
+        : places.get(number % places.size());
+  }
+
+  /** The same group, whose lost data blocks are at DataNodes that do not exist. */
+  private static LocatedBlock withLost(LocatedStripedBlock group, ErasureCodingPolicy policy) {
+    BitSet live = new BitSet();
+    for (byte index : group.getBlockIndices()) {
+      live.set(index);
+    }
+    int dataCount = policy.getNumDataUnits();
+    List<Integer> lost = new ArrayList<>();
+    for (int index = 0; index < dataCount; index++) {
+      if (!live.get(index) && StripedBlockUtil.getInternalBlockLength(
+          group.getBlockSize(), policy, index) > 0) {
+        lost.add(index);
+      }
+    }
+    int rowCount = (int) Math.min(dataCount,
+        (group.getBlockSize() + policy.getCellSize() - 1) / policy.getCellSize());
+    if (lost.isEmpty() || live.cardinality() < rowCount) {
+      return group;
+    }
+    int liveCount = group.getLocations().length;
+    int count = liveCount + lost.size();
+    DatanodeInfo[] places = Arrays.copyOf(group.getLocations(), count, DatanodeInfo[].class);
+    String[] storages = Arrays.copyOf(group.getStorageIDs(), count);
+    StorageType[] types = Arrays.copyOf(group.getStorageTypes(), count);
+    byte[] indices = Arrays.copyOf(group.getBlockIndices(), count);
+    Token<BlockTokenIdentifier>[] tokens = Arrays.copyOf(group.getBlockTokens(), count);
+    for (int i = 0; i < lost.size(); i++) {
+      int at = liveCount + i;
+      // The agent beside a live block's DataNode rebuilds it: one with parity, which the reader leaves alone.
+      DatanodeInfo near = places[parityPlace(group, dataCount, i)];
+      places[at] = new DatanodeInfoBuilder().setNodeID(near)
+          .setDatanodeUuid(VIRTUAL + group.getBlock().getBlockId() + "-" + lost.get(i))
+          .setNetworkLocation(near.getNetworkLocation()).build();
+      storages[at] = "";
+      types[at] = StorageType.DISK;
+      indices[at] = (byte) (int) lost.get(i);
+      tokens[at] = new Token<>();
+    }
+    LocatedStripedBlock seen = new LocatedStripedBlock(group.getBlock(), places, storages, types,
+        indices, group.getStartOffset(), group.isCorrupt(), group.getCachedLocations());
+    seen.setBlockTokens(tokens);
+    return seen;
+  }
+}

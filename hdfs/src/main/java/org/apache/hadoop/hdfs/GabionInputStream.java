@@ -1,0 +1,54 @@
+package org.apache.hadoop.hdfs;
+
+import gabion.hdfs.AgentCalls;
+import gabion.hdfs.RebuiltBlockReader;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import org.apache.hadoop.fs.StorageType;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
+import org.apache.hadoop.hdfs.protocol.LocatedBlocks;
+import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
+import org.apache.hadoop.hdfs.util.StripedBlockUtil;
+
+/** A stream that reads lost blocks from agents. */
+final class GabionInputStream extends DFSStripedInputStream {
+  private final GabionClient client;
+  private final ErasureCodingPolicy policy;
+
+  GabionInputStream(GabionClient client, String src, boolean verifyChecksum,
+      LocatedBlocks blocks) throws IOException {
+    super(client, src, verifyChecksum, blocks.getErasureCodingPolicy(), blocks);
+    this.client = client;
+    policy = blocks.getErasureCodingPolicy();
+  }
+
+  @Override
+  protected BlockReader getBlockReader(LocatedBlock block, long offset, long length,
+      InetSocketAddress address, StorageType type, DatanodeInfo datanode) throws IOException {
+    AgentCalls agents = client.agentsFor(datanode);
+    if (agents == null) {
+      return super.getBlockReader(block, offset, length, address, type, datanode);
+    }
+    int index = StripedBlockUtil.getBlockIndex(block.getBlock().getLocalBlock());
+    LocatedStripedBlock group = (LocatedStripedBlock) getBlockAt(block.getStartOffset());
+    BitSet known = new BitSet();
+    List<AgentCalls.Source> sources = new ArrayList<>();
+    for (int i = 0; i < group.getBlockIndices().length; i++) {
+      DatanodeInfo place = group.getLocations()[i];
+      int other = group.getBlockIndices()[i];
+      if (client.agentsFor(place) == null && !known.get(other)) {
+        known.set(other);
+        sources.add(new AgentCalls.Source(other, place, group.getBlockTokens()[i]));
+      }
+    }
+    AgentCalls.Request request = new AgentCalls.Request(policy, group.getBlock(),
+        datanode.getNetworkLocation(), sources, new int[] {index}, offset, length);
+    InetSocketAddress agent = agents.agentOf(datanode.getIpAddr(), datanode.getXferPort());
+    return new RebuiltBlockReader(agents, agent, request);
+  }
+}

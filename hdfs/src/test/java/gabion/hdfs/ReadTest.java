@@ -1,0 +1,89 @@
+package gabion.hdfs;
+
+import static org.junit.Assert.assertArrayEquals;
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertTrue;
+
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Random;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.DFSConfigKeys;
+import org.apache.hadoop.hdfs.GabionFileSystem;
+import org.junit.Test;
+
+/** Reads of lost blocks by {@code fs.hdfs.impl}. */
+public final class ReadTest {
+  @Test
+  public void lostBlocksAreReadFromAgents() throws Exception {
+    Configuration conf = new Configuration(false);
+    conf.setBoolean(DFSConfigKeys.DFS_BLOCK_ACCESS_TOKEN_ENABLE_KEY, true);
+    // Nothing is rebuilt meanwhile.
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_MAX_STREAMS_KEY, 0);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_STREAMS_HARD_LIMIT_KEY, 0);
+    try (AgentCluster cluster = new AgentCluster("rs", 3, 2, 5, conf)) {
+      int length = 3 * AgentCluster.BLOCK_BYTES + 4 * AgentCluster.CELL_BYTES + 777;
+      Path path = cluster.write(length);
+      Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
+      cluster.kill(before.get(1).port);
+      Configuration reading = new Configuration(cluster.hdfs.getConfiguration(0));
+      reading.setClass("fs.hdfs.impl", GabionFileSystem.class, FileSystem.class);
+      try (FileSystem files = FileSystem.newInstance(cluster.hdfs.getURI(), reading)) {
+        assertTrue(files instanceof GabionFileSystem);
+        long opened = cluster.count("Opened");
+        readAll(files, path, length);
+        assertTrue(cluster.counts(), cluster.count("Opened") >= opened + 3);
+        readPieces(files, path, length);
+        onlyRealPlacesAreTold(files, path);
+        // Without agents Hadoop decodes by itself.
+        for (int port : cluster.ports()) {
+          cluster.killAgent(port);
+        }
+        readAll(files, path, length);
+      }
+    }
+  }
+
+  private static byte[] expected(int length) {
+    byte[] bytes = new byte[length];
+    new Random(length).nextBytes(bytes);
+    return bytes;
+  }
+
+  private static void readAll(FileSystem files, Path path, int length) throws Exception {
+    byte[] read = new byte[length];
+    try (FSDataInputStream in = files.open(path)) {
+      in.readFully(read);
+      assertEquals(-1, in.read());
+    }
+    assertTrue(Arrays.equals(expected(length), read));
+  }
+
+  private static void readPieces(FileSystem files, Path path, int length) throws Exception {
+    byte[] whole = expected(length);
+    Random random = new Random(1);
+    try (FSDataInputStream in = files.open(path)) {
+      for (int i = 0; i < 20; i++) {
+        int from = random.nextInt(length - 1);
+        byte[] piece = new byte[1 + random.nextInt(Math.min(300_000, length - from))];
+        if (i % 2 == 0) {
+          in.readFully(from, piece);
+        } else {
+          in.seek(from);
+          in.readFully(piece);
+        }
+        assertArrayEquals(Arrays.copyOfRange(whole, from, from + piece.length), piece);
+      }
+    }
+  }
+
+  private static void onlyRealPlacesAreTold(FileSystem files, Path path) throws Exception {
+    FileStatus status = files.getFileStatus(path);
+    // Four of five blocks of the first group live.
+    assertEquals(4, files.getFileBlockLocations(status, 0, 1)[0].getHosts().length);
+  }
+}

@@ -1,0 +1,51 @@
+package gabion.hdfs;
+
+import static org.junit.Assert.assertArrayEquals;
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertThrows;
+
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
+import org.junit.Test;
+
+/** A plugin that takes over nothing leaves a DataNode as it was. */
+public final class WithoutAgentsTest {
+  @Test
+  public void aWrongSettingLeavesReconstructionToHadoop() throws Exception {
+    Configuration conf = new Configuration(false);
+    conf.set(Settings.SCHEME, "by-pigeon");
+    try (AgentCluster cluster = new AgentCluster("xor", 2, 1, 4, conf)) {
+      int length = 3 * AgentCluster.CELL_BYTES;
+      Path path = cluster.write(length);
+      Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
+      for (DataNode datanode : cluster.hdfs.getDataNodes()) {
+        String name = "GabionRepair-" + datanode.getXferPort();
+        assertNull(DefaultMetricsSystem.instance().getSource(name));
+      }
+      cluster.kill(before.get(1).port);
+      cluster.awaitWhole(path);
+      assertArrayEquals(before.get(1).bytes, cluster.replicas(path).get(1).bytes);
+      cluster.check(path, length);
+    }
+  }
+
+  @Test
+  public void settingsOutsideTheirRangeAreRefused() {
+    assertEquals("pipeline", new Settings(new Configuration(false)).scheme);
+    for (String[] wrong : new String[][] {
+      {Settings.SCHEME, "ring"}, {Settings.SLICE_BYTES, "100"}, {Settings.SLICE_BYTES, "5000"},
+      {Settings.SLICE_BYTES, "8388608"},
+      {Settings.STALL_MS, "0"}, {Settings.DEADLINE_MS, "-1"},
+    }) {
+      Configuration conf = new Configuration(false);
+      conf.set(wrong[0], wrong[1]);
+      IllegalArgumentException error =
+          assertThrows(IllegalArgumentException.class, () -> new Settings(conf));
+      assertEquals(wrong[0], error.getMessage().split(" ")[0]);
+    }
+  }
+}
