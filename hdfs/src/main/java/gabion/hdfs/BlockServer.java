@@ -74,7 +74,7 @@ final class BlockServer implements Closeable {
   }
 
   private void serve(Socket socket) {
-    try (Socket closing = socket; Frames frames = Frames.accept(closing, SILENCE_MS)) {
+    try (Socket closing = socket; Frames frames = Frames.accept(closing, SILENCE_MS, SILENCE_MS)) {
       Frames.Frame request = frames.receive();
       if (request.kind != Frames.OPEN) {
         throw new IOException("an agent sent a message of kind " + request.kind);

@@ -82,7 +82,7 @@ public final class TokensTest {
   private static byte open(int port, ExtendedBlock block, Token<BlockTokenIdentifier> token)
       throws IOException {
     InetSocketAddress plugin = new InetSocketAddress(InetAddress.getLoopbackAddress(), port + 1001);
-    try (Frames frames = Frames.connect(plugin, 1_000, 5_000)) {
+    try (Frames frames = Frames.connect(plugin, 1_000, 5_000, 60_000)) {
       frames.send(Frames.OPEN, out -> {
         out.writeUTF(block.getBlockPoolId());
         out.writeLong(block.getBlockId());

@@ -55,6 +55,8 @@ public final class TakeOver {
     final Field checksum = field(StripedReader.class, "checksum", DataChecksum.class);
     final Field bufferSize = field(StripedReader.class, "bufferSize", int.class);
     final Field targets = field(StripedWriter.class, "targets", DatanodeInfo[].class);
+    final Field targetsStatus = field(StripedWriter.class, "targetsStatus", boolean[].class);
+    final Field writers = field(StripedWriter.class, "writers", StripedBlockWriter[].class);
     final Field targetIndices = field(StripedWriter.class, "targetIndices", short[].class);
     final Field policy =
         field(StripedReconstructor.class, "ecPolicy", ErasureCodingPolicy.class);
