@@ -2,6 +2,9 @@ package gabion.hdfs;
 
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.security.SecurityUtil;
+import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.security.UserGroupInformation.AuthenticationMethod;
 
 /** The plugin's settings, keys {@code gabion.*} of hdfs-site.xml. */
 public final class Settings {
@@ -62,6 +65,12 @@ public final class Settings {
   /** Whether agents are used. */
   public boolean isEnabled() {
     return enabled;
+  }
+
+  /** Whether this cluster authenticates its users by Kerberos. Agents do not authenticate their callers. */
+  public static boolean isSecure(Configuration conf) {
+    return UserGroupInformation.isSecurityEnabled()
+        || SecurityUtil.getAuthenticationMethod(conf) != AuthenticationMethod.SIMPLE;
   }
 
   private static void between(String key, int value, int least, int most) {
