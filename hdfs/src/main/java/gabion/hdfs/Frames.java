@@ -132,10 +132,15 @@ final class Frames implements Closeable {
   }
 
   Frame receive() throws IOException {
+    return receive(BODY_BYTES_MAX);
+  }
+
+  /** The next frame, whose body has at most so many bytes. */
+  Frame receive(int bytesMax) throws IOException {
     int length = in.readInt();
     int sum = in.readInt();
     byte kind = in.readByte();
-    if (length < 0 || length > BODY_BYTES_MAX) {
+    if (length < 0 || length > bytesMax) {
       throw new IOException("a frame of " + length + " bytes is not allowed");
     }
     byte[] body = new byte[length];
