@@ -2,7 +2,7 @@
 
 use crate::frame::{Kind, Reading, Writing};
 use crate::message::{End, message_of};
-use bytes::Buf as _;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -159,6 +159,14 @@ async fn pump(
     Ended::Broken
 }
 
+/// The bytes before a slice's own, and the body of credit.
+fn header(value: ValueId, number: u64) -> Bytes {
+    let mut header = BytesMut::with_capacity(SLICE_HEADER_BYTES);
+    header.put_u32(value.0);
+    header.put_u64(number);
+    header.freeze()
+}
+
 /// The ports of a part. It only sends flows: nothing in a part calls a node or a coordinator.
 struct RunPorts {
     writings: BTreeMap<NodeId, Writing>,
@@ -205,19 +213,20 @@ impl Ports for RunPorts {
             let gone = || Refusal::Unavailable(name.clone());
             let writing = writing.ok_or_else(gone)?;
             while let Some(flow) = flows.next().await {
-                let sent = match &flow {
+                let sent = match flow {
                     Flow::Slice {
                         value,
                         slice,
                         bytes,
                         ..
                     } => {
-                        let (value, slice) = (value.0.to_be_bytes(), slice.to_be_bytes());
-                        writing.send(Kind::Slice, &[&value, &slice, bytes]).await
+                        let header = header(value, slice);
+                        writing.send(Kind::Slice, vec![header, bytes]).await
                     }
                     Flow::Credit { value, slices, .. } => {
-                        let (value, slices) = (value.0.to_be_bytes(), slices.to_be_bytes());
-                        writing.send(Kind::Credit, &[&value, &slices]).await
+                        writing
+                            .send(Kind::Credit, vec![header(value, slices)])
+                            .await
                     }
                     // A run ends with its connections.
                     Flow::Abort { .. } => Ok(()),

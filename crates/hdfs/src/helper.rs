@@ -42,7 +42,7 @@ pub(crate) async fn help(
 ) -> Result<(), HdfsError> {
     let refuse = async |trouble: Trouble| {
         let end: End = Err(trouble);
-        writing.send(Kind::End, &[&body_of(&end)]).await
+        writing.send(Kind::End, vec![body_of(&end)]).await
     };
     let Some(mut place) = runs.place(help.run) else {
         return refuse(Trouble::Unable("the agent has too many runs".to_owned())).await;
@@ -54,8 +54,8 @@ pub(crate) async fn help(
         Ok(block) => Arc::new(block),
         Err(trouble) => return refuse(trouble).await,
     };
-    let sums = checksum_body(block.checksum());
-    writing.send(Kind::Ready, &[&sums]).await?;
+    let sums = checksum_body(block.checksum()).into();
+    writing.send(Kind::Ready, vec![sums]).await?;
     let go = reading.frame_within(GO_TIMEOUT).await?;
     if go.kind != Kind::Go {
         return Err(reading.error("it must say that all helpers are ready"));
@@ -77,7 +77,7 @@ pub(crate) async fn help(
         Ok(()) => Ok(()),
         Err(refusal) => Err(cause(&io, &mut flows, help.requestor, refusal)),
     };
-    writing.send(Kind::End, &[&body_of(&end)]).await?;
+    writing.send(Kind::End, vec![body_of(&end)]).await?;
     // To close a connection on which a peer still sends credit could lose slices that are on their way.
     let requestor_gone = async {
         while let Some((node, _)) = flows.ended().await {
@@ -128,8 +128,8 @@ fn trouble_of(error: HdfsError) -> Trouble {
 
 async fn ask_plugin(plugin: &str, help: &Help) -> Result<Opened, HdfsError> {
     let (mut reading, writing) = connect(plugin).await?;
-    let body = open_body(&help.block, &help.token);
-    writing.send(Kind::Open, &[&body]).await?;
+    let body = open_body(&help.block, &help.token).into();
+    writing.send(Kind::Open, vec![body]).await?;
     let answer = reading.frame_within(OPEN_TIMEOUT).await?;
     match answer.kind {
         Kind::Opened => Opened::read(answer.body),
@@ -150,7 +150,7 @@ async fn join(flows: &mut Flows, help: &Help, joins: &mut Receiver<Joined>) -> R
             run: help.run,
             from: help.part.node,
         };
-        let sent = writing.send(Kind::Join, &[&body_of(&own)]).await;
+        let sent = writing.send(Kind::Join, vec![body_of(&own)]).await;
         sent.map_err(lost)?;
         flows.add(*node, reading, writing);
     }

@@ -229,8 +229,9 @@ pub(crate) enum Trouble {
 pub(crate) type End = Result<(), Trouble>;
 
 /// A message between agents as the body of a frame.
-pub(crate) fn body_of<T: Serialize>(message: &T) -> Vec<u8> {
-    postcard::to_stdvec(message).expect("plain data in memory can be written")
+pub(crate) fn body_of<T: Serialize>(message: &T) -> Bytes {
+    let body = postcard::to_stdvec(message).expect("plain data in memory can be written");
+    Bytes::from(body)
 }
 
 /// A message between agents from the body of a frame.

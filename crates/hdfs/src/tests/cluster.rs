@@ -155,10 +155,13 @@ impl Cluster {
                 let request = reading.frame().await.unwrap();
                 assert_eq!(request.kind, Kind::Open);
                 if request.body == expected {
-                    writing.send(Kind::Opened, &[&opened]).await.unwrap();
+                    writing
+                        .send(Kind::Opened, vec![opened.clone().into()])
+                        .await
+                        .unwrap();
                 } else {
                     writing
-                        .send(Kind::Refused, &[b"the token is wrong"])
+                        .send(Kind::Refused, vec![b"the token is wrong"[..].into()])
                         .await
                         .unwrap();
                 }
@@ -234,7 +237,10 @@ impl Cluster {
         let serving = tokio::spawn(agent.serve(listener));
         let (mut reading, writing) = connect(&address).await.unwrap();
         let body = self.task(targets, scheme, absent);
-        writing.send(Kind::Rebuild, &[&body]).await.unwrap();
+        writing
+            .send(Kind::Rebuild, vec![body.into()])
+            .await
+            .unwrap();
         let mut blocks = vec![Vec::new(); targets.len()];
         let result = loop {
             let frame = reading
