@@ -8,6 +8,7 @@ use crate::flows::Flows;
 use crate::frame::{Kind, Reading, Writing, connect};
 use crate::message::{
     End, Help, Source, Tally, Task, Trouble, body_of, checksum_body, end_body, message_of,
+    prepare_timeout,
 };
 use crate::plans::{empty_chunks, plan, requestor};
 use crate::rows::{RowIo, Rows};
@@ -32,6 +33,10 @@ pub(crate) async fn rebuild(
     plugin: Writing,
 ) -> Result<(), HdfsError> {
     let mut tally = Tally::default();
+    let Some(_place) = runs.rebuild_place() else {
+        let body = end_body(&tally, "the agent has too many rebuilds").into();
+        return plugin.send(Kind::Failed, vec![body]).await;
+    };
     let work = timeout(task.deadline, rebuild_all(runs, task, &plugin, &mut tally));
     let rebuilt = tokio::select! {
         rebuilt = work => rebuilt,
@@ -178,8 +183,7 @@ impl Attempt<'_> {
         let (mut reading, writing) = connect(&source.agent).await.map_err(unable)?;
         let asked = writing.send(Kind::Help, vec![body_of(&help)]).await;
         asked.map_err(unable)?;
-        // Its plugin's answer and the block's files take as long as other steps may.
-        let answer = reading.frame_within(self.task.stall * 2).await;
+        let answer = reading.frame_within(prepare_timeout(self.task.stall)).await;
         let answer = answer.map_err(unable)?;
         match (answer.kind, &answer.body[..]) {
             (Kind::Ready, &[kind, b0, b1, b2, b3]) => {

@@ -48,6 +48,8 @@ pub(super) struct Cluster {
     pub(super) token: Vec<u8>,
     /// The positions that are rebuilt.
     pub(super) range: ByteRange,
+    /// The time limit of a rebuild.
+    pub(super) deadline_ms: u32,
 }
 
 impl Drop for Cluster {
@@ -98,6 +100,7 @@ impl Cluster {
             tasks: Vec::new(),
             token: TOKEN.to_vec(),
             range: ByteRange::new(0, u64::MAX),
+            deadline_ms: 15_000,
             policy,
         };
         for (at, mut bytes) in data.into_iter().enumerate() {
@@ -298,7 +301,7 @@ impl Cluster {
         body.extend(self.group_bytes.to_be_bytes());
         text(&mut body, scheme);
         body.extend(SLICE_BYTES.to_be_bytes());
-        body.extend(15_000u32.to_be_bytes());
+        body.extend(self.deadline_ms.to_be_bytes());
         body.extend(400u32.to_be_bytes());
         text(&mut body, "/rack-0");
         let is_source = |block: &u8| !targets.contains(block) && !absent.contains(block);
