@@ -66,7 +66,7 @@ impl Agent {
                     Ok(task) => rebuild(&self.runs, &task, reading, writing).await,
                     Err(error) => {
                         let body = end_body(&Tally::default(), &error.to_string());
-                        writing.send(Kind::Failed, &[&body]).await
+                        writing.send(Kind::Failed, vec![body.into()]).await
                     }
                 },
                 Kind::Help => {

@@ -2,7 +2,7 @@
 
 use crate::frame::{Kind, Reading, Writing};
 use crate::message::{End, message_of};
-use bytes::Buf as _;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -39,29 +39,32 @@ pub(crate) enum Ended {
 pub(crate) struct Flows {
     run: RunId,
     writings: BTreeMap<NodeId, Writing>,
-    sender: UnboundedSender<Flow>,
-    receiver: UnboundedReceiver<Flow>,
+    /// The connections whose frames are not read yet. Until the part begins nothing takes them.
+    waiting: Vec<(NodeId, Reading)>,
     pumps: JoinSet<(NodeId, Ended)>,
     received_bytes: Arc<AtomicU64>,
 }
 
 impl Flows {
     pub(crate) fn of(run: RunId) -> Self {
-        let (sender, receiver) = unbounded();
         Self {
             run,
             writings: BTreeMap::new(),
-            sender,
-            receiver,
+            waiting: Vec::new(),
             pumps: JoinSet::new(),
             received_bytes: Arc::default(),
         }
     }
 
-    /// Adds the connection to a node. Its frames are read from now on.
+    /// Adds the connection to a node. Its frames are read when the part begins.
     pub(crate) fn add(&mut self, node: NodeId, reading: Reading, writing: Writing) {
         self.writings.insert(node, writing);
-        let (run, sender) = (self.run, self.sender.clone());
+        self.waiting.push((node, reading));
+    }
+
+    /// Reads a connection's frames for the part, and after the part for what the peer reports.
+    fn read(&mut self, node: NodeId, reading: Reading, sender: UnboundedSender<Flow>) {
+        let run = self.run;
         let received_bytes = Arc::clone(&self.received_bytes);
         self.pumps.spawn(async move {
             let ended = pump(reading, run, &sender, &received_bytes).await;
@@ -78,7 +81,7 @@ impl Flows {
         self.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Runs this node's part.
+    /// Runs this node's part. Later flows are dropped.
     ///
     /// # Errors
     /// As [`run_part`].
@@ -102,7 +105,11 @@ impl Flows {
             deadline_ms: deadline.as_millis() as u64,
             stall_ms: Some(stall.as_millis() as u64),
         };
-        run_part(&ports, io, part, context, &mut self.receiver).await
+        let (sender, mut receiver) = unbounded();
+        for (node, reading) in std::mem::take(&mut self.waiting) {
+            self.read(node, reading, sender.clone());
+        }
+        run_part(&ports, io, part, context, &mut receiver).await
     }
 
     /// The next connection that has ended; none when all have.
@@ -120,7 +127,7 @@ impl Flows {
     }
 }
 
-/// Passes a peer's flows on until the connection ends.
+/// Passes a peer's flows on while the part takes them, until the connection ends.
 async fn pump(
     mut reading: Reading,
     run: RunId,
@@ -152,11 +159,18 @@ async fn pump(
             }
             _ => return Ended::Broken,
         };
-        if flows.unbounded_send(flow).is_err() {
-            break;
-        }
+        // After the part only the peer's report is awaited.
+        let _ = flows.unbounded_send(flow);
     }
     Ended::Broken
+}
+
+/// The bytes before a slice's own, and the body of credit.
+fn header(value: ValueId, number: u64) -> Bytes {
+    let mut header = BytesMut::with_capacity(SLICE_HEADER_BYTES);
+    header.put_u32(value.0);
+    header.put_u64(number);
+    header.freeze()
 }
 
 /// The ports of a part. It only sends flows: nothing in a part calls a node or a coordinator.
@@ -205,19 +219,20 @@ impl Ports for RunPorts {
             let gone = || Refusal::Unavailable(name.clone());
             let writing = writing.ok_or_else(gone)?;
             while let Some(flow) = flows.next().await {
-                let sent = match &flow {
+                let sent = match flow {
                     Flow::Slice {
                         value,
                         slice,
                         bytes,
                         ..
                     } => {
-                        let (value, slice) = (value.0.to_be_bytes(), slice.to_be_bytes());
-                        writing.send(Kind::Slice, &[&value, &slice, bytes]).await
+                        let header = header(value, slice);
+                        writing.send(Kind::Slice, vec![header, bytes]).await
                     }
                     Flow::Credit { value, slices, .. } => {
-                        let (value, slices) = (value.0.to_be_bytes(), slices.to_be_bytes());
-                        writing.send(Kind::Credit, &[&value, &slices]).await
+                        writing
+                            .send(Kind::Credit, vec![header(value, slices)])
+                            .await
                     }
                     // A run ends with its connections.
                     Flow::Abort { .. } => Ok(()),

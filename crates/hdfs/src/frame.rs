@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, BufWriter};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 
 /// The first bytes of a connection; the last one is the version.
@@ -26,7 +26,11 @@ const HELLO: [u8; 8] = *b"gabhdfs\x01";
 /// Most bytes of a frame's body.
 pub(crate) const BODY_BYTES_MAX: usize = (4 << 20) + (1 << 10);
 /// Time limit of connecting.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit of writing one frame.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Frames that wait for a connection's writer; a sender of more waits.
+const QUEUE_FRAME_COUNT: usize = 2;
 /// Smaller than a slice, so that slices are not copied once more.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -101,11 +105,18 @@ pub(crate) struct Reading {
     stream: BufReader<OwnedReadHalf>,
 }
 
-/// The direction of a connection that is written. Its clones share it.
+/// The direction of a connection that is written. Its clones share it. A task writes its frames one after another, so a
+/// sender that is dropped cuts no frame. The direction ends when no clone is left and all its frames are written.
 #[derive(Clone)]
 pub(crate) struct Writing {
     peer: Arc<str>,
-    stream: Arc<Mutex<BufWriter<OwnedWriteHalf>>>,
+    frames: Sender<Outgoing>,
+}
+
+/// A frame that waits for its connection's writer.
+struct Outgoing {
+    kind: Kind,
+    parts: Vec<Bytes>,
 }
 
 /// Connects, and says hello.
@@ -120,10 +131,7 @@ pub(crate) async fn connect(address: &str) -> Result<(Reading, Writing), HdfsErr
     let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = connected.map_err(late).and_then(|connected| connected);
-    let (reading, writing) = halves(stream.map_err(peer_error)?, address)?;
-    let hello = writing.stream.lock().await.write_all(&HELLO).await;
-    hello.map_err(peer_error)?;
-    Ok((reading, writing))
+    halves(stream.map_err(peer_error)?, address, &HELLO)
 }
 
 /// Takes a connection that was accepted, and reads the peer's hello within the time limit.
@@ -135,7 +143,7 @@ pub(crate) async fn accept(
     address: SocketAddr,
     limit: Duration,
 ) -> Result<(Reading, Writing), HdfsError> {
-    let (mut reading, writing) = halves(stream, &address.to_string())?;
+    let (mut reading, writing) = halves(stream, &address.to_string(), &[])?;
     let mut hello = [0; HELLO.len()];
     match timeout(limit, reading.stream.read_exact(&mut hello)).await {
         Ok(Ok(_)) if hello == HELLO => Ok((reading, writing)),
@@ -145,7 +153,12 @@ pub(crate) async fn accept(
     }
 }
 
-fn halves(stream: TcpStream, peer: &str) -> Result<(Reading, Writing), HdfsError> {
+/// Both directions of a connection, of which the written one begins with `first`.
+fn halves(
+    stream: TcpStream,
+    peer: &str,
+    first: &'static [u8],
+) -> Result<(Reading, Writing), HdfsError> {
     let peer: Arc<str> = Arc::from(peer);
     stream.set_nodelay(true).map_err(|error| HdfsError::Peer {
         peer: peer.to_string(),
@@ -156,9 +169,46 @@ fn halves(stream: TcpStream, peer: &str) -> Result<(Reading, Writing), HdfsError
         peer: Arc::clone(&peer),
         stream: BufReader::with_capacity(BUFFER_BYTES, read),
     };
-    let written = BufWriter::with_capacity(BUFFER_BYTES, written);
-    let stream = Arc::new(Mutex::new(written));
-    Ok((reading, Writing { peer, stream }))
+    let (frames, queue) = channel(QUEUE_FRAME_COUNT);
+    tokio::spawn(write_frames(written, first, queue, SEND_TIMEOUT));
+    Ok((reading, Writing { peer, frames }))
+}
+
+/// Writes a connection's frames until no sender is left, the connection breaks, or the peer takes too long for one.
+async fn write_frames(
+    stream: OwnedWriteHalf,
+    first: &[u8],
+    mut queue: Receiver<Outgoing>,
+    limit: Duration,
+) {
+    let mut stream = BufWriter::with_capacity(BUFFER_BYTES, stream);
+    let mut written = timeout(limit, stream.write_all(first)).await;
+    while let Ok(Ok(())) = written {
+        let Some(frame) = queue.recv().await else {
+            break;
+        };
+        let is_last = queue.is_empty();
+        written = timeout(limit, write_frame(&mut stream, &frame, is_last)).await;
+    }
+}
+
+async fn write_frame(
+    stream: &mut BufWriter<OwnedWriteHalf>,
+    frame: &Outgoing,
+    is_last: bool,
+) -> io::Result<()> {
+    let length: usize = frame.parts.iter().map(Bytes::len).sum();
+    let kind = frame.kind as u8;
+    stream.write_u32(length as u32).await?;
+    stream.write_u32(checksum(kind, &frame.parts)).await?;
+    stream.write_u8(kind).await?;
+    for part in &frame.parts {
+        stream.write_all(part).await?;
+    }
+    if is_last {
+        stream.flush().await?;
+    }
+    Ok(())
 }
 
 impl Reading {
@@ -206,35 +256,107 @@ impl Reading {
 }
 
 impl Writing {
-    /// Sends a frame whose body is in parts.
+    /// Sends a frame whose body is in parts: puts it in the queue of the connection's writer. A send that is dropped sends
+    /// the whole frame or nothing.
     ///
     /// # Errors
-    /// [`HdfsError::Peer`] when the connection has ended.
-    pub(crate) async fn send(&self, kind: Kind, parts: &[&[u8]]) -> Result<(), HdfsError> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
+    /// [`HdfsError::Peer`] when the connection has ended, or the peer took too long for an earlier frame.
+    ///
+    /// # Panics
+    /// When the body is longer than a frame's.
+    pub(crate) async fn send(&self, kind: Kind, parts: Vec<Bytes>) -> Result<(), HdfsError> {
+        let length: usize = parts.iter().map(Bytes::len).sum();
         assert!(length <= BODY_BYTES_MAX, "a frame of {length} bytes");
-        let sent = async {
-            let mut stream = self.stream.lock().await;
-            stream.write_u32(length as u32).await?;
-            stream.write_u32(checksum(kind as u8, parts)).await?;
-            stream.write_u8(kind as u8).await?;
-            for part in parts {
-                stream.write_all(part).await?;
-            }
-            stream.flush().await
-        };
-        sent.await.map_err(|error: io::Error| HdfsError::Peer {
+        let sent = self.frames.send(Outgoing { kind, parts }).await;
+        sent.map_err(|_| HdfsError::Peer {
             peer: self.peer.to_string(),
-            reason: error.to_string(),
+            reason: "the connection has ended".to_owned(),
         })
     }
 }
 
-fn checksum(kind: u8, parts: &[&[u8]]) -> u32 {
+fn checksum(kind: u8, parts: &[impl AsRef<[u8]>]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(&[kind]);
     for part in parts {
-        digest.update(part);
+        digest.update(part.as_ref());
     }
     digest.finalize() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncBufReadExt as _;
+    use tokio::net::TcpSocket;
+
+    /// A connection with little room in the kernel.
+    async fn narrow_stream() -> (TcpStream, TcpStream) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let listener = socket.listen(1).unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        let (connected, accepted) = tokio::join!(socket.connect(address), listener.accept());
+        (connected.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn senders_that_are_dropped_cut_no_frame() {
+        let (written, read) = narrow_stream().await;
+        let (_, writing) = halves(written, "the reader", &[]).unwrap();
+        let (mut reading, _) = halves(read, "the writer", &[]).unwrap();
+        // As a failed run drops them: one slice is being written, some wait, one has no place yet.
+        let sending = async {
+            for number in 0..=QUEUE_FRAME_COUNT as u8 + 1 {
+                let slice = Bytes::from(vec![number; 3 << 20]);
+                writing.send(Kind::Slice, vec![slice]).await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = sending => panic!("the connection takes more than it should"),
+            begun = reading.stream.fill_buf() => assert!(!begun.unwrap().is_empty()),
+        }
+        let report = Bytes::from_static(b"corrupt");
+        let ending = async {
+            writing.send(Kind::End, vec![report.clone()]).await.unwrap();
+            drop(writing);
+        };
+        let reading = async {
+            let mut slice_count = 0;
+            loop {
+                let frame = reading.frame_within(SEND_TIMEOUT).await.unwrap();
+                match frame.kind {
+                    Kind::Slice => assert!(frame.body == vec![slice_count; 3 << 20]),
+                    kind => {
+                        assert_eq!((kind, frame.body), (Kind::End, report.clone()));
+                        break;
+                    }
+                }
+                slice_count += 1;
+            }
+            assert!(slice_count > 0);
+            // The direction ends with its last sender.
+            reading.frame_within(SEND_TIMEOUT).await.unwrap_err();
+        };
+        tokio::join!(ending, reading);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_left() {
+        let (stream, _unread) = narrow_stream().await;
+        let (_, written) = stream.into_split();
+        let (frames, queue) = channel(QUEUE_FRAME_COUNT);
+        let limit = Duration::from_millis(50);
+        let writing = tokio::spawn(write_frames(written, &[], queue, limit));
+        let frame = || Outgoing {
+            kind: Kind::Slice,
+            parts: vec![Bytes::from(vec![0; 3 << 20])],
+        };
+        let sending = async { while frames.send(frame()).await.is_ok() {} };
+        timeout(SEND_TIMEOUT, sending).await.unwrap();
+        writing.await.unwrap();
+    }
 }

@@ -117,11 +117,27 @@ impl Task {
         }
         let slices = 1..=u64::from(SLICE_BYTES_MAX);
         let row_bytes = self.slice_bytes.saturating_mul(self.targets.len() as u64);
+        if self.deadline > DEADLINE_MAX || self.stall > STALL_MAX {
+            return Err(invalid(
+                "has a deadline above an hour, or a stall above a minute",
+            ));
+        }
         if !slices.contains(&self.slice_bytes) || row_bytes > u64::from(SLICE_BYTES_MAX) {
             return Err(invalid("has slices of an impossible size"));
         }
         Ok(self)
     }
+}
+
+/// Longest task or run.
+pub(crate) const DEADLINE_MAX: Duration = Duration::from_hours(1);
+/// Longest time without progress.
+pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
+
+/// How long a helper may take to open its block.
+pub(crate) fn prepare_timeout(stall: Duration) -> Duration {
+    // Its plugin's answer and the block's files take as long as other steps may.
+    stall * 2
 }
 
 /// Most bytes of a slice, or of a row of slices of several blocks.
@@ -229,8 +245,9 @@ pub(crate) enum Trouble {
 pub(crate) type End = Result<(), Trouble>;
 
 /// A message between agents as the body of a frame.
-pub(crate) fn body_of<T: Serialize>(message: &T) -> Vec<u8> {
-    postcard::to_stdvec(message).expect("plain data in memory can be written")
+pub(crate) fn body_of<T: Serialize>(message: &T) -> Bytes {
+    let body = postcard::to_stdvec(message).expect("plain data in memory can be written");
+    Bytes::from(body)
 }
 
 /// A message between agents from the body of a frame.

@@ -8,6 +8,7 @@ use crate::flows::Flows;
 use crate::frame::{Kind, Reading, Writing, connect};
 use crate::message::{
     End, Help, Source, Tally, Task, Trouble, body_of, checksum_body, end_body, message_of,
+    prepare_timeout,
 };
 use crate::plans::{empty_chunks, plan, requestor};
 use crate::rows::{RowIo, Rows};
@@ -32,6 +33,10 @@ pub(crate) async fn rebuild(
     plugin: Writing,
 ) -> Result<(), HdfsError> {
     let mut tally = Tally::default();
+    let Some(_place) = runs.rebuild_place() else {
+        let body = end_body(&tally, "the agent has too many rebuilds").into();
+        return plugin.send(Kind::Failed, vec![body]).await;
+    };
     let work = timeout(task.deadline, rebuild_all(runs, task, &plugin, &mut tally));
     let rebuilt = tokio::select! {
         rebuilt = work => rebuilt,
@@ -43,12 +48,13 @@ pub(crate) async fn rebuild(
     };
     let late = || HdfsError::Policy(format!("it took longer than {:?}", task.deadline));
     match rebuilt.unwrap_or_else(|_| Err(late())) {
-        Ok(()) => plugin.send(Kind::Rebuilt, &[&end_body(&tally, "")]).await,
+        Ok(()) => {
+            let body = end_body(&tally, "").into();
+            plugin.send(Kind::Rebuilt, vec![body]).await
+        }
         Err(error) => {
-            let reason = error.to_string();
-            plugin
-                .send(Kind::Failed, &[&end_body(&tally, &reason)])
-                .await
+            let body = end_body(&tally, &error.to_string()).into();
+            plugin.send(Kind::Failed, vec![body]).await
         }
     }
 }
@@ -138,7 +144,7 @@ impl Attempt<'_> {
         let mut flows = Flows::of(self.run);
         for (node, (_, reading, writing)) in ready {
             // A helper that has gone is noticed by its connection's end.
-            let _ = writing.send(Kind::Go, &[]).await;
+            let _ = writing.send(Kind::Go, Vec::new()).await;
             flows.add(node, reading, writing);
         }
         let part = self.plan.part(own);
@@ -175,10 +181,9 @@ impl Attempt<'_> {
             stall_ms: self.task.stall.as_millis() as u64,
         };
         let (mut reading, writing) = connect(&source.agent).await.map_err(unable)?;
-        let asked = writing.send(Kind::Help, &[&body_of(&help)]).await;
+        let asked = writing.send(Kind::Help, vec![body_of(&help)]).await;
         asked.map_err(unable)?;
-        // Its plugin's answer and the block's files take as long as other steps may.
-        let answer = reading.frame_within(self.task.stall * 2).await;
+        let answer = reading.frame_within(prepare_timeout(self.task.stall)).await;
         let answer = answer.map_err(unable)?;
         match (answer.kind, &answer.body[..]) {
             (Kind::Ready, &[kind, b0, b1, b2, b3]) => {
@@ -252,8 +257,8 @@ impl Attempt<'_> {
             return Err(RunFailed::because(reason));
         }
         if known.replace(expected).is_none() {
-            let body = checksum_body(expected);
-            let told = self.plugin.send(Kind::Checksum, &[&body]).await;
+            let body = checksum_body(expected).into();
+            let told = self.plugin.send(Kind::Checksum, vec![body]).await;
             told.map_err(|error| RunFailed::because(error.to_string()))?;
         }
         Ok(())

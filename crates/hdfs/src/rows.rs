@@ -108,16 +108,12 @@ impl Rows {
                 row.push(bytes.unwrap_or_default());
                 passed_on.extend(told);
             }
-            let offset = position.to_be_bytes();
-            let lengths: Vec<[u8; 4]> = row
-                .iter()
-                .map(|bytes| (bytes.len() as u32).to_be_bytes())
-                .collect();
-            let mut parts: Vec<&[u8]> = vec![&offset];
-            for (length, bytes) in lengths.iter().zip(&row) {
-                parts.extend([&length[..], bytes]);
+            let mut parts = vec![Bytes::copy_from_slice(&position.to_be_bytes())];
+            for bytes in row {
+                let length = (bytes.len() as u32).to_be_bytes();
+                parts.extend([Bytes::copy_from_slice(&length), bytes]);
             }
-            plugin.send(Kind::Row, &parts).await?;
+            plugin.send(Kind::Row, parts).await?;
             self.position += self.slice_bytes;
             for told in passed_on {
                 // The run may have failed meanwhile.

@@ -9,9 +9,12 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Most runs in which an agent takes part as a helper at a time.
 const RUN_COUNT_MAX: usize = 64;
+/// Most rebuilds at a time.
+const REBUILD_COUNT_MAX: usize = 64;
 /// Most connections of other helpers of one run that wait for it.
 const JOIN_COUNT_MAX: usize = 255;
 
@@ -23,6 +26,8 @@ pub(crate) struct Runs {
     plugin: String,
     /// The runs in which it helps, and where other helpers' connections go.
     helping: Mutex<BTreeMap<RunId, Sender<Joined>>>,
+    /// The places of rebuilds.
+    rebuilds: Semaphore,
     /// Draws the numbers of runs. An agent that knows a run's number may join it, so it must not be guessed.
     random: Mutex<ChaCha20Rng>,
 }
@@ -51,6 +56,7 @@ impl Runs {
         Ok(Arc::new(Self {
             plugin,
             helping: Mutex::default(),
+            rebuilds: Semaphore::new(REBUILD_COUNT_MAX),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
         }))
     }
@@ -75,6 +81,11 @@ impl Runs {
         Some(RunPlace { runs, run, joins })
     }
 
+    /// Takes a place for a rebuild, if there is one.
+    pub(crate) fn rebuild_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.rebuilds.try_acquire().ok()
+    }
+
     /// The plugin's address.
     pub(crate) fn plugin(&self) -> &str {
         &self.plugin
@@ -89,4 +100,22 @@ impl Runs {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change of the map and the generator is complete when a lock is released.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_and_rebuilds_have_limits() {
+        let runs = Runs::new(String::new()).unwrap();
+        let places: Vec<RunPlace> = (0..64).map(|run| runs.place(RunId(run)).unwrap()).collect();
+        assert!(runs.place(RunId(64)).is_none());
+        drop(places);
+        assert!(runs.place(RunId(64)).is_some());
+        let rebuilds: Vec<_> = (0..64).map(|_| runs.rebuild_place().unwrap()).collect();
+        assert!(runs.rebuild_place().is_none());
+        drop(rebuilds);
+        assert!(runs.rebuild_place().is_some());
+    }
 }

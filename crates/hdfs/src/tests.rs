@@ -164,7 +164,7 @@ async fn nothing_is_read_without_permission() {
 
 #[tokio::test]
 async fn invalid_tasks_are_refused() {
-    let cluster = Cluster::new("rs", (3, 2), 3 * cluster::CELL_BYTES).await;
+    let mut cluster = Cluster::new("rs", (3, 2), 3 * cluster::CELL_BYTES).await;
     for (targets, scheme) in [
         (&[5u8][..], "pipeline"),
         (&[], "pipeline"),
@@ -177,4 +177,7 @@ async fn invalid_tasks_are_refused() {
         );
         assert!(refused.await.unwrap().is_err(), "{targets:?} {scheme}");
     }
+    cluster.deadline_ms = 3_600_001;
+    let refused = cluster.rebuild(&[0], "pipeline", &[]).await.unwrap_err();
+    assert!(refused.contains("above an hour"), "{refused}");
 }

@@ -48,6 +48,8 @@ pub(super) struct Cluster {
     pub(super) token: Vec<u8>,
     /// The positions that are rebuilt.
     pub(super) range: ByteRange,
+    /// The time limit of a rebuild.
+    pub(super) deadline_ms: u32,
 }
 
 impl Drop for Cluster {
@@ -98,6 +100,7 @@ impl Cluster {
             tasks: Vec::new(),
             token: TOKEN.to_vec(),
             range: ByteRange::new(0, u64::MAX),
+            deadline_ms: 15_000,
             policy,
         };
         for (at, mut bytes) in data.into_iter().enumerate() {
@@ -155,10 +158,13 @@ impl Cluster {
                 let request = reading.frame().await.unwrap();
                 assert_eq!(request.kind, Kind::Open);
                 if request.body == expected {
-                    writing.send(Kind::Opened, &[&opened]).await.unwrap();
+                    writing
+                        .send(Kind::Opened, vec![opened.clone().into()])
+                        .await
+                        .unwrap();
                 } else {
                     writing
-                        .send(Kind::Refused, &[b"the token is wrong"])
+                        .send(Kind::Refused, vec![b"the token is wrong"[..].into()])
                         .await
                         .unwrap();
                 }
@@ -234,7 +240,10 @@ impl Cluster {
         let serving = tokio::spawn(agent.serve(listener));
         let (mut reading, writing) = connect(&address).await.unwrap();
         let body = self.task(targets, scheme, absent);
-        writing.send(Kind::Rebuild, &[&body]).await.unwrap();
+        writing
+            .send(Kind::Rebuild, vec![body.into()])
+            .await
+            .unwrap();
         let mut blocks = vec![Vec::new(); targets.len()];
         let result = loop {
             let frame = reading
@@ -292,7 +301,7 @@ impl Cluster {
         body.extend(self.group_bytes.to_be_bytes());
         text(&mut body, scheme);
         body.extend(SLICE_BYTES.to_be_bytes());
-        body.extend(15_000u32.to_be_bytes());
+        body.extend(self.deadline_ms.to_be_bytes());
         body.extend(400u32.to_be_bytes());
         text(&mut body, "/rack-0");
         let is_source = |block: &u8| !targets.contains(block) && !absent.contains(block);

@@ -21,6 +21,8 @@ public final class AgentCalls {
   private static final int CONNECT_MS = 3_000;
   /** Beyond the agent's own limit of a stall: the agent replaces helpers and goes on. */
   private static final int SILENCE_STALLS = 4;
+  /** Beyond the agent's own limit of a task, so that the agent can say what it has found. */
+  private static final int GRACE_MS = 5_000;
 
   private final Settings settings;
 
@@ -97,7 +99,8 @@ public final class AgentCalls {
    */
   public Rebuild start(InetSocketAddress agent, Request request) throws IOException {
     int silenceMs = Math.min(settings.stallMs * SILENCE_STALLS, settings.deadlineMs);
-    Frames frames = Frames.connect(agent, CONNECT_MS, silenceMs);
+    Frames frames =
+        Frames.connect(agent, CONNECT_MS, silenceMs, settings.deadlineMs + GRACE_MS);
     try {
       frames.send(Frames.REBUILD, out -> write(request, out));
       return new Rebuild(frames, request.targets.length);
@@ -116,6 +119,7 @@ public final class AgentCalls {
   public final class Rebuild implements Closeable {
     private final Frames frames;
     private final int targetCount;
+    private boolean hasBegun;
 
     private Rebuild(Frames frames, int targetCount) {
       this.frames = frames;
@@ -126,17 +130,24 @@ public final class AgentCalls {
      * Passes the agent's next message on.
      *
      * @return whether more messages follow
-     * @throws IOException when the agent is silent, or has failed
+     * @throws IOException when the agent is silent, is late, or has failed
      */
     public boolean next(Sink sink) throws IOException {
       Frames.Frame frame = frames.receive();
       DataInputStream in = Frames.fields(frame);
       switch (frame.kind) {
         case Frames.CHECKSUM:
+          if (hasBegun) {
+            throw new IOException("the agent has begun twice");
+          }
+          hasBegun = true;
           DataChecksum.Type type = DataChecksum.Type.valueOf(in.readUnsignedByte());
           sink.begin(DataChecksum.newDataChecksum(type, in.readInt()), settings.sliceBytes);
           return true;
         case Frames.ROW:
+          if (!hasBegun) {
+            throw new IOException("the agent sent bytes before their checksums' type");
+          }
           sink.row(in.readLong(), row(frame.body, in, targetCount));
           return true;
         case Frames.REBUILT:
@@ -158,6 +169,7 @@ public final class AgentCalls {
   /** The slices of a row, without a copy. */
   private static ByteBuffer[] row(byte[] body, DataInputStream in, int count) throws IOException {
     ByteBuffer[] slices = new ByteBuffer[count];
+    long bytes = 0;
     for (int i = 0; i < count; i++) {
       int length = in.readInt();
       if (length < 0 || length > in.available()) {
@@ -165,6 +177,10 @@ public final class AgentCalls {
       }
       slices[i] = ByteBuffer.wrap(body, body.length - in.available(), length).slice();
       in.skipBytes(length);
+      bytes += length;
+    }
+    if (bytes == 0) {
+      throw new IOException("the agent sent a row without bytes");
     }
     return slices;
   }

@@ -29,8 +29,12 @@ final class BlockServer implements Closeable {
   private static final Logger LOG = LoggerFactory.getLogger(BlockServer.class);
   /** Connections that are served at the same time; further ones are closed. */
   private static final int CONNECTION_COUNT_MAX = 64;
-  private static final int SILENCE_MS = 5_000;
+  /** Time limit of a whole request. */
+  private static final int REQUEST_MS = 5_000;
+  private static final int SHORTAGE_PAUSE_MS = 50;
   private static final int TOKEN_BYTES_MAX = 64 << 10;
+  /** A token, the longest name of a pool, and four numbers. */
+  private static final int OPEN_BYTES_MAX = TOKEN_BYTES_MAX + (64 << 10) + 64;
 
   private final DataNode datanode;
   private final RepairMetrics metrics;
@@ -61,21 +65,31 @@ final class BlockServer implements Closeable {
         Socket socket = listener.accept();
         try {
           threads.execute(() -> serve(socket));
-        } catch (RuntimeException e) {
-          // All threads are busy.
+        } catch (Throwable e) {
+          // All threads are busy, or the machine has no more.
           socket.close();
         }
-      } catch (IOException e) {
+      } catch (Throwable e) {
         if (!listener.isClosed()) {
           LOG.warn("Cannot accept a connection of an agent", e);
+          pause();
         }
       }
     }
   }
 
+  /** Gives a shortage, as of descriptors, time to pass. */
+  private static void pause() {
+    try {
+      Thread.sleep(SHORTAGE_PAUSE_MS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
   private void serve(Socket socket) {
-    try (Socket closing = socket; Frames frames = Frames.accept(closing, SILENCE_MS)) {
-      Frames.Frame request = frames.receive();
+    try (Socket closing = socket; Frames frames = Frames.accept(closing, REQUEST_MS, REQUEST_MS)) {
+      Frames.Frame request = frames.receive(OPEN_BYTES_MAX);
       if (request.kind != Frames.OPEN) {
         throw new IOException("an agent sent a message of kind " + request.kind);
       }
@@ -95,7 +109,7 @@ final class BlockServer implements Closeable {
       }
       byte[] reason = refusal.getBytes(java.nio.charset.StandardCharsets.UTF_8);
       frames.send(Frames.REFUSED, out -> out.write(reason));
-    } catch (IOException e) {
+    } catch (Throwable e) {
       LOG.debug("The connection of an agent has failed", e);
     }
   }

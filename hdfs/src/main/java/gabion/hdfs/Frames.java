@@ -5,10 +5,13 @@ import java.io.Closeable;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import java.util.zip.CRC32C;
 
 /**
@@ -49,20 +52,55 @@ final class Frames implements Closeable {
   private final DataInputStream in;
   private final DataOutputStream out;
 
-  private Frames(Socket socket) throws IOException {
+  /** The bytes of a socket. None is waited for longer than the silence, nor beyond the end of the whole time. */
+  private static final class TimedInput extends FilterInputStream {
+    private final Socket socket;
+    private final int silenceMs;
+    private final long end;
+
+    TimedInput(Socket socket, int silenceMs, int totalMs) throws IOException {
+      super(socket.getInputStream());
+      this.socket = socket;
+      this.silenceMs = silenceMs;
+      end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(totalMs);
+    }
+
+    private void limit() throws IOException {
+      long leftMs = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+      if (leftMs <= 0) {
+        throw new SocketTimeoutException("the time of the whole call is over");
+      }
+      socket.setSoTimeout((int) Math.min(silenceMs, leftMs));
+    }
+
+    @Override
+    public int read() throws IOException {
+      limit();
+      return super.read();
+    }
+
+    @Override
+    public int read(byte[] place, int offset, int length) throws IOException {
+      limit();
+      return super.read(place, offset, length);
+    }
+  }
+
+  private Frames(Socket socket, int silenceMs, int totalMs) throws IOException {
     this.socket = socket;
     socket.setTcpNoDelay(true);
-    in = new DataInputStream(new java.io.BufferedInputStream(socket.getInputStream(), 256 << 10));
+    in = new DataInputStream(new java.io.BufferedInputStream(
+        new TimedInput(socket, silenceMs, totalMs), 256 << 10));
     out = new DataOutputStream(new java.io.BufferedOutputStream(socket.getOutputStream()));
   }
 
-  /** Connects to an agent. */
-  static Frames connect(InetSocketAddress agent, int connectMs, int silenceMs) throws IOException {
+  /** Connects to an agent, which may be silent for a time, and has a time for all it sends. */
+  static Frames connect(InetSocketAddress agent, int connectMs, int silenceMs, int totalMs)
+      throws IOException {
     Socket socket = new Socket();
     try {
       socket.connect(agent, connectMs);
-      socket.setSoTimeout(silenceMs);
-      Frames frames = new Frames(socket);
+      Frames frames = new Frames(socket, silenceMs, totalMs);
       frames.out.write(HELLO);
       return frames;
     } catch (IOException e) {
@@ -71,10 +109,9 @@ final class Frames implements Closeable {
     }
   }
 
-  /** Takes an agent's connection, and reads its hello. */
-  static Frames accept(Socket socket, int silenceMs) throws IOException {
-    socket.setSoTimeout(silenceMs);
-    Frames frames = new Frames(socket);
+  /** Takes an agent's connection with the same limits, and reads its hello. */
+  static Frames accept(Socket socket, int silenceMs, int totalMs) throws IOException {
+    Frames frames = new Frames(socket, silenceMs, totalMs);
     byte[] hello = new byte[HELLO.length];
     frames.in.readFully(hello);
     if (!Arrays.equals(hello, HELLO)) {
@@ -95,10 +132,15 @@ final class Frames implements Closeable {
   }
 
   Frame receive() throws IOException {
+    return receive(BODY_BYTES_MAX);
+  }
+
+  /** The next frame, whose body has at most so many bytes. */
+  Frame receive(int bytesMax) throws IOException {
     int length = in.readInt();
     int sum = in.readInt();
     byte kind = in.readByte();
-    if (length < 0 || length > BODY_BYTES_MAX) {
+    if (length < 0 || length > bytesMax) {
       throw new IOException("a frame of " + length + " bytes is not allowed");
     }
     byte[] body = new byte[length];

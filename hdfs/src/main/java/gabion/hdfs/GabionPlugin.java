@@ -48,6 +48,11 @@ public final class GabionPlugin implements ServicePlugin {
           + "and agents would send blocks in the clear");
       return;
     }
+    if (Settings.isSecure(conf)) {
+      LOG.warn("Gabion does not take over reconstruction: Kerberos security is on here, "
+          + "and nothing authenticates who speaks to an agent's port");
+      return;
+    }
     int port = datanode.getXferPort();
     metrics = RepairMetrics.register(port);
     AgentCalls agents = new AgentCalls(settings);

@@ -12,22 +12,36 @@ import org.apache.hadoop.util.DataChecksum;
 
 /** Reads a lost block as if it lived: agents rebuild its bytes on the way. */
 public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
-  private final AgentCalls agents;
-  private final InetSocketAddress agent;
-  private final AgentCalls.Request request;
-  /** Null before the first read. */
-  private AgentCalls.Rebuild rebuild;
+  private final AgentCalls.Rebuild rebuild;
+  private final Runnable onFailure;
   private boolean hasMore = true;
   private long position;
   private ByteBuffer row = ByteBuffer.allocate(0);
 
-  /** A reader of the one target of a request, rebuilt by this agent. */
-  public RebuiltBlockReader(AgentCalls agents, InetSocketAddress agent,
-      AgentCalls.Request request) {
-    this.agents = agents;
-    this.agent = agent;
-    this.request = request;
-    position = request.from;
+  private RebuiltBlockReader(AgentCalls.Rebuild rebuild, long position, Runnable onFailure) {
+    this.rebuild = rebuild;
+    this.position = position;
+    this.onFailure = onFailure;
+  }
+
+  /**
+   * A reader of the one target of a request, rebuilt by this agent, when all the helpers are ready.
+   *
+   * @param onFailure is run when the agent fails later
+   * @throws IOException when the agent cannot be reached, or cannot begin
+   */
+  public static RebuiltBlockReader open(AgentCalls agents, InetSocketAddress agent,
+      AgentCalls.Request request, Runnable onFailure) throws IOException {
+    AgentCalls.Rebuild rebuild = agents.start(agent, request);
+    try {
+      RebuiltBlockReader reader = new RebuiltBlockReader(rebuild, request.from, onFailure);
+      // The first message is about checksums.
+      reader.hasMore = rebuild.next(reader);
+      return reader;
+    } catch (IOException | RuntimeException e) {
+      rebuild.close();
+      throw e;
+    }
   }
 
   @Override
@@ -51,11 +65,13 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
 
   /** Whether there are bytes, after the next row has come if it must. */
   private boolean fill() throws IOException {
-    if (rebuild == null && hasMore) {
-      rebuild = agents.start(agent, request);
-    }
-    while (!row.hasRemaining() && hasMore) {
-      hasMore = rebuild.next(this);
+    try {
+      while (!row.hasRemaining() && hasMore) {
+        hasMore = rebuild.next(this);
+      }
+    } catch (IOException e) {
+      onFailure.run();
+      throw e;
     }
     return row.hasRemaining();
   }
@@ -137,8 +153,6 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
   @Override
   public void close() throws IOException {
     hasMore = false;
-    if (rebuild != null) {
-      rebuild.close();
-    }
+    rebuild.close();
   }
 }

@@ -2,6 +2,9 @@ package gabion.hdfs;
 
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.security.SecurityUtil;
+import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.security.UserGroupInformation.AuthenticationMethod;
 
 /** The plugin's settings, keys {@code gabion.*} of hdfs-site.xml. */
 public final class Settings {
@@ -17,7 +20,10 @@ public final class Settings {
   public static final String PLUGIN_PORT_OFFSET = "gabion.plugin.port-offset";
   /** Milliseconds without progress after which helpers are replaced: 5000 by default. */
   public static final String STALL_MS = "gabion.stall.ms";
-  /** Time limit of a task in milliseconds: 600000 by default. Hadoop's own task runs after that. */
+  /**
+   * Time limit of a task in milliseconds: 200000 by default, below the 300 s after which the NameNode gives a task to
+   * another DataNode. Hadoop's own task runs after that.
+   */
   public static final String DEADLINE_MS = "gabion.deadline.ms";
 
   private static final Set<String> SCHEMES = Set.of("pipeline", "cyclic", "ppr", "conventional");
@@ -42,7 +48,7 @@ public final class Settings {
     agentPortOffset = conf.getInt(AGENT_PORT_OFFSET, 1000);
     pluginPortOffset = conf.getInt(PLUGIN_PORT_OFFSET, 1001);
     stallMs = conf.getInt(STALL_MS, 5_000);
-    deadlineMs = conf.getInt(DEADLINE_MS, 600_000);
+    deadlineMs = conf.getInt(DEADLINE_MS, 200_000);
     if (!SCHEMES.contains(scheme)) {
       throw new IllegalArgumentException(
           SCHEME + " is '" + scheme + "'; use pipeline, cyclic, ppr or conventional");
@@ -52,13 +58,19 @@ public final class Settings {
       throw new IllegalArgumentException(
           SLICE_BYTES + " is " + sliceBytes + "; use a multiple of 512");
     }
-    between(STALL_MS, stallMs, 100, 600_000);
-    between(DEADLINE_MS, deadlineMs, 1_000, 86_400_000);
+    between(STALL_MS, stallMs, 100, 60_000);
+    between(DEADLINE_MS, deadlineMs, 1_000, 3_600_000);
   }
 
   /** Whether agents are used. */
   public boolean isEnabled() {
     return enabled;
+  }
+
+  /** Whether this cluster authenticates its users by Kerberos. Agents do not authenticate their callers. */
+  public static boolean isSecure(Configuration conf) {
+    return UserGroupInformation.isSecurityEnabled()
+        || SecurityUtil.getAuthenticationMethod(conf) != AuthenticationMethod.SIMPLE;
   }
 
   private static void between(String key, int value, int least, int most) {

@@ -44,6 +44,14 @@ public final class ReadTest {
           cluster.killAgent(port);
         }
         readAll(files, path, length);
+        // A stream asks two of the four, and the client asks none of them again for a minute.
+        readAll(files, path, length);
+        for (int port : cluster.ports()) {
+          cluster.startAgent(port);
+        }
+        opened = cluster.count("Opened");
+        readAll(files, path, length);
+        assertEquals(cluster.counts(), opened, cluster.count("Opened"));
       }
     }
   }

@@ -193,7 +193,7 @@ public final class RebuildTest {
     ServerSocket listener = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
       while (!listener.isClosed()) {
-        try (Frames frames = Frames.accept(listener.accept(), 5_000)) {
+        try (Frames frames = Frames.accept(listener.accept(), 5_000, 60_000)) {
           frames.receive();
           frames.send(Frames.CHECKSUM, out -> {
             out.writeByte(2);

@@ -2,6 +2,8 @@ package gabion.hdfs;
 
 import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import java.io.ByteArrayOutputStream;
@@ -9,6 +11,7 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.SocketTimeoutException;
 import java.util.EnumSet;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -70,6 +73,11 @@ public final class TokensTest {
     block.setGenerationStamp(block.getGenerationStamp() - 1);
     assertEquals(Frames.REFUSED, open(port, block, token(datanode, block, AccessMode.READ)));
     assertTrue(cluster.count("Refused") >= 6);
+    try (Frames frames = Frames.connect(plugin(port), 1_000, 5_000, 60_000)) {
+      frames.send(Frames.OPEN, out -> out.write(new byte[200 << 10]));
+      IOException closed = assertThrows(IOException.class, frames::receive);
+      assertFalse(closed.toString(), closed instanceof SocketTimeoutException);
+    }
   }
 
   private static Token<BlockTokenIdentifier> token(DataNode datanode, ExtendedBlock block,
@@ -78,11 +86,14 @@ public final class TokensTest {
         block, EnumSet.of(mode), StorageType.EMPTY_ARRAY, new String[0]);
   }
 
+  private static InetSocketAddress plugin(int port) {
+    return new InetSocketAddress(InetAddress.getLoopbackAddress(), port + 1001);
+  }
+
   /** The kind of the plugin's answer to an agent. */
   private static byte open(int port, ExtendedBlock block, Token<BlockTokenIdentifier> token)
       throws IOException {
-    InetSocketAddress plugin = new InetSocketAddress(InetAddress.getLoopbackAddress(), port + 1001);
-    try (Frames frames = Frames.connect(plugin, 1_000, 5_000)) {
+    try (Frames frames = Frames.connect(plugin(port), 1_000, 5_000, 60_000)) {
       frames.send(Frames.OPEN, out -> {
         out.writeUTF(block.getBlockPoolId());
         out.writeLong(block.getBlockId());

@@ -2,11 +2,14 @@ package gabion.hdfs;
 
 import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
 
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CommonConfigurationKeysPublic;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
 import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
@@ -31,6 +34,14 @@ public final class WithoutAgentsTest {
       assertArrayEquals(before.get(1).bytes, cluster.replicas(path).get(1).bytes);
       cluster.check(path, length);
     }
+  }
+
+  @Test
+  public void kerberosKeepsThePluginOut() {
+    Configuration conf = new Configuration(false);
+    assertFalse(Settings.isSecure(conf));
+    conf.set(CommonConfigurationKeysPublic.HADOOP_SECURITY_AUTHENTICATION, "kerberos");
+    assertTrue(Settings.isSecure(conf));
   }
 
   @Test

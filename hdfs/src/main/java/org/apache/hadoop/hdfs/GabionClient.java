@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FileSystem;
@@ -23,6 +25,7 @@ import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
 import org.apache.hadoop.hdfs.security.token.block.BlockTokenIdentifier;
 import org.apache.hadoop.hdfs.util.StripedBlockUtil;
 import org.apache.hadoop.security.token.Token;
+import org.apache.hadoop.util.Time;
 
 /**
  * A client that sees a lost data block at a DataNode that does not exist. Its streams read such a block from an agent; when
@@ -32,8 +35,13 @@ final class GabionClient extends DFSClient {
   /** How the id of a DataNode that does not exist begins. */
   private static final String VIRTUAL = "gabion-rebuilds-block-";
 
+  /** How long an agent that has failed is not asked. */
+  private static final long FAILED_MS = 60_000;
+
   /** Null where agents are not asked. */
   private final AgentCalls agents;
+  /** When agents have failed, by the transfer addresses of their DataNodes. */
+  private final Map<String, Long> failures = new ConcurrentHashMap<>();
 
   GabionClient(URI uri, Configuration conf, FileSystem.Statistics statistics)
       throws IOException {
@@ -41,12 +49,28 @@ final class GabionClient extends DFSClient {
     Settings settings = new Settings(conf);
     boolean isProtected = conf.getBoolean("dfs.encrypt.data.transfer", false)
         || !conf.getTrimmed(HdfsClientConfigKeys.DFS_DATA_TRANSFER_PROTECTION_KEY, "").isEmpty();
-    agents = settings.isEnabled() && !isProtected ? new AgentCalls(settings) : null;
+    boolean isUsed = settings.isEnabled() && !isProtected && !Settings.isSecure(conf);
+    agents = isUsed ? new AgentCalls(settings) : null;
   }
 
   /** Where a lost block is rebuilt; null if the DataNode is a real one. */
   AgentCalls agentsFor(DatanodeInfo datanode) {
     return datanode.getDatanodeUuid().startsWith(VIRTUAL) ? agents : null;
+  }
+
+  /** Notes that the agent beside this DataNode has failed. */
+  void failed(String transferAddress) {
+    failures.put(transferAddress, Time.monotonicNow());
+  }
+
+  /** Whether the agent beside this DataNode has failed a short time ago. */
+  boolean hasFailed(String transferAddress) {
+    Long at = failures.get(transferAddress);
+    if (at != null && Time.monotonicNow() - at >= FAILED_MS) {
+      failures.remove(transferAddress, at);
+      return false;
+    }
+    return at != null;
   }
 
   @Override
@@ -92,20 +116,29 @@ final class GabionClient extends DFSClient {
     return found;
   }
 
-  /** A place in a group's list of live blocks that has parity, if there is one. */
-  private static int parityPlace(LocatedStripedBlock group, int dataCount, int number) {
-    List<Integer> places = new ArrayList<>();
+  /**
+   * A place in a group's list of live blocks whose agent has not failed: one with parity, which the reader leaves alone,
+   * if there is one.
+   */
+  private int placeOfAgent(LocatedStripedBlock group, int dataCount, int number) {
+    List<Integer> parity = new ArrayList<>();
+    List<Integer> data = new ArrayList<>();
     for (int i = 0; i < group.getBlockIndices().length; i++) {
-      if (group.getBlockIndices()[i] >= dataCount) {
-        places.add(i);
+      (group.getBlockIndices()[i] >= dataCount ? parity : data).add(i);
+    }
+    for (List<Integer> places : List.of(parity, data)) {
+      for (int step = 0; step < places.size(); step++) {
+        int place = places.get((number + step) % places.size());
+        if (!hasFailed(group.getLocations()[place].getXferAddr())) {
+          return place;
+        }
       }
     }
-    return places.isEmpty() ? number % group.getLocations().length
-        : places.get(number % places.size());
+    return number % group.getLocations().length;
   }
 
   /** The same group, whose lost data blocks are at DataNodes that do not exist. */
-  private static LocatedBlock withLost(LocatedStripedBlock group, ErasureCodingPolicy policy) {
+  private LocatedBlock withLost(LocatedStripedBlock group, ErasureCodingPolicy policy) {
     BitSet live = new BitSet();
     for (byte index : group.getBlockIndices()) {
       live.set(index);
@@ -132,8 +165,8 @@ final class GabionClient extends DFSClient {
     Token<BlockTokenIdentifier>[] tokens = Arrays.copyOf(group.getBlockTokens(), count);
     for (int i = 0; i < lost.size(); i++) {
       int at = liveCount + i;
-      // The agent beside a live block's DataNode rebuilds it: one with parity, which the reader leaves alone.
-      DatanodeInfo near = places[parityPlace(group, dataCount, i)];
+      // The agent beside a live block's DataNode rebuilds it.
+      DatanodeInfo near = places[placeOfAgent(group, dataCount, i)];
       places[at] = new DatanodeInfoBuilder().setNodeID(near)
           .setDatanodeUuid(VIRTUAL + group.getBlock().getBlockId() + "-" + lost.get(i))
           .setNetworkLocation(near.getNetworkLocation()).build();

@@ -7,6 +7,7 @@ import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
@@ -17,6 +18,10 @@ import org.apache.hadoop.hdfs.util.StripedBlockUtil;
 
 /** A stream that reads lost blocks from agents. */
 final class GabionInputStream extends DFSStripedInputStream {
+  /** Failures of agents after which a stream decodes what it reads of lost blocks. */
+  private static final int FAILURE_COUNT_MAX = 2;
+
+  private final AtomicInteger failureCount = new AtomicInteger();
   private final GabionClient client;
   private final ErasureCodingPolicy policy;
 
@@ -48,7 +53,21 @@ final class GabionInputStream extends DFSStripedInputStream {
     }
     AgentCalls.Request request = new AgentCalls.Request(policy, group.getBlock(),
         datanode.getNetworkLocation(), sources, new int[] {index}, offset, length);
+    String place = datanode.getXferAddr();
+    if (failureCount.get() >= FAILURE_COUNT_MAX || client.hasFailed(place)) {
+      throw new IOException("the agent beside " + place + " is not asked: agents have failed");
+    }
     InetSocketAddress agent = agents.agentOf(datanode.getIpAddr(), datanode.getXferPort());
-    return new RebuiltBlockReader(agents, agent, request);
+    try {
+      return RebuiltBlockReader.open(agents, agent, request, () -> failed(place));
+    } catch (IOException e) {
+      failed(place);
+      throw e;
+    }
+  }
+
+  private void failed(String place) {
+    failureCount.incrementAndGet();
+    client.failed(place);
   }
 }

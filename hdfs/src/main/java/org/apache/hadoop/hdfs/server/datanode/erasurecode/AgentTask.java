@@ -5,6 +5,7 @@ import gabion.hdfs.RepairMetrics;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.EnumSet;
 import java.util.List;
@@ -98,13 +99,15 @@ final class AgentTask implements Runnable {
           + task.getMaxTargetLength());
     }
     writer.endTargetBlocks();
+    // A target that failed on the way has no block.
+    int[] written = writer.getRealTargetIndices();
     long bytes = 0;
-    for (int target : targets) {
+    for (int target : written) {
       bytes += task.getBlockLen(target);
     }
     long millis = Time.monotonicNow() - begin;
-    metrics.repaired(targets.length, bytes, millis);
-    LOG.info("Gabion's agents have rebuilt {} blocks of {}: {} bytes in {} ms", targets.length,
+    metrics.repaired(written.length, bytes, millis);
+    LOG.info("Gabion's agents have rebuilt {} blocks of {}: {} bytes in {} ms", written.length,
         task.getBlockGroup(), bytes, millis);
   }
 
@@ -215,7 +218,12 @@ final class AgentTask implements Runnable {
         }
       }
       metrics.ran(runCount, receivedBytes, corrupt.size());
-      datanode.reportCorruptedBlocks(found);
+      try {
+        datanode.reportCorruptedBlocks(found);
+      } catch (IOException | RuntimeException e) {
+        // The rebuilt bytes are right all the same; Hadoop's scanner or the next task reports the blocks.
+        LOG.warn("Corrupt blocks of {} are not reported", task.getBlockGroup(), e);
+      }
     }
   }
 
@@ -238,14 +246,24 @@ final class AgentTask implements Runnable {
     if (!hasWritten) {
       return;
     }
-    writer.close();
-    task.updatePositionInBlock(-task.getPositionInBlock());
+    try {
+      writer.close();
+    } finally {
+      forgetWriters();
+    }
     TakeOver.set(fields.checksum, reader, null);
     // A DataNode whose connection has ended drops the replica soon; until then it takes no other.
     long end = Time.monotonicNow() + DROP_MS;
     while (isBeingWritten() && Time.monotonicNow() < end) {
       Thread.sleep(20);
     }
+  }
+
+  /** Hadoop's writer takes a target for good that has succeeded before. */
+  private void forgetWriters() {
+    Arrays.fill((boolean[]) TakeOver.get(fields.targetsStatus, writer), false);
+    Arrays.fill((Object[]) TakeOver.get(fields.writers, writer), null);
+    task.updatePositionInBlock(-task.getPositionInBlock());
   }
 
   private boolean isBeingWritten() {

@@ -4,24 +4,40 @@ import gabion.hdfs.AgentCalls;
 import gabion.hdfs.RepairMetrics;
 import java.io.IOException;
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.fs.StorageType;
+import org.apache.hadoop.hdfs.DFSUtilClient.CorruptedBlocks;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
+import org.apache.hadoop.hdfs.protocol.ExtendedBlock;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.hdfs.server.datanode.fsdataset.FsDatasetSpi;
+import org.apache.hadoop.hdfs.server.datanode.metrics.DataNodeMetrics;
+import org.apache.hadoop.hdfs.util.DataTransferThrottler;
+import org.apache.hadoop.security.token.Token;
 import org.apache.hadoop.util.Daemon;
 import org.apache.hadoop.util.DataChecksum;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Takes the tasks of a DataNode's striped reconstruction. It puts a pool of its own in the place of Hadoop's, whose tasks
  * are as Hadoop has made them. It lies in Hadoop's package because the tasks do.
  *
- * <p>Before anything is changed, {@link #prepare} finds all the fields that are read or set. In a Hadoop that has others
- * nothing is taken over.
+ * <p>Before anything is changed, {@link #prepare} finds all the fields that are read or set, and all the methods that are
+ * called. In a Hadoop that has others nothing is taken over.
  */
 public final class TakeOver {
+  private static final Logger LOG = LoggerFactory.getLogger(TakeOver.class);
+
   private final DataNode datanode;
   private final AgentCalls agents;
   private final RepairMetrics metrics;
@@ -39,6 +55,8 @@ public final class TakeOver {
     final Field checksum = field(StripedReader.class, "checksum", DataChecksum.class);
     final Field bufferSize = field(StripedReader.class, "bufferSize", int.class);
     final Field targets = field(StripedWriter.class, "targets", DatanodeInfo[].class);
+    final Field targetsStatus = field(StripedWriter.class, "targetsStatus", boolean[].class);
+    final Field writers = field(StripedWriter.class, "writers", StripedBlockWriter[].class);
     final Field targetIndices = field(StripedWriter.class, "targetIndices", short[].class);
     final Field policy =
         field(StripedReconstructor.class, "ecPolicy", ErasureCodingPolicy.class);
@@ -54,6 +72,7 @@ public final class TakeOver {
       throw new IOException("the DataNode has no ErasureCodingWorker");
     }
     fields = new Fields();
+    checkMethods();
     pool = field(ErasureCodingWorker.class, "stripedReconstructionPool", ThreadPoolExecutor.class);
     hadoopsPool = (ThreadPoolExecutor) get(pool, worker);
   }
@@ -96,10 +115,76 @@ public final class TakeOver {
   }
 
   private Runnable wrapped(Runnable task) {
-    if (task instanceof StripedBlockReconstructor) {
-      return new AgentTask((StripedBlockReconstructor) task, fields, datanode, agents, metrics);
+    if (!(task instanceof StripedBlockReconstructor)) {
+      return task;
     }
-    return task;
+    try {
+      return new AgentTask((StripedBlockReconstructor) task, fields, datanode, agents, metrics);
+    } catch (Throwable e) {
+      LOG.warn("Gabion cannot take a task; Hadoop does it", e);
+      metrics.fellBack();
+      return task;
+    }
+  }
+
+  /** Finds the methods of Hadoop that {@link AgentTask} calls and that are not everyone's. */
+  private static void checkMethods() {
+    Class<?> task = StripedBlockReconstructor.class;
+    method(task, void.class, "run");
+    method(task, StripedReader.class, "getStripedReader");
+    method(task, ErasureCodingWorker.class, "getErasureCodingWorker");
+    method(task, ExtendedBlock.class, "getBlockGroup");
+    method(task, ExtendedBlock.class, "getBlock", int.class);
+    method(task, long.class, "getBlockLen", int.class);
+    method(task, boolean.class, "isValidationEnabled");
+    method(task, void.class, "initDecoderIfNecessary");
+    method(task, long.class, "getPositionInBlock");
+    method(task, void.class, "updatePositionInBlock", long.class);
+    method(task, long.class, "getMaxTargetLength");
+    method(task, int.class, "getXmits");
+    method(task, void.class, "incrBytesRead", boolean.class, long.class);
+    method(task, long.class, "getBytesRead");
+    method(task, long.class, "getRemoteBytesRead");
+    method(task, long.class, "getBytesWritten");
+    method(task, void.class, "cleanup");
+    Class<?> writer = StripedWriter.class;
+    method(writer, void.class, "init");
+    method(writer, int[].class, "getRealTargetIndices");
+    method(writer, ByteBuffer[].class, "getRealTargetBuffers", int.class);
+    method(writer, int.class, "transferData2Targets");
+    method(writer, void.class, "clearBuffers");
+    method(writer, void.class, "endTargetBlocks");
+    method(writer, void.class, "close");
+    method(StripedReader.class, void.class, "close");
+    method(ErasureCodingWorker.class, float.class, "getXmitWeight");
+    Class<?> datanode = DataNode.class;
+    method(datanode, DataNodeMetrics.class, "getMetrics");
+    method(datanode, FsDatasetSpi.class, "getFSDataset");
+    method(datanode, Token.class, "getBlockAccessToken", ExtendedBlock.class, EnumSet.class,
+        StorageType[].class, String[].class);
+    method(datanode, DataTransferThrottler.class, "getEcReconstuctReadThrottler");
+    method(datanode, DataTransferThrottler.class, "getEcReconstuctWriteThrottler");
+    method(datanode, void.class, "reportCorruptedBlocks", CorruptedBlocks.class);
+    method(datanode, void.class, "decrementXmitsInProgress", int.class);
+  }
+
+  /**
+   * Finds a method where the virtual machine would.
+   *
+   * @throws IllegalStateException when this Hadoop has none
+   */
+  static void method(Class<?> owner, Class<?> result, String name, Class<?>... parameters) {
+    for (Class<?> place = owner; place != null; place = place.getSuperclass()) {
+      for (Method method : place.getDeclaredMethods()) {
+        if (method.getName().equals(name) && method.getReturnType() == result
+            && Arrays.equals(method.getParameterTypes(), parameters)
+            && !Modifier.isPrivate(method.getModifiers())) {
+          return;
+        }
+      }
+    }
+    throw new IllegalStateException("this Hadoop has no " + owner.getName() + "." + name
+        + " as it is called");
   }
 
   private static Field field(Class<?> owner, String name, Class<?> type) {
