@@ -28,7 +28,7 @@ impl ByHand {
         let data = by_hand.path("c");
         let made = run(&["init", "--data", path_text(&data)]);
         assert!(made.contains("--init --data"), "{made}");
-        let again = fails(&["init", "--data", path_text(&data)], 1);
+        let again = fails(&["init", "--data", path_text(&data)], 2);
         assert!(
             again.contains("holds a certificate authority already"),
             "{again}"
@@ -124,7 +124,7 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
     let output = gabion(&words(&arguments))
         .output()
         .expect("the binary runs");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         complaint(&output).contains("holds no certificate"),
         "{}",
@@ -152,11 +152,13 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
         "{}",
         complaint(&output)
     );
-    // It starts again without one.
-    let mut node = by_hand.processes.pop().expect("the node");
-    node.kill().expect("kill the node");
-    node.wait().expect("wait for it");
-    assert_eq!(by_hand.spawn(&words(&arguments)), "node 0");
+    // It starts again without one, and with the one that it has used.
+    for arguments in [words(&arguments), first] {
+        let mut node = by_hand.processes.pop().expect("the node");
+        node.kill().expect("kill the node");
+        node.wait().expect("wait for it");
+        assert_eq!(by_hand.spawn(&arguments), "node 0");
+    }
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn without_certificates_servers_and_clients_keep_to_loopback() {
         &data,
         "--listen=0.0.0.0:0",
     ];
-    let error = fails(&coordinator, 1);
+    let error = fails(&coordinator, 2);
     assert!(error.contains("--insecure is for loopback only"), "{error}");
     let error = fails(&["ls", "--insecure", "--coordinator=10.0.0.1:7070"], 2);
     assert!(error.contains("--insecure is for loopback only"), "{error}");
