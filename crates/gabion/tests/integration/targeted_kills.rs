@@ -74,8 +74,8 @@ fn kill_under_load(
     (victim, node): (Victim, Option<u64>),
 ) {
     let is_over = AtomicBool::new(false);
-    // The moments are the test's only use of time, and any will do.
-    let until_kill = Duration::from_millis(30 + draw.below(200));
+    // The moments are the test's only use of time. A writer is a process that first makes its connections.
+    let until_kill = Duration::from_millis(500 + draw.below(300));
     let until_end = Duration::from_millis(draw.below(200));
     std::thread::scope(|scope| {
         for writer in writers.iter_mut() {
