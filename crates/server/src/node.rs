@@ -113,9 +113,9 @@ impl NodeProcess {
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
         let handler = Arc::new(NodeHandler::default());
-        let nobody = nameless(identity.member, &handler, (&meter, &security));
+        let unnamed = nameless(identity.member, &handler, (&meter, &security));
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
-        let ports = ProcessPorts::new(Some(coordinator), nobody).map_err(no_randomness)?;
+        let ports = ProcessPorts::new(Some(coordinator), unnamed).map_err(no_randomness)?;
         let ports = Arc::new(ports.keeping(array));
         let options = NodeOptions {
             node: identity.member.map(|(_, node)| node),

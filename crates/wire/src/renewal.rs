@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Timeout of the coordinator's answer about certificates.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// The coordinator is asked in one of so many rounds.
+/// A process asks the coordinator in every third round, and looks at its own files in each.
 const ROUNDS: u64 = 3;
 /// Timeout of the renewal at the start of a client whose certificate is due.
 const START_DEADLINE: Duration = Duration::from_secs(2);

@@ -1,6 +1,7 @@
 //! `gabion explain`: where bytes of a file lie, why there, and what a read or an update of them does now.
 
 use super::connect;
+use super::stat::is_lost;
 use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, counted, parse_bytes, print_json, say, table};
@@ -111,16 +112,6 @@ async fn update_cost(client: &Client, name: &str, range: ByteRange) -> Result<Co
     Ok(sum)
 }
 
-/// The state of a chunk in a word.
-fn state(stripe: &StripeRecord, chunk: ChunkIndex, node: Option<&NodeStatus>) -> &'static str {
-    match node.map(|node| node.liveness) {
-        _ if stripe.is_stale(chunk) => "lost",
-        Some(Liveness::Up) => "there",
-        Some(Liveness::Suspect) => "its node does not answer",
-        Some(Liveness::Failed) | None => "lost",
-    }
-}
-
 impl Located {
     fn stripe(&self) -> &StripeRecord {
         &self.stat.layout.stripes[self.at]
@@ -135,8 +126,13 @@ impl Located {
             .find(|status| status.node == node)
     }
 
+    /// The state of a chunk in a few words.
     fn state_of(&self, chunk: ChunkIndex) -> &'static str {
-        state(self.stripe(), chunk, self.node_of(chunk))
+        match self.node_of(chunk).map(|node| node.liveness) {
+            _ if is_lost(&self.stat, self.stripe(), chunk) => "lost",
+            Some(Liveness::Up) => "there",
+            _ => "its node does not answer",
+        }
     }
 
     /// What a chunk holds.

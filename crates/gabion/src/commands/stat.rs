@@ -169,7 +169,7 @@ fn stat_json(name: &str, stat: &FileStat) -> Value {
 }
 
 /// Whether a chunk counts as lost now.
-fn is_lost(stat: &FileStat, stripe: &StripeRecord, chunk: ChunkIndex) -> bool {
+pub(super) fn is_lost(stat: &FileStat, stripe: &StripeRecord, chunk: ChunkIndex) -> bool {
     let failed = failed_nodes(&stat.layout.nodes);
     stripe.is_stale(chunk)
         || stripe

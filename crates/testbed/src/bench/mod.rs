@@ -289,6 +289,7 @@ impl<'a> Bench<'a> {
     async fn measure_while(&mut self, is_over: &Cell<bool>) -> Result<(), TestbedError> {
         let all = self.setting.workloads.iter();
         let mut random: Vec<Workload> = all.filter(|w| w.order == Order::Random).copied().collect();
+        // A repair may be short, so the usual depth goes first.
         random.sort_by_key(|workload| workload.depth != 16);
         for &workload in &random {
             for at in 0..self.subjects.len() {

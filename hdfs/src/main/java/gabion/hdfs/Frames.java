@@ -135,7 +135,7 @@ final class Frames implements Closeable {
     return receive(BODY_BYTES_MAX);
   }
 
-  /** The next frame, whose body has at most so many bytes. */
+  /** The next frame. A body of more than {@code bytesMax} bytes is refused. */
   Frame receive(int bytesMax) throws IOException {
     int length = in.readInt();
     int sum = in.readInt();
