@@ -1,8 +1,8 @@
 //! The coordinator's office of certificates: its own, those of others, and what is revoked.
 
 use crate::error::ServerError;
-use gabion_layout::ClusterId;
-use gabion_wire::trust::{Authority, Name, PublicKey, Security, TrustError};
+use gabion_layout::{ClusterId, NodeId};
+use gabion_wire::trust::{Authority, Name, PublicKey, Security, Serial, TrustError};
 use gabion_wire::{
     CertificateReply, CertificateRequest, Connection, Endpoint, Role, Sender, revoked_since,
 };
@@ -157,9 +157,9 @@ impl CertificateOffice {
             }
             if *known != present {
                 if let Some(own) = self.security.credentials() {
-                    own.keep_revoked(&present)?;
+                    managed.authority.give_revoked(&own)?;
                 }
-                *known = present;
+                *known = managed.authority.revoked()?;
             }
         }
         self.security.reload()
@@ -185,10 +185,45 @@ impl CertificateOffice {
         }
     }
 
+    /// The node that joins with the certificate of this connection, if that is a new node's.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub(crate) fn admitted(&self, connection: &Connection) -> Result<Option<NodeId>, TrustError> {
+        match self.held_by_new_node(connection) {
+            Some(serial) => self.managed()?.authority.admitted(serial),
+            None => Ok(None),
+        }
+    }
+
+    /// Notes durably that a node joins with the certificate of this connection, if that is a new node's.
+    ///
+    /// # Errors
+    /// [`TrustError::Admitted`] if another node does; otherwise if the ledger cannot be written.
+    pub(crate) fn admit(&self, connection: &Connection, node: NodeId) -> Result<(), TrustError> {
+        match self.held_by_new_node(connection) {
+            Some(serial) => self.managed()?.authority.admit(serial, node),
+            None => Ok(()),
+        }
+    }
+
+    /// The serial of the certificate of a new node that the cluster's own authority has made.
+    fn held_by_new_node(&self, connection: &Connection) -> Option<Serial> {
+        let authority = &self.managed.as_ref()?.authority;
+        let certified = connection.certified()?;
+        let is_new = certified.name == Name::of_node(authority.cluster(), None);
+        certified.serial.filter(|_| is_new)
+    }
+
+    fn managed(&self) -> Result<&Managed, TrustError> {
+        let foreign = "this cluster's certificates are made elsewhere";
+        let foreign = || TrustError::NotSigned(foreign.to_owned());
+        self.managed.as_ref().ok_or_else(foreign)
+    }
+
     fn certify(&self, connection: &Connection, point: Vec<u8>) -> Result<String, TrustError> {
         let refused = |reason: &str| TrustError::NotSigned(reason.to_owned());
-        let foreign = || refused("this cluster's certificates are made elsewhere");
-        let managed = self.managed.as_ref().ok_or_else(foreign)?;
+        let managed = self.managed()?;
         let serial = connection
             .certified()
             .and_then(|certified| certified.serial);
@@ -205,6 +240,8 @@ impl CertificateOffice {
             tracing::info!(target: "cluster", %serial, "a join token was exchanged for a certificate");
             return Ok(certificate);
         }
+        // A new node that has connected again since it joined.
+        let node = node.or(self.admitted(connection)?);
         let name = Name {
             node,
             ..Name::of(managed.authority.cluster(), role)

@@ -5,7 +5,8 @@ use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, ask};
+use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
+use gabion_wire::trust::TrustError;
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts,
     Responder, Role, TrafficMeter, WireError, system_wall_clock,
@@ -203,12 +204,15 @@ impl Handler for CoordinatorHandler {
         }
         let coordinator = Arc::clone(coordinator);
         let connection = Arc::clone(connection);
+        let office = Arc::clone(&self.office);
         tokio::spawn(async move {
-            let reply = coordinator.handle(request).await;
-            if let CoordinatorReply::JoinBegun(begun) = &reply {
-                // From now on a new node speaks for itself, and gets a certificate of its own.
-                connection.note_joined(begun.session.node);
-            }
+            let reply = match request {
+                CoordinatorRequest::BeginJoin(join) => {
+                    let begun = begin_join(&coordinator, office, &connection, join).await;
+                    begun.unwrap_or_else(CoordinatorReply::Refused)
+                }
+                _ => coordinator.handle(request).await,
+            };
             responder.reply(&reply);
         });
     }
@@ -234,4 +238,59 @@ impl Handler for CoordinatorHandler {
             tokio::spawn(async move { coordinator.handle(request.into()).await });
         }
     }
+}
+
+/// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it
+/// has a certificate with its id.
+async fn begin_join(
+    coordinator: &Arc<Coordinator<RedbStore>>,
+    office: Arc<CertificateOffice>,
+    connection: &Arc<Connection>,
+    mut join: ask::BeginJoin,
+) -> Result<CoordinatorReply, Denial> {
+    let is_new = connection
+        .certified()
+        .is_some_and(|certified| certified.name.node.is_none());
+    if !is_new {
+        return Ok(coordinator.handle(join.into()).await);
+    }
+    let (asked, asking) = (Arc::clone(&office), Arc::clone(connection));
+    let admitted = with_office(move || asked.admitted(&asking)).await?;
+    match (join.node.node, admitted) {
+        (Some(claimed), admitted) if admitted != Some(claimed) => {
+            let sentence = format!(
+                "this node is {claimed}, and its certificate is none of {claimed}; make one with 'gabion cert issue \
+                 node --node {}'",
+                claimed.0
+            );
+            return Err(Denial::new(Cause::Invalid, sentence));
+        }
+        (None, Some(node)) => {
+            let start = coordinator.admitted_start(node).await?;
+            // Otherwise a second node would get the name of the first.
+            if start.is_some_and(|start| start != join.node.start) {
+                let why = TrustError::Admitted(node).to_string();
+                return Err(Denial::new(Cause::Invalid, why));
+            }
+            join.node.node = Some(node);
+        }
+        _ => {}
+    }
+    let reply = coordinator.handle(join.into()).await;
+    if let CoordinatorReply::JoinBegun(begun) = &reply {
+        let (node, admitting) = (begun.session.node, Arc::clone(connection));
+        with_office(move || office.admit(&admitting, node)).await?;
+        // From now on it speaks for itself, and gets a certificate of its own.
+        connection.note_joined(node);
+    }
+    Ok(reply)
+}
+
+/// Reads or writes the authority's files.
+async fn with_office<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TrustError> + Send + 'static,
+) -> Result<T, Denial> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.expect("the office does not panic");
+    done.map_err(|error| Denial::new(Cause::Failure, error.to_string()))
 }

@@ -135,13 +135,19 @@ impl ProcessPorts {
     /// Connects to the coordinator, if it can be reached.
     ///
     /// # Errors
-    /// Only [`WireError::WrongCluster`]: all other errors may be temporary.
+    /// [`WireError::WrongCluster`], [`WireError::Untrusted`], [`WireError::NoTls`] and [`WireError::WantsTls`]: all other
+    /// errors may be temporary.
     pub async fn check_cluster(&self) -> Result<(), WireError> {
         let Some(address) = &self.coordinator else {
             return Ok(());
         };
         match self.peers().coordinator(address).await {
-            Err(error @ WireError::WrongCluster { .. }) => Err(error),
+            Err(
+                error @ (WireError::WrongCluster { .. }
+                | WireError::Untrusted(_)
+                | WireError::NoTls
+                | WireError::WantsTls),
+            ) => Err(error),
             _ => Ok(()),
         }
     }

@@ -27,6 +27,7 @@ use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
 use crate::ports::Ports;
 use files::Files;
 use futures::FutureExt;
+use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use garbage::Garbage;
 use leases::Leases;
@@ -205,6 +206,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let answer = self.members.heartbeat(told)?;
         self.repair.throttle().note_foreground(&told.health);
         Ok(answer)
+    }
+
+    /// The start of a node that was admitted last; none before the node has been a member.
+    ///
+    /// # Errors
+    /// If there is no such node, or the metadata cannot be read.
+    pub async fn admitted_start(&self, node: NodeId) -> Result<Option<Start>, Denial> {
+        let find = move |meta: &Meta<K>| Ok(meta.node(node)?.admitted);
+        Ok(self.shared.core.with_meta(find).await?)
     }
 
     /// Waits until the metadata store has failed; returns the error. The process then ends: a failed
