@@ -22,7 +22,7 @@ pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
     WriteOptions,
 };
-pub(crate) use hdfs::HdfsAgentOptions;
+pub(crate) use hdfs::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
@@ -260,7 +260,8 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
-    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them; or restore a
+    /// lost chunk file of QFS or HDFS-RAID
     HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),

@@ -148,7 +148,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Stat { name } => commands::stat::stat(&name, &place, format).await,
             Command::Image(command) => commands::image::run(command, &place, format).await,
             Command::Nbd(command) => commands::nbd::run(command, &place).await,
-            Command::HdfsAgent(options) => commands::hdfs::agent(options).await,
+            Command::HdfsAgent(options) => commands::hdfs::run(options, format).await,
             Command::Mount(arguments) => commands::mount::run(arguments, place).await,
             Command::Umount(arguments) => commands::mount::umount(&arguments),
             Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
