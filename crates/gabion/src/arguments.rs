@@ -4,6 +4,7 @@ mod bench;
 mod cert;
 mod checks;
 mod engine;
+mod events;
 mod files;
 mod hdfs;
 mod image;
@@ -11,6 +12,7 @@ mod lab;
 mod mount;
 mod pool;
 mod repair;
+mod top;
 
 pub(crate) use bench::BenchOptions;
 pub(crate) use cert::{
@@ -18,6 +20,7 @@ pub(crate) use cert::{
 };
 pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
+pub(crate) use events::EventsOptions;
 pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
     WriteOptions,
@@ -32,7 +35,9 @@ pub(crate) use lab::{
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
+pub(crate) use top::TopOptions;
 
+use crate::logging::LogOptions;
 use crate::output::{Format, parse_bytes};
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -270,6 +275,10 @@ pub(crate) enum Command {
     /// Tell in a line whether all is well, and each problem. Exit codes: 0 green, 3 yellow, 4 red (a stripe
     /// survives no further failure), 1 if the cluster does not answer
     Health,
+    /// Watch nodes, stripes, repairs and traffic on a terminal, refreshed until a key ends it
+    Top(TopOptions),
+    /// Show what has happened to nodes, disks, repairs, settings and certificates
+    Events(EventsOptions),
     /// Measure pools of a running cluster: rates, latencies, and what a request costs
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'
@@ -287,6 +296,17 @@ pub(crate) enum Command {
     Lab(LabCommand),
     /// Run a whole cluster on this machine with real data, and clean up
     Demo(DemoOptions),
+}
+
+impl Command {
+    /// How the process logs. Commands that are no servers have no options for it.
+    pub(crate) fn log_options(&self) -> LogOptions {
+        match self {
+            Self::Coordinator(options) => options.log.clone(),
+            Self::Node(arguments) => arguments.serve.log.clone(),
+            _ => LogOptions::default(),
+        }
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -405,6 +425,11 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) init: bool,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
+    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
 }
 
 #[derive(Args, Debug)]
@@ -434,6 +459,11 @@ pub(crate) struct NodeOptions {
     /// File with a join token, for a node without a certificate; 'gabion cert token' makes one
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) token: Option<PathBuf>,
+    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
     /// Directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,

@@ -11,11 +11,12 @@ mod output;
 mod arguments;
 mod commands;
 mod failure;
+mod logging;
 mod output_file;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
-use std::io::IsTerminal as _;
+use logging::Log;
 use std::process::ExitCode;
 
 /// An update makes dozens of futures and buffers, for which glibc's per-thread caches are too
@@ -95,7 +96,7 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
 const BLOCKING_THREAD_COUNT_MAX: usize = 256;
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    start_logging();
+    let log = Log::start(&arguments.command.log_options());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREAD_COUNT_MAX)
         .enable_all()
@@ -105,8 +106,16 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let place = arguments.place;
     let done = runtime.block_on(async {
         match arguments.command {
-            Command::Coordinator(options) => commands::serve::coordinator(options, &place).await,
-            Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
+            Command::Coordinator(options) => {
+                log.follow_signal()?;
+                commands::serve::coordinator(options, &place).await
+            }
+            Command::Node(arguments) => {
+                if arguments.command.is_none() {
+                    log.follow_signal()?;
+                }
+                commands::node::run(arguments, &place, format).await
+            }
             Command::Cluster(command) => commands::cluster::run(command, place, format).await,
             Command::Init(options) => commands::cert::init(&options, format),
             Command::Cert(command) => commands::cert::run(command, &place, format),
@@ -138,6 +147,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Explain { what } => commands::explain::run(&what, &place, format).await,
             Command::Health => commands::health::run(&place, format).await,
             Command::Df => commands::df::run(&place, format).await,
+            Command::Events(options) => commands::events::run(options, &place, format).await,
+            Command::Top(options) => commands::top::run(options, &place, format).await,
             Command::Bench(options) => commands::bench::run(options, &place, format).await,
             Command::Chmod { mode, names } => {
                 commands::attributes::chmod(mode, &names, &place, format).await
@@ -162,16 +173,4 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     // Blocking work that outlives its command, such as a sync, must not hold the process.
     runtime.shutdown_background();
     done
-}
-
-/// Logs go to stderr; `GABION_LOG` sets the level, as in `GABION_LOG=debug`. Events of nodes, disks
-/// and repairs are always logged.
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cluster=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

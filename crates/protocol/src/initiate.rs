@@ -84,7 +84,16 @@ pub async fn run_plan(
     terms: &RunTerms,
     own: impl FnOnce(Part) -> OwnPart,
 ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
-    run_heard(ports, plan, terms, own, &Heard::default()).await
+    let ran = run_heard(ports, plan, terms, own, &Heard::default()).await;
+    ran.map(|ran| ran.as_of)
+}
+
+/// A plan that has run to its end.
+pub(crate) struct Ran {
+    /// The update as of which each node read.
+    pub(crate) as_of: BTreeMap<NodeId, Sequence>,
+    /// The node that was the last to answer.
+    pub(crate) last: Option<NodeId>,
 }
 
 /// As [`run_plan`]; also notes participants' journal positions.
@@ -94,7 +103,7 @@ pub(crate) async fn run_heard(
     terms: &RunTerms,
     own: impl FnOnce(Part) -> OwnPart,
     heard: &Heard,
-) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+) -> Result<Ran, PartFailed> {
     let participants = plan.participants();
     let mut running = FuturesUnordered::new();
     if participants.contains(&NodeId::CLIENT) {
@@ -118,18 +127,19 @@ pub(crate) async fn run_heard(
     let nodes = participants.iter().copied();
     let nodes: Vec<NodeId> = nodes.filter(|&node| node != NodeId::CLIENT).collect();
     let mut hung = pin!(until_hung(ports, &nodes).fuse());
-    let mut as_of = BTreeMap::new();
+    let (mut as_of, mut last) = (BTreeMap::new(), None);
     loop {
         let (node, done) = select_biased! {
             done = running.next() => match done {
                 Some(done) => done,
-                None => return Ok(as_of),
+                None => return Ok(Ran { as_of, last }),
             },
             (node, error) = hung => (node, Err(NodeError::Silent(error))),
         };
         let failed = match done {
             Ok(sequence) => {
                 as_of.insert(node, sequence);
+                last = Some(node);
                 continue;
             }
             Err(failed) => failed,

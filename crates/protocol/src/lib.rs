@@ -20,6 +20,7 @@ mod joining;
 pub mod limits;
 mod locks;
 mod marks;
+pub mod measure;
 pub mod message;
 pub mod node;
 mod part_io;

@@ -1,16 +1,19 @@
 //! A storage node: routes requests to its two roles, participant and primary, renews its membership lease,
 //! and does not serve after the lease has expired.
 
+pub mod figures;
+mod measuring;
 mod participate;
 
 pub use crate::joining::{JoinError, NodeOptions};
+use measuring::{Measuring, refusal_of};
 
 use crate::event::Event;
 use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
     Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
-    NodeUsage, Progress, Purpose, Refusal, RunPart, Scrubbed, Standing, ask,
+    NodeUsage, Progress, Refusal, RunPart, Scrubbed, Served, Standing, ask,
 };
 use crate::participant::{Participant, generation_of};
 use crate::ports::{Address, Ask as _, Ports};
@@ -66,8 +69,12 @@ pub struct Node {
     has_left: AtomicBool,
     /// Its health since the last heartbeat.
     health: Mutex<NodeHealth>,
+    /// The clients' requests that it has served.
+    served: Mutex<Served>,
     /// The space of its store, when it was counted last.
     usage: Mutex<Option<NodeUsage>>,
+    /// Since when no round of upkeep has left the journal without pending records.
+    pending_since_ms: Mutex<Option<u64>>,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -129,7 +136,9 @@ impl Node {
             has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             health: Mutex::default(),
+            served: Mutex::default(),
             usage: Mutex::default(),
+            pending_since_ms: Mutex::default(),
         }))
     }
 
@@ -162,14 +171,11 @@ impl Node {
     ) -> BoxFuture<'static, NodeReply> {
         let node = Arc::clone(self);
         let answer = async move {
-            let began_ms = node.participant.ports.now_ms();
-            let is_clients = is_clients(&request);
+            let ports = &node.participant.ports;
+            let measuring = Measuring::begin(&request, &**ports);
             let answer = node.answer(request, origin).await;
-            if is_clients {
-                let latency_ms = node.participant.ports.now_ms().saturating_sub(began_ms);
-                lock(&node.health).foreground.note(latency_ms);
-            }
-            if let Err(refusal) | Ok(NodeReply::NotBegun(refusal)) = &answer {
+            measuring.end(&**ports, (&node.health, &node.served), refusal_of(&answer));
+            if let Some(refusal) = refusal_of(&answer) {
                 match refusal {
                     Refusal::Damaged(damage) => node.report(vec![damage.clone()]),
                     // The refusal may come from another node, which this one has asked.
@@ -236,6 +242,7 @@ impl Node {
                 Err(_) => {}
             }
             *lock(&self.usage) = upkeep.usage().cloned();
+            *lock(&self.pending_since_ms) = upkeep.pending_since_ms();
         }
     }
 
@@ -511,6 +518,7 @@ impl Node {
             links: ports.take_link_rates(),
             array: ports.array(),
             usage: lock(&self.usage).clone(),
+            served: *lock(&self.served),
             ..std::mem::take(&mut *lock(&self.health))
         }
     }
@@ -548,15 +556,6 @@ impl Node {
         self.participant.ports.learn_nodes(&nodes);
         *lock(&self.nodes) = nodes;
         self.lease_until_ms.store(lease_until_ms, Ordering::Release);
-    }
-}
-
-/// Whether a client waits for the answer. A client's other requests wait for memory only.
-fn is_clients(request: &NodeRequest) -> bool {
-    match request {
-        NodeRequest::Update(_) => true,
-        NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
-        _ => false,
     }
 }
 

@@ -1,11 +1,15 @@
 //! The coordinator's office of certificates: its own, those of others, and what is revoked.
 
 use crate::error::ServerError;
+use crate::events::{EventLog, Happening};
 use gabion_layout::{ClusterId, NodeId};
-use gabion_wire::trust::{Authority, Name, PublicKey, Security, Serial, TrustError};
+use gabion_wire::trust::{
+    Authority, Entry, EntryState, Name, PublicKey, Security, Serial, TrustError,
+};
 use gabion_wire::{
     CertificateReply, CertificateRequest, Connection, Endpoint, Role, Sender, revoked_since,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -66,6 +70,15 @@ struct Managed {
     own: PathBuf,
     /// The list of revoked certificates that this process has taken in.
     revoked: Mutex<String>,
+    /// The certificates that the event log knows of.
+    logged: Mutex<LoggedCertificates>,
+}
+
+/// The certificates that the event log knows of, and the length of the ledger that had them.
+#[derive(Default)]
+struct LoggedCertificates {
+    ledger_bytes: u64,
+    states: BTreeMap<Serial, EntryState>,
 }
 
 impl CertificateOffice {
@@ -100,7 +113,9 @@ impl CertificateOffice {
                     authority,
                     own,
                     revoked: Mutex::default(),
+                    logged: Mutex::default(),
                 };
+                managed.news()?;
                 (security, Some(managed))
             }
         };
@@ -119,15 +134,19 @@ impl CertificateOffice {
 
     /// Renews the coordinator's own certificate, takes in what is revoked, and closes connections of such peers, as
     /// long as the endpoint lives.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, endpoint: Weak<Endpoint>) {
+    pub(crate) async fn keep_fresh(self: Arc<Self>, endpoint: Weak<Endpoint>, log: Arc<EventLog>) {
         if self.security.name().is_none() {
             return;
         }
         let mut last_error = String::new();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let office = Arc::clone(&self);
-            let looked = tokio::task::spawn_blocking(move || office.freshen()).await;
+            let (office, log) = (Arc::clone(&self), Arc::clone(&log));
+            let looked = tokio::task::spawn_blocking(move || {
+                office.note_certificates(&log)?;
+                office.freshen()
+            });
+            let looked = looked.await;
             let Some(endpoint) = endpoint.upgrade() else {
                 return;
             };
@@ -140,6 +159,16 @@ impl CertificateOffice {
                 _ => {}
             }
         }
+    }
+
+    /// Notes certificates that were issued, exchanged or revoked since the last time, by whatever process.
+    fn note_certificates(&self, log: &EventLog) -> Result<(), TrustError> {
+        if let Some(managed) = &self.managed {
+            for event in managed.news()? {
+                log.note(event);
+            }
+        }
+        Ok(())
     }
 
     /// Whether anything has changed.
@@ -247,6 +276,54 @@ impl CertificateOffice {
             ..Name::of(managed.authority.cluster(), role)
         };
         managed.authority.renew(serial, name, &key)
+    }
+}
+
+impl Managed {
+    /// What the ledger has that the event log does not know.
+    fn news(&self) -> Result<Vec<Happening>, TrustError> {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger_bytes = self.authority.ledger_bytes()?;
+        if ledger_bytes == logged.ledger_bytes {
+            return Ok(Vec::new());
+        }
+        let mut news = Vec::new();
+        for entry in self.authority.register()?.entries {
+            let known = logged.states.insert(entry.serial, entry.state);
+            if known != Some(entry.state) {
+                news.push(event_of(&entry));
+            }
+        }
+        logged.ledger_bytes = ledger_bytes;
+        Ok(news)
+    }
+}
+
+/// The event of a certificate's last change.
+fn event_of(entry: &Entry) -> Happening {
+    let holder = entry.name.holder();
+    let (serial, holder) = (entry.serial, holder.trim_start_matches("join/"));
+    let (kind, sentence) = match entry.state {
+        EntryState::Valid if entry.name.is_token => (
+            "token_issued",
+            format!("a join token for {holder} was issued ({serial})"),
+        ),
+        EntryState::Valid => (
+            "certificate_issued",
+            format!("a certificate of {holder} was issued ({serial})"),
+        ),
+        EntryState::Used => (
+            "token_exchanged",
+            format!("the join token {serial} was exchanged for a certificate"),
+        ),
+        EntryState::Revoked { .. } => (
+            "certificate_revoked",
+            format!("the certificate {serial} of {holder} was revoked"),
+        ),
+    };
+    Happening {
+        node: entry.name.node,
+        ..Happening::plain(kind, sentence)
     }
 }
 

@@ -2,14 +2,17 @@
 
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
+use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, order_of};
+use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
+use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
 use gabion_wire::trust::TrustError;
 use gabion_wire::{
-    CertificateRequest, Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts,
-    Responder, Role, TrafficMeter, WireError, system_wall_clock,
+    CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
+    ProcessPorts, Responder, Role, TrafficMeter, WireError, system_wall_clock,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +36,10 @@ pub struct CoordinatorConfig {
     pub options: CoordinatorOptions,
     /// How it proves what it is, and certifies others.
     pub protection: Protection,
+    /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
+    pub metrics: Option<String>,
+    /// The time above which operations are logged with their reason; none for no such log.
+    pub slow: Option<Duration>,
 }
 
 /// A listening coordinator.
@@ -42,6 +49,8 @@ pub struct CoordinatorProcess {
     listener: TcpListener,
     address: SocketAddr,
     office: Arc<CertificateOffice>,
+    log: Arc<EventLog>,
+    metrics: Option<(MetricsListener, Arc<CoordinatorMetrics>)>,
 }
 
 impl CoordinatorProcess {
@@ -60,8 +69,13 @@ impl CoordinatorProcess {
             listen,
             options,
             protection,
+            metrics,
+            slow,
         } = config;
         let listener = listen_on(&listen).await?;
+        let metrics = MetricsListener::bind(metrics.as_deref()).await?;
+        let is_observed = metrics.is_some() || slow.is_some();
+        let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow)));
         // After the address, so that an unusable one leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
@@ -83,12 +97,17 @@ impl CoordinatorProcess {
             };
             let meta = open(&directory, new_cluster)?;
             let office = CertificateOffice::open(protection, meta.cluster(), init)?;
-            Ok::<_, ServerError>((meta, Arc::new(office)))
+            let log = EventLog::open(&directory.join("events"))?;
+            Ok::<_, ServerError>((meta, Arc::new(office), Arc::new(log)))
         });
-        let (meta, office) = opened.await.expect("opening metadata does not panic")?;
+        let (meta, office, log) = opened.await.expect("opening metadata does not panic")?;
+        log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
             office: Arc::clone(&office),
+            work: work.clone(),
+            log: Arc::clone(&log),
+            refusals: Refusals::default(),
         });
         let hello = Hello {
             cluster: Some(meta.cluster()),
@@ -105,18 +124,34 @@ impl CoordinatorProcess {
             Arc::new(TrafficMeter::default()),
         );
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
-        let coordinator = Coordinator::new(meta, Arc::new(ports), options)?;
+        let observer = CoordinatorObserver {
+            log: Arc::clone(&log),
+            work: work.clone(),
+        };
+        let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
+        let coordinator = Coordinator::new(meta, ports, options)?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
+        let metrics = metrics.zip(work).map(|(listener, work)| {
+            let metrics = CoordinatorMetrics::new(work, Arc::clone(&coordinator));
+            (listener, Arc::new(metrics))
+        });
         Ok(Self {
             coordinator,
             endpoint,
             listener,
             address,
             office,
+            log,
+            metrics,
         })
+    }
+
+    /// The address of its metrics, if they are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(listener, _)| listener.address)
     }
 
     /// Its address.
@@ -130,8 +165,12 @@ impl CoordinatorProcess {
     /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
         self.coordinator.start();
-        let fresh = Arc::clone(&self.office).keep_fresh(Arc::downgrade(&self.endpoint));
+        let office = Arc::clone(&self.office);
+        let fresh = office.keep_fresh(Arc::downgrade(&self.endpoint), Arc::clone(&self.log));
         tokio::spawn(fresh);
+        if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
+            tokio::spawn(serve_metrics(listener, metrics));
+        }
         let stopped = async {
             let reason = self.coordinator.broken().await;
             tracing::error!(%reason, "the coordinator stops");
@@ -185,6 +224,10 @@ fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbSto
 struct CoordinatorHandler {
     coordinator: OnceLock<Arc<Coordinator<RedbStore>>>,
     office: Arc<CertificateOffice>,
+    /// Counts what does not reach the coordinator; none without metrics.
+    work: Option<Arc<CoordinatorWork>>,
+    log: Arc<EventLog>,
+    refusals: Refusals,
 }
 
 impl Handler for CoordinatorHandler {
@@ -202,10 +245,15 @@ impl Handler for CoordinatorHandler {
             let (node, reason) = (failure.node, &failure.reason);
             tracing::error!(%node, reason, "the node's store has failed; it leaves the cluster");
         }
-        let coordinator = Arc::clone(coordinator);
+        if let CoordinatorRequest::Events(asked) = &request {
+            responder.reply(&CoordinatorReply::Events(self.log.page(asked)));
+            return;
+        }
+        let (coordinator, log) = (Arc::clone(coordinator), Arc::clone(&self.log));
         let connection = Arc::clone(connection);
         let office = Arc::clone(&self.office);
         tokio::spawn(async move {
+            let order = order_of(&request);
             let reply = match request {
                 CoordinatorRequest::BeginJoin(join) => {
                     let begun = begin_join(&coordinator, office, &connection, join).await;
@@ -213,6 +261,13 @@ impl Handler for CoordinatorHandler {
                 }
                 _ => coordinator.handle(request).await,
             };
+            let is_done = !matches!(
+                reply,
+                CoordinatorReply::Refused(_) | CoordinatorReply::Busy(_)
+            );
+            if let Some(order) = order.filter(|_| is_done) {
+                log.note(order);
+            }
             responder.reply(&reply);
         });
     }
@@ -229,6 +284,24 @@ impl Handler for CoordinatorHandler {
 
     /// The coordinator moves no data, so it receives none.
     fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+
+    fn not_admitted(&self, connection: &Arc<Connection>, why: NotAdmitted) {
+        if let Some(work) = &self.work {
+            work.not_admitted(why);
+        }
+        if why == NotAdmitted::Sender {
+            let event = self.refusals.event_of_request(&connection.sender());
+            event.into_iter().for_each(|event| self.log.note(event));
+        }
+    }
+
+    fn not_accepted(&self, address: SocketAddr, reason: &WireError) {
+        if let Some(work) = &self.work {
+            work.not_accepted(reason);
+        }
+        let event = self.refusals.event_of(address.ip(), reason);
+        event.into_iter().for_each(|event| self.log.note(event));
+    }
 
     /// If its connection ends, the node itself may have ended.
     fn closed(&self, connection: &Arc<Connection>, _: &WireError) {

@@ -9,8 +9,11 @@ mod certificates;
 mod coordinator;
 mod engine;
 mod error;
+mod events;
 mod identity;
+mod metrics;
 mod node;
+mod slow;
 
 pub use array::ArrayConfig;
 pub use certificates::Protection;

@@ -5,8 +5,10 @@ use crate::certificates::{check_loopback, warn_of_insecurity};
 use crate::engine::Engine;
 use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
+use crate::metrics::{MetricsListener, NodeMetrics, NodeParts, NodeWork, TimedDisk};
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
+use gabion_metrics::serve_metrics;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
@@ -14,8 +16,8 @@ use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
-    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity,
-    ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
+    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Observer, Options,
+    PeerIdentity, ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
 };
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -60,6 +62,10 @@ pub struct NodeConfig {
     pub links: Option<PathBuf>,
     /// How it proves what it is, and checks its peers.
     pub security: Security,
+    /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
+    pub metrics: Option<String>,
+    /// The time above which operations are logged with their reason; none for no such log.
+    pub slow: Option<Duration>,
 }
 
 /// A node that has joined its cluster.
@@ -68,6 +74,7 @@ pub struct NodeProcess {
     ports: Arc<ProcessPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
+    metrics: Option<(MetricsListener, NodeMetrics)>,
 }
 
 impl NodeProcess {
@@ -94,13 +101,19 @@ impl NodeProcess {
             reserve_bytes_per_s,
             links,
             security,
+            metrics,
+            slow,
         } = config;
+        let metrics = MetricsListener::bind(metrics.as_deref()).await?;
+        let is_observed = metrics.is_some() || slow.is_some();
+        let work = is_observed.then(|| Arc::new(NodeWork::new(slow)));
         let store_options = gabion_store::Options {
             segment_bytes: journal_segment_bytes,
             log_bytes,
             ..gabion_store::Options::default()
         };
-        let (opened, mut identity) = open(engine, directory, init, store_options).await?;
+        let (opened, mut identity) =
+            open((engine, work.clone()), directory, init, store_options).await?;
         identity.begin()?;
         let Opened {
             store,
@@ -112,11 +125,16 @@ impl NodeProcess {
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
-        let handler = Arc::new(NodeHandler::default());
+        let handler = Arc::new(NodeHandler {
+            serving: OnceLock::new(),
+            work: work.clone(),
+        });
         let unnamed = nameless(identity.member, &handler, (&meter, &security));
+        let watch = array.clone();
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
         let ports = ProcessPorts::new(Some(coordinator), unnamed).map_err(no_randomness)?;
-        let ports = Arc::new(ports.keeping(array));
+        let observer = work.clone().map(|work| work as Arc<dyn Observer>);
+        let ports = Arc::new(ports.keeping(array).observed_by(observer));
         let options = NodeOptions {
             node: identity.member.map(|(_, node)| node),
             rack,
@@ -138,14 +156,29 @@ impl NodeProcess {
         handler.serve(Serving {
             node: Arc::clone(&node),
             ports: Arc::clone(&ports),
-            meter,
+            meter: Arc::clone(&meter),
+        });
+        let metrics = metrics.zip(work).map(|(listener, work)| {
+            let parts = NodeParts {
+                node: Arc::clone(&node),
+                rack,
+                meter,
+                array: watch,
+            };
+            (listener, NodeMetrics::new(work, parts))
         });
         Ok(Self {
             node,
             ports,
             endpoint,
             listener,
+            metrics,
         })
+    }
+
+    /// The address of its metrics, if they are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(listener, _)| listener.address)
     }
 
     /// The node's id.
@@ -165,6 +198,9 @@ impl NodeProcess {
         let own = node.id();
         let meter = Arc::clone(self.endpoint.meter());
         let nodes = move || node.nodes();
+        if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
+            tokio::spawn(serve_metrics(listener, Arc::new(metrics)));
+        }
         tokio::spawn(probe_links(ports, rates, own, nodes, move || {
             meter.snapshot()
         }));
@@ -205,7 +241,7 @@ struct Opened {
 /// Opens the store in a node's directory and checks that it belongs to that node. Creates a missing
 /// one only with `init`: an unmounted disk looks like a new one.
 async fn open(
-    engine: Engine,
+    (engine, work): (Engine, Option<Arc<NodeWork>>),
     directory: PathBuf,
     init: bool,
     options: gabion_store::Options,
@@ -233,7 +269,11 @@ async fn open(
         if !init && !Store::is_on(&*disk.disk)? {
             return Err(missing());
         }
-        let (store, report) = Store::open(disk.disk, options)?;
+        let opened = match work {
+            Some(work) => Arc::new(TimedDisk::new(disk.disk, work)),
+            None => disk.disk,
+        };
+        let (store, report) = Store::open(opened, options)?;
         tracing::info!(?report, path = %path.display(), "store opened");
         identity.check(&store.identity())?;
         let opened = Opened {
@@ -427,9 +467,10 @@ fn endpoint(
 }
 
 /// Routes requests of connections to the node, once it has joined.
-#[derive(Default)]
 struct NodeHandler {
     serving: OnceLock<Serving>,
+    /// Counts what does not reach the node; none without metrics.
+    work: Option<Arc<NodeWork>>,
 }
 
 struct Serving {
@@ -477,6 +518,18 @@ impl Handler for NodeHandler {
         }
     }
 
+    fn not_admitted(&self, _: &Arc<Connection>, why: NotAdmitted) {
+        if let Some(work) = &self.work {
+            work.not_admitted(why);
+        }
+    }
+
+    fn not_accepted(&self, _: SocketAddr, reason: &WireError) {
+        if let Some(work) = &self.work {
+            work.not_accepted(reason);
+        }
+    }
+
     fn closed(&self, connection: &Arc<Connection>, reason: &WireError) {
         tracing::debug!(peer = ?connection.peer(), %reason, "connection closed");
         if let Some(serving) = self.serving.get() {
@@ -498,7 +551,7 @@ mod tests {
         let open = async |init| {
             let directory = root.path().join("node");
             let options = gabion_store::Options::default();
-            let opened = open(Engine::Files, directory, init, options).await;
+            let opened = open((Engine::Files, None), directory, init, options).await;
             opened.map(|(opened, _)| opened.store.chunks().unwrap().len())
         };
         let refused = async || {

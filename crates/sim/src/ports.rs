@@ -214,10 +214,6 @@ impl ClientPorts for SimPorts {
         self.reach(to, node.to_string(), deadline_ms)
     }
 
-    fn now_us(&self) -> u64 {
-        self.counted_us()
-    }
-
     fn meter(&self) -> Meter {
         Meter::default()
     }
@@ -336,6 +332,10 @@ impl Ports for SimPorts {
                 addresses.insert(status.node, slot);
             }
         }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.counted_us()
     }
 
     fn now_ms(&self) -> u64 {

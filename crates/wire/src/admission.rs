@@ -48,6 +48,59 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// A limit that refuses a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectionLimit {
+    /// The descriptors that are left to files.
+    Descriptors,
+    /// All connections.
+    Connections,
+    /// Those of clients.
+    Clients,
+    /// Those of clients at one network address.
+    Address,
+    /// Those of peers before their hello.
+    Nameless,
+    /// The time for a hello, while others wait for the place.
+    Displaced,
+}
+
+impl ConnectionLimit {
+    /// All limits.
+    pub const ALL: [Self; 6] = [
+        Self::Descriptors,
+        Self::Connections,
+        Self::Clients,
+        Self::Address,
+        Self::Nameless,
+        Self::Displaced,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::Connections => "connections",
+            Self::Clients => "client_connections",
+            Self::Address => "address_connections",
+            Self::Nameless => "unintroduced_connections",
+            Self::Displaced => "displaced_connections",
+        }
+    }
+
+    /// What it means for a peer, to be read after "it".
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::Descriptors => "keeps its last descriptors for its files",
+            Self::Connections => "has as many connections as it takes",
+            Self::Clients => "has as many clients as it takes",
+            Self::Address => "has as many clients at that address as it takes from one",
+            Self::Nameless => "has as many peers that have not introduced themselves as it takes",
+            Self::Displaced => "needed the place for another peer",
+        }
+    }
+}
+
 /// The connections that a process has taken.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -113,25 +166,23 @@ impl Admission {
     ) -> Result<Place, WireError> {
         let number = u64::from(socket.as_raw_fd().unsigned_abs());
         if self.is_scarce(number, getrlimit(Resource::Nofile).current) {
-            return Err(WireError::Full("keeps its last descriptors for its files"));
+            return Err(WireError::Full(ConnectionLimit::Descriptors));
         }
         let mut taken = self.lock();
         if taken.count >= self.limits.count_max {
-            return Err(WireError::Full("has as many connections as it takes"));
+            return Err(WireError::Full(ConnectionLimit::Connections));
         }
         if taken.client_count >= self.limits.client_count_max {
-            return Err(WireError::Full("has as many clients as it takes"));
+            return Err(WireError::Full(ConnectionLimit::Clients));
         }
         let here = taken.by_address.get(&address).copied().unwrap_or_default();
         if here.client_count >= self.limits.address_count_max {
-            let reason = "has as many clients at that address as it takes from one";
-            return Err(WireError::Full(reason));
+            return Err(WireError::Full(ConnectionLimit::Address));
         }
         let is_full_here = here.nameless_count >= self.limits.nameless_address_count_max;
         let is_full = is_full_here || taken.nameless.len() >= self.limits.nameless_count_max;
         if is_full && !taken.displace(is_full_here.then_some(address)) {
-            let reason = "has as many peers that have not introduced themselves as it takes";
-            return Err(WireError::Full(reason));
+            return Err(WireError::Full(ConnectionLimit::Nameless));
         }
         taken.count += 1;
         taken.client_count += 1;
@@ -211,7 +262,7 @@ impl Place {
     /// Waits until another peer has taken the place, which cannot happen after the peer's hello.
     pub(crate) async fn displaced(&mut self) -> WireError {
         match (&mut self.displaced).await {
-            Ok(()) => WireError::Full("needed the place for another peer"),
+            Ok(()) => WireError::Full(ConnectionLimit::Displaced),
             Err(_) => std::future::pending().await,
         }
     }

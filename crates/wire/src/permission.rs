@@ -175,7 +175,8 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::Drain(_)
         | R::Keep(_)
         | R::ScrubAll
-        | R::OrderForm(_) => OPERATOR,
+        | R::OrderForm(_)
+        | R::Events(_) => OPERATOR,
         R::Pools
         | R::BeginPut(_)
         | R::ExtendPut(_)

@@ -3,6 +3,7 @@
 use super::security;
 use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
+use crate::logging::LogOptions;
 use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{
@@ -11,6 +12,8 @@ use gabion_server::{
 use gabion_testbed::READY;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Raises the limit of open files and connections to the system's maximum.
 pub(super) fn raise_descriptor_limit() {
@@ -31,6 +34,8 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         data,
         init,
         behaviour,
+        metrics,
+        log,
     } = options;
     let config = CoordinatorConfig {
         protection: security::of_coordinator(place, &data)?,
@@ -38,9 +43,11 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         init,
         listen,
         options: behaviour_of(&behaviour),
+        metrics,
+        slow: slow(&log),
     };
     let process = CoordinatorProcess::start(config).await.map_err(failure)?;
-    ready(&process.address().to_string());
+    server_ready(process.address(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
 }
 
@@ -57,6 +64,8 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         engine,
         links,
         token,
+        metrics,
+        log,
     } = options;
     let (Some(rack), Some(join)) = (rack, join) else {
         return Err(Failure::usage(
@@ -94,9 +103,11 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         log_bytes: merging.log_limit,
         reserve_bytes_per_s: merging.reserve_budget,
         links,
+        metrics,
+        slow: slow(&log),
     };
     let process = NodeProcess::start(config).await.map_err(failure)?;
-    ready(&process.id().to_string());
+    server_ready(process.id(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
 }
 
@@ -108,6 +119,17 @@ fn failure(error: ServerError) -> Failure {
         }
         _ => Failure::failed(error),
     }
+}
+
+/// The time above which operations are logged.
+fn slow(log: &LogOptions) -> Option<Duration> {
+    (log.slow_ms > 0).then(|| Duration::from_millis(log.slow_ms))
+}
+
+/// Reports that a server is ready, and where its metrics are.
+fn server_ready(at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
+    let metrics = metrics.map_or_else(String::new, |address| format!(" http://{address}/metrics"));
+    ready(&format!("{at}{metrics}"));
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.

@@ -3,6 +3,7 @@
 
 use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
+use crate::measure::Measure;
 use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use gabion_layout::{StripeId, StripeRecord};
@@ -79,7 +80,10 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     ) -> Result<R, MetaError> {
         self.check_whole()?;
         let meta = Arc::clone(&self.meta);
+        let began_us = self.ports.now_us();
         let result = run_blocking(&*self.ports, move || work(&meta)).await;
+        let took_us = self.ports.now_us().saturating_sub(began_us);
+        self.ports.measure(&Measure::Transaction { took_us });
         if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
             self.stop(error.clone());
         }

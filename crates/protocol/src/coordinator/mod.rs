@@ -7,6 +7,7 @@
 //! places and repair plans.
 
 mod core;
+pub mod figures;
 mod files;
 mod garbage;
 mod leases;
@@ -23,6 +24,7 @@ mod wake_up;
 pub use options::CoordinatorOptions;
 
 use self::core::{Answer, Core};
+use crate::measure::{Answered, Measure};
 use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
 use crate::ports::Ports;
 use files::Files;
@@ -111,11 +113,24 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Answers a request. The answer's promises are durable.
     pub async fn handle(self: &Arc<Self>, request: Ask) -> CoordinatorReply {
+        let ports = &self.shared.core.ports;
+        let (began_us, request_name) = (ports.now_us(), request.name());
         let answer = match self.shared.core.check_whole() {
             // Not even a lease is granted: the node's failure could not be handled.
             Err(error) => Err(error.into()),
             Ok(()) => self.answer(request).await,
         };
+        let refusal = match &answer {
+            Err(denial) | Ok(CoordinatorReply::Refused(denial)) => Some(denial.cause.name()),
+            Ok(CoordinatorReply::Busy(_)) => Some("busy"),
+            Ok(_) => None,
+        };
+        ports.measure(&Measure::Answered(Answered {
+            request: request_name,
+            purpose: None,
+            refusal,
+            took_us: ports.now_us().saturating_sub(began_us),
+        }));
         answer.unwrap_or_else(CoordinatorReply::Refused)
     }
 
@@ -183,6 +198,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,
             Ask::Usage => self.usage().await,
+            Ask::Events(_) => Err("the event log is the process's to read".into()),
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
             Ask::Hasten(ask::Hasten { stripe }) => self.repair.hasten(stripe).await,

@@ -18,7 +18,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Usage(usage))
     }
 
-    fn count_usage(&self, meta: &Meta<K>) -> Result<ClusterUsage, MetaError> {
+    pub(super) fn count_usage(&self, meta: &Meta<K>) -> Result<ClusterUsage, MetaError> {
         let fleet = self.shared.nodes.fleet();
         let mut usage = ClusterUsage {
             nodes: self.shared.nodes.usages(&fleet),

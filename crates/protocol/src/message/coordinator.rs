@@ -1,6 +1,7 @@
 //! The coordinator's replies to nodes and clients. The state of the cluster is in [`ClusterStatus`].
 
 use super::denial::Denial;
+use super::events::EventPage;
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
@@ -239,6 +240,8 @@ pub enum CoordinatorReply {
     },
     /// The space of the cluster.
     Usage(ClusterUsage),
+    /// Some of the event log.
+    Events(EventPage),
 }
 
 /// Whether a node that is alive is a member.

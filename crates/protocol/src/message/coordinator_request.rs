@@ -7,6 +7,7 @@ use super::coordinator::{
     PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure,
     StripeLease,
 };
+use super::events::EventPage;
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
@@ -461,6 +462,15 @@ calls! {
     }
     /// The space of files, chunks and reserves by pool, and of nodes.
     Usage -> ClusterUsage { CoordinatorReply::Usage(usage) => usage }
+    /// Some of the event log. The coordinator's process answers it.
+    Events {
+        /// Only those with higher numbers.
+        after: u64,
+        /// Only those since this time, in milliseconds since 1970.
+        since_ms: Option<i64>,
+        /// Most events; the coordinator may send fewer.
+        limit: u64,
+    } -> EventPage { CoordinatorReply::Events(page) => page }
 }
 
 impl CoordinatorRequest {
@@ -486,6 +496,7 @@ impl CoordinatorRequest {
                 | Self::Links { .. }
                 | Self::ScrubAll { .. }
                 | Self::Usage { .. }
+                | Self::Events { .. }
         )
     }
 }

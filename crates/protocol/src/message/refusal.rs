@@ -114,6 +114,31 @@ fn awaited_words(awaited: &[NodeId]) -> String {
 }
 
 impl Refusal {
+    /// The name of its kind, in metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fenced { .. } => "fenced",
+            Self::StaleGeneration { .. } => "stale_generation",
+            Self::Unsettled => "unsettled",
+            Self::CutPassed { .. } => "cut_passed",
+            Self::Damaged(_) => "damaged",
+            Self::NoSuchChunk(_) => "no_such_chunk",
+            Self::NotPrimary(_) => "not_primary",
+            Self::TooFewLeft { .. } => "too_few_left",
+            Self::StageAt(_) => "stage_at",
+            Self::Unavailable(_) => "unavailable",
+            Self::Stalled(_) => "stalled",
+            Self::NoLease => "no_lease",
+            Self::StoreFailed(_) => "store_failed",
+            Self::Busy(_) => "busy",
+            Self::NoSpace => "no_space",
+            Self::Failed(_) => "failed",
+            Self::Invalid(_) => "invalid",
+            Self::Superseded { .. } => "superseded",
+            Self::Interrupted(_) => "interrupted",
+        }
+    }
+
     /// Whether the same request may succeed later or elsewhere without harm.
     pub const fn is_temporary(&self) -> bool {
         !matches!(self, Self::NoSpace | Self::Failed(_) | Self::Invalid(_))

@@ -149,6 +149,14 @@ impl Authority {
         self.ledger.register()
     }
 
+    /// Bytes of the ledger: it has changed if they have.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn ledger_bytes(&self) -> Result<u64, TrustError> {
+        self.ledger.bytes()
+    }
+
     /// Makes a key and its certificate, and writes them into a directory.
     ///
     /// # Errors

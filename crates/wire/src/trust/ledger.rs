@@ -171,6 +171,15 @@ impl Ledger {
         Ok(register)
     }
 
+    /// Its length.
+    pub(super) fn bytes(&self) -> Result<u64, TrustError> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(io_error("read", &self.path)(error)),
+        }
+    }
+
     pub(super) fn note_issued(&self, entry: &Entry) -> Result<(), TrustError> {
         let Entry {
             serial,

@@ -1,0 +1,167 @@
+//! The log of slow operations: each with the reason, as far as the process knows it. A node's part of an update that is slow is in
+//! that node's own log, and a slow sync beside it.
+
+use gabion_layout::NodeId;
+use gabion_protocol::measure::{Answered, Measure, Updated};
+use gabion_protocol::message::Purpose;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines in one period; further slow operations of the period are only counted.
+const LINE_COUNT_MAX: u32 = 20;
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Requests that wait by their nature.
+const PATIENT: [&str; 7] = [
+    "BeginJoin",
+    "EndJoin",
+    "CommitPool",
+    "OpenExclusive",
+    "CommitReplace",
+    "ScrubAll",
+    "Scrub",
+];
+
+/// Logs operations that take longer than a limit.
+#[derive(Debug)]
+pub(crate) struct SlowLog {
+    limit: Duration,
+    said: Mutex<Said>,
+}
+
+#[derive(Debug)]
+struct Said {
+    since: Instant,
+    line_count: u32,
+    left_out_count: u64,
+}
+
+impl SlowLog {
+    /// Logs what takes longer than this.
+    pub(crate) fn new(limit: Duration) -> Self {
+        let said = Mutex::new(Said {
+            since: Instant::now(),
+            line_count: 0,
+            left_out_count: 0,
+        });
+        Self { limit, said }
+    }
+
+    /// Logs a measurement if it is slow.
+    pub(crate) fn measured(&self, measure: &Measure<'_>) {
+        match measure {
+            Measure::Updated(updated) => self.say(updated.times.all_us(), || reason_of(updated)),
+            Measure::Answered(answered) if may_be_slow(answered) => {
+                self.say(answered.took_us, || {
+                    let purpose = answered.purpose.map_or("", Purpose::name);
+                    format!("the request {} {purpose}", answered.request)
+                });
+            }
+            Measure::Transaction { took_us } => self.say(*took_us, || {
+                "a transaction of the metadata, with its wait for others".to_owned()
+            }),
+            _ => {}
+        }
+    }
+
+    /// Logs a sync of the disk if it is slow.
+    pub(crate) fn synced(&self, what: &str, time: Duration) {
+        self.say(time.as_micros() as u64, || {
+            format!("the disk's sync of a {what}")
+        });
+    }
+
+    fn say(&self, took_us: u64, what: impl FnOnce() -> String) {
+        if u128::from(took_us) < self.limit.as_micros() {
+            return;
+        }
+        if let Some(left_out_count) = self.admit(Instant::now()) {
+            let took_ms = took_us / 1000;
+            let what = what();
+            tracing::warn!(target: "slow", took_ms, left_out_count, "{took_ms} ms: {what}");
+        }
+    }
+
+    /// Whether a line may be written now; if so, how many were left out before it.
+    fn admit(&self, now: Instant) -> Option<u64> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(said.since) >= PERIOD {
+            said.since = now;
+            said.line_count = 0;
+        }
+        if said.line_count == LINE_COUNT_MAX {
+            said.left_out_count += 1;
+            return None;
+        }
+        said.line_count += 1;
+        Some(std::mem::take(&mut said.left_out_count))
+    }
+}
+
+/// An update is logged with its reasons, and repairs take as long as their limits say.
+fn may_be_slow(answered: &Answered) -> bool {
+    let is_client_path = match answered.purpose {
+        Some(purpose) => matches!(
+            purpose,
+            Purpose::Client | Purpose::Update | Purpose::Replica | Purpose::Commit
+        ),
+        None => true,
+    };
+    is_client_path && answered.request != "Update" && !PATIENT.contains(&answered.request)
+}
+
+/// What an update has waited for longest.
+fn reason_of(updated: &Updated<'_>) -> String {
+    let times = &updated.times;
+    let ms = |us: u64| us / 1000;
+    let last = updated
+        .last
+        .as_ref()
+        .map_or_else(String::new, |node: &NodeId| {
+            format!(", {node} was the last to answer")
+        });
+    format!(
+        "an update of pool {} by {}: {} ms for earlier updates of its stripe, {} ms for its lease and plan, {} ms for the \
+         parts of its nodes{last}",
+        updated.pool,
+        updated.scheme,
+        ms(times.turn_us),
+        ms(times.term_us),
+        ms(times.parts_us),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_protocol::measure::UpdateTimes;
+
+    #[test]
+    fn a_slow_update_tells_what_it_waited_for() {
+        let updated = Updated {
+            pool: "vm",
+            scheme: "plr",
+            bytes: 4096,
+            times: UpdateTimes {
+                turn_us: 1_000,
+                term_us: 2_000,
+                parts_us: 900_000,
+            },
+            last: Some(NodeId(5)),
+        };
+        let expected = "an update of pool vm by plr: 1 ms for earlier updates of its stripe, 2 ms for its lease and plan, \
+                        900 ms for the parts of its nodes, node 5 was the last to answer";
+        assert_eq!(reason_of(&updated), expected);
+    }
+
+    #[test]
+    fn lines_are_limited_and_those_left_out_are_counted() {
+        let log = SlowLog::new(Duration::from_millis(10));
+        let begun = Instant::now();
+        let admitted = (0..100).filter(|_| log.admit(begun).is_some());
+        assert_eq!(admitted.count() as u32, LINE_COUNT_MAX);
+        let later = begun + PERIOD + Duration::from_secs(1);
+        assert_eq!(log.admit(later), Some(u64::from(100 - LINE_COUNT_MAX)));
+        assert_eq!(log.admit(later), Some(0));
+    }
+}
