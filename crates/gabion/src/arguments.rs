@@ -299,6 +299,15 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it runs a server, whose log may be changed by a signal.
+    pub(crate) fn is_server(&self) -> bool {
+        match self {
+            Self::Coordinator(_) => true,
+            Self::Node(arguments) => arguments.command.is_none(),
+            _ => false,
+        }
+    }
+
     /// How the process logs. Commands that are no servers have no options for it.
     pub(crate) fn log_options(&self) -> LogOptions {
         match self {

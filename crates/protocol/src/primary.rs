@@ -416,9 +416,7 @@ impl Primaries {
         let topology = topology_of(&lease.stripe, &lease.nodes)?;
         let (stripe, pool_id, pool) = (lease.stripe, lease.pool.id, lease.pool.spec);
         let keepings = update::keepings(pool.update, pool.reserve, stripe.chunk_bytes);
-        let (mark, next) = (outcome.mark, outcome.next);
         let waiting = outcome.waiting(&stripe);
-        let names = (pool.name, pool.update.name());
         let append = pool.append.map(|spec| (pool_id, spec));
         if let Some(of) = append.as_ref().filter(|_| !waiting.is_empty()) {
             let bytes = waiting.ranges().iter().map(|part| part.range.length).sum();
@@ -432,10 +430,10 @@ impl Primaries {
             geometry,
             code,
             scheme: update::scheme(pool.update),
-            names,
+            names: (pool.name, pool.update.name()),
             keepings,
-            mark,
-            next,
+            mark: outcome.mark,
+            next: outcome.next,
             asked,
             joined: Vec::new(),
             left_out: Vec::new(),

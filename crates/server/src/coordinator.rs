@@ -9,7 +9,7 @@ use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
-use gabion_wire::trust::TrustError;
+use gabion_wire::trust::{Security, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
     ProcessPorts, Responder, Role, TrafficMeter, WireError, system_wall_clock,
@@ -89,18 +89,10 @@ impl CoordinatorProcess {
         if protection.is_insecure() {
             check_loopback(address)?;
         }
-        let opened = tokio::task::spawn_blocking(move || {
-            let new_cluster = if init {
-                Some(new_cluster(&protection)?)
-            } else {
-                None
-            };
-            let meta = open(&directory, new_cluster)?;
-            let office = CertificateOffice::open(protection, meta.cluster(), init)?;
-            let log = EventLog::open(&directory.join("events"))?;
-            Ok::<_, ServerError>((meta, Arc::new(office), Arc::new(log)))
-        });
-        let (meta, office, log) = opened.await.expect("opening metadata does not panic")?;
+        let opened =
+            tokio::task::spawn_blocking(move || Opened::open(&directory, init, protection));
+        let Opened { meta, office, log } =
+            opened.await.expect("opening metadata does not panic")?;
         log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
@@ -109,20 +101,7 @@ impl CoordinatorProcess {
             log: Arc::clone(&log),
             refusals: Refusals::default(),
         });
-        let hello = Hello {
-            cluster: Some(meta.cluster()),
-            role: Role::Coordinator,
-            identity: PeerIdentity::default(),
-        };
-        let endpoint = Endpoint::new(
-            hello,
-            Arc::clone(&handler) as Arc<dyn Handler>,
-            Options {
-                security: office.security().clone(),
-                ..Options::default()
-            },
-            Arc::new(TrafficMeter::default()),
-        );
+        let endpoint = endpoint(meta.cluster(), &handler, office.security());
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
         let observer = CoordinatorObserver {
             log: Arc::clone(&log),
@@ -183,6 +162,49 @@ impl CoordinatorProcess {
             failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
         }
     }
+}
+
+/// What a coordinator has on its disk.
+struct Opened {
+    meta: Meta<RedbStore>,
+    office: Arc<CertificateOffice>,
+    log: Arc<EventLog>,
+}
+
+impl Opened {
+    fn open(directory: &Path, init: bool, protection: Protection) -> Result<Self, ServerError> {
+        let new_cluster = if init {
+            Some(new_cluster(&protection)?)
+        } else {
+            None
+        };
+        let meta = open(directory, new_cluster)?;
+        let office = CertificateOffice::open(protection, meta.cluster(), init)?;
+        let log = EventLog::open(&directory.join("events"))?;
+        Ok(Self {
+            meta,
+            office: Arc::new(office),
+            log: Arc::new(log),
+        })
+    }
+}
+
+fn endpoint(
+    cluster: ClusterId,
+    handler: &Arc<CoordinatorHandler>,
+    security: &Security,
+) -> Arc<Endpoint> {
+    let hello = Hello {
+        cluster: Some(cluster),
+        role: Role::Coordinator,
+        identity: PeerIdentity::default(),
+    };
+    let options = Options {
+        security: security.clone(),
+        ..Options::default()
+    };
+    let handler = Arc::clone(handler) as Arc<dyn Handler>;
+    Endpoint::new(hello, handler, options, Arc::new(TrafficMeter::default()))
 }
 
 /// The id of a new cluster: that of its certificates, if there are some already.
@@ -291,7 +313,9 @@ impl Handler for CoordinatorHandler {
         }
         if why == NotAdmitted::Sender {
             let event = self.refusals.event_of_request(&connection.sender());
-            event.into_iter().for_each(|event| self.log.note(event));
+            if let Some(event) = event {
+                self.log.note(event);
+            }
         }
     }
 
@@ -300,7 +324,9 @@ impl Handler for CoordinatorHandler {
             work.not_accepted(reason);
         }
         let event = self.refusals.event_of(address.ip(), reason);
-        event.into_iter().for_each(|event| self.log.note(event));
+        if let Some(event) = event {
+            self.log.note(event);
+        }
     }
 
     /// If its connection ends, the node itself may have ended.

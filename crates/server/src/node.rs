@@ -5,7 +5,7 @@ use crate::certificates::{check_loopback, warn_of_insecurity};
 use crate::engine::Engine;
 use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
-use crate::metrics::{MetricsListener, NodeMetrics, NodeParts, NodeWork, TimedDisk};
+use crate::metrics::{Counting, MetricsListener, NodeMetrics, NodeParts, NodeWork, TimedDisk};
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
 use gabion_metrics::serve_metrics;
@@ -16,8 +16,8 @@ use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
-    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Observer, Options,
-    PeerIdentity, ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
+    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Options, PeerIdentity,
+    ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
 };
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -104,48 +104,33 @@ impl NodeProcess {
             metrics,
             slow,
         } = config;
-        let metrics = MetricsListener::bind(metrics.as_deref()).await?;
-        let is_observed = metrics.is_some() || slow.is_some();
-        let work = is_observed.then(|| Arc::new(NodeWork::new(slow)));
-        let store_options = gabion_store::Options {
-            segment_bytes: journal_segment_bytes,
-            log_bytes,
-            ..gabion_store::Options::default()
-        };
-        let (opened, mut identity) =
-            open((engine, work.clone()), directory, init, store_options).await?;
+        let counting = Counting::begin(metrics.as_deref(), slow).await?;
+        let store_options = store_options(journal_segment_bytes, log_bytes);
+        let engine = (engine, counting.work.clone());
+        let (opened, mut identity) = open(engine, directory, init, store_options).await?;
         identity.begin()?;
-        let Opened {
-            store,
-            capacity_bytes: array_bytes,
-            array,
-        } = opened;
         let (listener, address) = listen_as(&listen, &security).await?;
         let links = links
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
-        let handler = Arc::new(NodeHandler {
-            serving: OnceLock::new(),
-            work: work.clone(),
-        });
+        let handler = Arc::new(NodeHandler::new(counting.work.clone()));
         let unnamed = nameless(identity.member, &handler, (&meter, &security));
-        let watch = array.clone();
+        let array = opened.array.clone();
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
         let ports = ProcessPorts::new(Some(coordinator), unnamed).map_err(no_randomness)?;
-        let observer = work.clone().map(|work| work as Arc<dyn Observer>);
-        let ports = Arc::new(ports.keeping(array).observed_by(observer));
+        let ports = Arc::new(ports.keeping(array).observed_by(counting.observer()));
         let options = NodeOptions {
             node: identity.member.map(|(_, node)| node),
             rack,
             address: address.to_string(),
-            capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
+            capacity_bytes: opened.capacity_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
             page_chunk_count: PAGE_CHUNK_COUNT,
             start: this_start(&identity, &ports),
             limits: Limits::default(),
         };
-        let node = join(store, &ports, options, &mut identity).await?;
+        let node = join(opened.store, &ports, options, &mut identity).await?;
         get_own_name(&ports, &security, node.id()).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
@@ -158,21 +143,18 @@ impl NodeProcess {
             ports: Arc::clone(&ports),
             meter: Arc::clone(&meter),
         });
-        let metrics = metrics.zip(work).map(|(listener, work)| {
-            let parts = NodeParts {
-                node: Arc::clone(&node),
-                rack,
-                meter,
-                array: watch,
-            };
-            (listener, NodeMetrics::new(work, parts))
-        });
+        let shown = NodeParts {
+            node: Arc::clone(&node),
+            rack,
+            meter,
+            array: opened.array,
+        };
         Ok(Self {
             node,
             ports,
             endpoint,
             listener,
-            metrics,
+            metrics: counting.served(shown),
         })
     }
 
@@ -228,6 +210,14 @@ fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
         None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
     };
     ports.set_own(id, Box::new(answer));
+}
+
+fn store_options(segment_bytes: u64, log_bytes: u64) -> gabion_store::Options {
+    gabion_store::Options {
+        segment_bytes,
+        log_bytes,
+        ..gabion_store::Options::default()
+    }
 }
 
 /// A store, with the properties of its disk.
@@ -480,6 +470,12 @@ struct Serving {
 }
 
 impl NodeHandler {
+    /// Refuses requests until it serves.
+    fn new(work: Option<Arc<NodeWork>>) -> Self {
+        let serving = OnceLock::new();
+        Self { serving, work }
+    }
+
     fn serve(&self, serving: Serving) {
         assert!(
             self.serving.set(serving).is_ok(),

@@ -76,9 +76,8 @@ impl SlowLog {
             return;
         }
         if let Some(left_out_count) = self.admit(Instant::now()) {
-            let took_ms = took_us / 1000;
-            let what = what();
-            tracing::warn!(target: "slow", took_ms, left_out_count, "{took_ms} ms: {what}");
+            let (ms, what) = (took_us / 1000, what());
+            tracing::warn!(target: "slow", ms, left_out_count, "{ms} ms: {what}");
         }
     }
 

@@ -475,17 +475,14 @@ impl Connection {
         id: u64,
         request: &R,
     ) -> Result<Option<Responder<R>>, WireError> {
-        let (why, reason) = match self.permits(request) {
-            Err(reason) => (NotAdmitted::Sender, reason),
-            Ok(()) => match Arc::clone(&self.served).try_acquire_owned() {
-                Ok(place) => {
-                    return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
-                }
-                Err(_) => {
-                    let reason = "it serves as many requests as it can".to_owned();
-                    (NotAdmitted::ServedRequests, reason)
-                }
-            },
+        let (why, reason) = if let Err(reason) = self.permits(request) {
+            (NotAdmitted::Sender, reason)
+        } else {
+            if let Ok(place) = Arc::clone(&self.served).try_acquire_owned() {
+                return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
+            }
+            let reason = "it serves as many requests as it can".to_owned();
+            (NotAdmitted::ServedRequests, reason)
         };
         self.endpoint.handler.not_admitted(self, why);
         let refusal = Frame::words(Kind::NoReply, id, &reason);

@@ -100,7 +100,7 @@ fn print(events: &[LoggedEvent], format: Format) -> Result<(), Failure> {
 
 fn time(event: &LoggedEvent) -> String {
     let time = Timestamp::from_millisecond(event.time_ms);
-    time.map_or_else(|_| event.time_ms.to_string(), |time| time.to_string())
+    time.map_or_else(|_| event.time_ms.to_string(), |time| format!("{time:.3}"))
 }
 
 fn as_json(event: &LoggedEvent) -> Value {

@@ -137,9 +137,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
     /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if request.relies_on_metadata()
-            && let Some(busy) = self.until_heard().await?
-        {
+        if let Some(busy) = self.until_heard(&request).await? {
             return Ok(busy);
         }
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
@@ -208,8 +206,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Waits until most nodes have been heard. The reply, if that takes too long.
-    async fn until_heard(&self) -> Result<Option<CoordinatorReply>, Denial> {
+    /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long.
+    async fn until_heard(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
+        if !request.relies_on_metadata() {
+            return Ok(None);
+        }
         if let Err(sentence) = self.members.most_heard().await {
             return Ok(Some(CoordinatorReply::Busy(sentence.into())));
         }

@@ -93,7 +93,7 @@ mod tests {
         let address = |last: u8| Source::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
         assert!(refusals.is_due(address(1), begun));
         assert!(!refusals.is_due(address(1), begun + Duration::from_secs(59)));
-        assert!(refusals.is_due(address(1), begun + Duration::from_secs(60)));
+        assert!(refusals.is_due(address(1), begun + Duration::from_mins(1)));
         let later = begun + Duration::from_secs(200);
         let due = (0..200).filter(|&last| refusals.is_due(address(last), later));
         assert_eq!(due.count(), SOURCE_COUNT_MAX);

@@ -204,6 +204,10 @@ fn add_nodes(page: &mut Page, status: &ClusterStatus) {
         Some(Unit::Seconds),
         silences.collect::<Vec<_>>(),
     );
+    add_node_counts(page, status);
+}
+
+fn add_node_counts(page: &mut Page, status: &ClusterStatus) {
     let nodes = || status.nodes.iter().map(|node| node.node);
     let damaged = nodes().map(|node| {
         let count = status.damaged_chunk_counts.get(&node);

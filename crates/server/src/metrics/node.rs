@@ -1,8 +1,10 @@
 //! The metrics of a node.
 
 use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
+use super::listener::MetricsListener;
 use super::requests::Requests;
 use crate::array_watch::{ArrayWatch, Wear};
+use crate::error::ServerError;
 use crate::slow::SlowLog;
 use gabion_layout::{NodeId, RackId};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
@@ -123,6 +125,37 @@ impl Observer for NodeWork {
     }
 }
 
+/// What counts a node's work, and the listener from which the counts are read.
+pub(crate) struct Counting {
+    listener: Option<MetricsListener>,
+    /// None where nothing is counted.
+    pub(crate) work: Option<Arc<NodeWork>>,
+}
+
+impl Counting {
+    /// Listens at an address, if there is one; what takes longer than `slow` is logged.
+    pub(crate) async fn begin(
+        metrics: Option<&str>,
+        slow: Option<Duration>,
+    ) -> Result<Self, ServerError> {
+        let listener = MetricsListener::bind(metrics).await?;
+        let is_observed = listener.is_some() || slow.is_some();
+        let work = is_observed.then(|| Arc::new(NodeWork::new(slow)));
+        Ok(Self { listener, work })
+    }
+
+    /// The work, as the ports tell it.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn Observer>> {
+        self.work.clone().map(|work| work as Arc<dyn Observer>)
+    }
+
+    /// The listener, if there is one, with the metrics to serve.
+    pub(crate) fn served(self, parts: NodeParts) -> Option<(MetricsListener, NodeMetrics)> {
+        let served = self.listener.zip(self.work);
+        served.map(|(listener, work)| (listener, NodeMetrics { work, parts }))
+    }
+}
+
 /// What a node's page is made of, beside its work.
 pub(crate) struct NodeParts {
     pub(crate) node: Arc<Node>,
@@ -135,13 +168,6 @@ pub(crate) struct NodeParts {
 pub(crate) struct NodeMetrics {
     work: Arc<NodeWork>,
     parts: NodeParts,
-}
-
-impl NodeMetrics {
-    /// The metrics of this node.
-    pub(crate) fn new(work: Arc<NodeWork>, parts: NodeParts) -> Self {
-        Self { work, parts }
-    }
 }
 
 impl Exposed for NodeMetrics {
@@ -278,7 +304,7 @@ fn add_array(page: &mut Page, status: &ArrayStatus, wear: &Wear) {
         DeviceState::Absent => "absent",
         DeviceState::Failed => "failed",
     };
-    let states = ["whole", "rebuilding", "absent", "failed"].map(|state| {
+    let by_state = ["whole", "rebuilding", "absent", "failed"].map(|state| {
         let devices = status.devices.iter();
         let count = devices.filter(|device| name(device.state) == state).count();
         (vec![("state", state.to_owned())], count as f64)
@@ -287,7 +313,7 @@ fn add_array(page: &mut Page, status: &ArrayStatus, wear: &Wear) {
         "array_devices",
         "Devices of the array, by state",
         None,
-        states,
+        by_state,
     );
     let help = "Stripes on the array's devices";
     page.gauge("array_stripes", help, None, f64::from(status.stripe_count));

@@ -75,16 +75,6 @@ impl Cluster {
         self.directory.path()
     }
 
-    /// Stops the coordinator as a crash does, and starts it again at its address.
-    pub(crate) fn restart_coordinator(&mut self) {
-        self.coordinator.stop();
-        let listen = self.coordinator.address.clone();
-        // Its run-time ends in the background, and holds the metadata until then.
-        self.coordinator = until("the metadata is free", || {
-            coordinator_at(self.directory.path(), &listen)
-        });
-    }
-
     /// A client, which lives on the caller's run-time.
     pub(crate) async fn client(&self) -> Client {
         let address = &self.coordinator.address;
@@ -102,15 +92,10 @@ fn runtime() -> Runtime {
 }
 
 fn coordinator(directory: &Path) -> Server {
-    coordinator_at(directory, LISTEN).expect("the coordinator starts")
-}
-
-/// Starts a coordinator; none while another one has its metadata or address.
-fn coordinator_at(directory: &Path, listen: &str) -> Option<Server> {
     let config = CoordinatorConfig {
         directory: directory.join("coordinator"),
         init: true,
-        listen: listen.to_owned(),
+        listen: LISTEN.to_owned(),
         options: CoordinatorOptions {
             timing: Timing {
                 lease_ms: 1_000,
@@ -125,15 +110,16 @@ fn coordinator_at(directory: &Path, listen: &str) -> Option<Server> {
         slow: None,
     };
     let runtime = runtime();
-    let process = runtime.block_on(CoordinatorProcess::start(config)).ok()?;
+    let process = runtime.block_on(CoordinatorProcess::start(config));
+    let process = process.expect("the coordinator starts");
     let address = process.address().to_string();
     let metrics = process.metrics_address().expect("it serves metrics");
     runtime.spawn(process.run());
-    Some(Server {
+    Server {
         runtime: Some(runtime),
         address,
         metrics,
-    })
+    }
 }
 
 fn node(directory: &Path, id: NodeId, rack: u32, coordinator: &str) -> Server {

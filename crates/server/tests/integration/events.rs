@@ -1,4 +1,4 @@
-//! The event log as an operator reads it: what has happened, and over a restart of the coordinator.
+//! The event log as an operator reads it. That it outlives its coordinator is tested beside its code.
 
 use crate::cluster::{Cluster, pool, until};
 use gabion_client::Client;
@@ -16,7 +16,7 @@ async fn events(client: &Client) -> Vec<LoggedEvent> {
 }
 
 #[test]
-fn events_tell_what_happened_and_outlive_the_coordinator() {
+fn events_tell_what_happened_and_are_written() {
     let runtime = Runtime::new().expect("a run-time");
     let mut cluster = Cluster::start(3, 1);
     let read =
@@ -62,12 +62,4 @@ fn events_tell_what_happened_and_outlive_the_coordinator() {
         let lines = std::fs::read_to_string(&written).ok()?;
         lines.contains(&failed.sentence).then_some(())
     });
-    cluster.restart_coordinator();
-    let after = read(&cluster);
-    let kept: Vec<&LoggedEvent> = after.iter().take(told.len()).collect();
-    assert_eq!(kept, told.iter().collect::<Vec<_>>());
-    let restarted = after[told.len()..]
-        .iter()
-        .any(|event| event.kind == "started");
-    assert!(restarted, "{after:?}");
 }

@@ -1,5 +1,10 @@
 //! Metrics against known work: each figure is compared with what the test has done.
 
+#![allow(
+    clippy::float_cmp,
+    reason = "the figures are whole numbers far below 2^53"
+)]
+
 use crate::cluster::{Cluster, pool, until};
 use crate::conventions;
 use crate::page::{Page, get};
