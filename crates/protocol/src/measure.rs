@@ -64,12 +64,12 @@ pub struct Updated<'a> {
     pub last: Option<NodeId>,
 }
 
-/// The time of an update at its primary, in its order, in microseconds.
+/// The time of an update at its primary, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpdateTimes {
     /// The wait for earlier updates of the stripe.
     pub turn_us: u64,
-    /// Getting and settling a term, and planning.
+    /// Ending append phases that hold it up, getting and settling a term, and planning.
     pub term_us: u64,
     /// The parts of its nodes.
     pub parts_us: u64,

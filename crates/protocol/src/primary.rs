@@ -143,6 +143,7 @@ impl Primaries {
         let began_us = self.ports.now_us();
         let ended = self.end_phases(update, nodes).await;
         ended.map_err(NotMade::NotBegun)?;
+        let ended_us = self.ports.now_us();
         let led = self.led(update.stripe);
         led.file.get_or_init(|| update.file);
         let _turn = led.turns.wait().await;
@@ -154,8 +155,8 @@ impl Primaries {
         let made = self.run(&mut primary, update, &plan).await;
         let (sequence, last) = made.map_err(NotMade::Begun)?;
         let times = UpdateTimes {
-            turn_us: turn_us - began_us,
-            term_us: planned_us - turn_us,
+            turn_us: turn_us - ended_us,
+            term_us: (planned_us - turn_us) + (ended_us - began_us),
             parts_us: self.ports.now_us() - planned_us,
         };
         self.measure(&primary, update, (times, last));

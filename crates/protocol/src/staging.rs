@@ -168,8 +168,9 @@ impl Staging {
         let all = self.staged.with(load);
         let of_client = self.staged_by.get(&from).copied().unwrap_or_default();
         let of_client = of_client.with(load);
-        if !all.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX) || !self.has_room_for(run) {
-            self.note_limit("staged_bytes");
+        let has_room = self.has_room_for(run);
+        if !all.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX) || !has_room {
+            self.note_limit(if has_room { "staged_bytes" } else { "runs" });
             let busy = "a node that is busy with other updates";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }

@@ -115,7 +115,9 @@ impl CertificateOffice {
                     revoked: Mutex::default(),
                     logged: Mutex::default(),
                 };
-                managed.news()?;
+                if let Err(error) = managed.news() {
+                    tracing::warn!(%error, "the event log does not tell of certificates now");
+                }
                 (security, Some(managed))
             }
         };
@@ -143,8 +145,9 @@ impl CertificateOffice {
             tokio::time::sleep(LOOK_EVERY).await;
             let (office, log) = (Arc::clone(&self), Arc::clone(&log));
             let looked = tokio::task::spawn_blocking(move || {
-                office.note_certificates(&log)?;
-                office.freshen()
+                let fresh = office.freshen();
+                // The event log must not keep certificates from being refreshed.
+                office.note_certificates(&log).and(fresh)
             });
             let looked = looked.await;
             let Some(endpoint) = endpoint.upgrade() else {

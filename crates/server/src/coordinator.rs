@@ -89,8 +89,10 @@ impl CoordinatorProcess {
         if protection.is_insecure() {
             check_loopback(address)?;
         }
-        let opened =
-            tokio::task::spawn_blocking(move || Opened::open(&directory, init, protection));
+        let counting = work.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            Opened::open(&directory, init, protection, counting)
+        });
         let Opened { meta, office, log } =
             opened.await.expect("opening metadata does not panic")?;
         log.note(Happening::plain("started", "the coordinator has started"));
@@ -172,7 +174,12 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(directory: &Path, init: bool, protection: Protection) -> Result<Self, ServerError> {
+    fn open(
+        directory: &Path,
+        init: bool,
+        protection: Protection,
+        work: Option<Arc<CoordinatorWork>>,
+    ) -> Result<Self, ServerError> {
         let new_cluster = if init {
             Some(new_cluster(&protection)?)
         } else {
@@ -180,7 +187,7 @@ impl Opened {
         };
         let meta = open(directory, new_cluster)?;
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
-        let log = EventLog::open(&directory.join("events"))?;
+        let log = EventLog::open(&directory.join("events"), work)?;
         Ok(Self {
             meta,
             office: Arc::new(office),

@@ -97,7 +97,7 @@ impl SlowLog {
     }
 }
 
-/// An update is logged with its reasons, and repairs take as long as their limits say.
+/// An update that was made is logged with its reasons, and repairs take as long as their limits say.
 fn may_be_slow(answered: &Answered) -> bool {
     let is_client_path = match answered.purpose {
         Some(purpose) => matches!(
@@ -106,7 +106,8 @@ fn may_be_slow(answered: &Answered) -> bool {
         ),
         None => true,
     };
-    is_client_path && answered.request != "Update" && !PATIENT.contains(&answered.request)
+    let is_made = answered.request == "Update" && answered.refusal.is_none();
+    is_client_path && !is_made && !PATIENT.contains(&answered.request)
 }
 
 /// What an update has waited for longest.
@@ -120,8 +121,8 @@ fn reason_of(updated: &Updated<'_>) -> String {
             format!(", {node} was the last to answer")
         });
     format!(
-        "an update of pool {} by {}: {} ms for earlier updates of its stripe, {} ms for its lease and plan, {} ms for the \
-         parts of its nodes{last}",
+        "an update of pool {} by {}: {} ms for earlier updates of its stripe, {} ms for its lease, its plan and \
+         commits before it, {} ms for the          parts of its nodes{last}",
         updated.pool,
         updated.scheme,
         ms(times.turn_us),
@@ -148,8 +149,8 @@ mod tests {
             },
             last: Some(NodeId(5)),
         };
-        let expected = "an update of pool vm by plr: 1 ms for earlier updates of its stripe, 2 ms for its lease and plan, \
-                        900 ms for the parts of its nodes, node 5 was the last to answer";
+        let expected = "an update of pool vm by plr: 1 ms for earlier updates of its stripe, 2 ms for its lease, its plan \
+                        and commits before it, 900 ms for the parts of its nodes, node 5 was the last to answer";
         assert_eq!(reason_of(&updated), expected);
     }
 

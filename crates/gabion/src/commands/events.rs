@@ -78,7 +78,13 @@ fn page_after(after: u64, since_ms: Option<i64>) -> ask::Events {
 }
 
 fn is_wanted(event: &LoggedEvent, options: &EventsOptions) -> bool {
-    !(options.no_repairs && matches!(event.kind.as_str(), "repair_began" | "repair_ended"))
+    let is_repair = || {
+        matches!(
+            event.kind.as_str(),
+            "repair_began" | "repair_ended" | "repair_failed"
+        )
+    };
+    !(options.no_repairs && is_repair())
 }
 
 fn print(events: &[LoggedEvent], format: Format) -> Result<(), Failure> {

@@ -78,12 +78,21 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         &self,
         work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
     ) -> Result<R, MetaError> {
-        self.check_whole()?;
-        let meta = Arc::clone(&self.meta);
         let began_us = self.ports.now_us();
-        let result = run_blocking(&*self.ports, move || work(&meta)).await;
+        let result = self.scan_meta(work).await;
         let took_us = self.ports.now_us().saturating_sub(began_us);
         self.ports.measure(&Measure::Transaction { took_us });
+        result
+    }
+
+    /// The same for a count of all rows, whose time says nothing about transactions.
+    pub(super) async fn scan_meta<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
+    ) -> Result<R, MetaError> {
+        self.check_whole()?;
+        let meta = Arc::clone(&self.meta);
+        let result = run_blocking(&*self.ports, move || work(&meta)).await;
         if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
             self.stop(error.clone());
         }

@@ -39,6 +39,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 garbage_wait_ms: this.garbage.left_for_ms(),
             })
         };
-        self.shared.core.with_meta(count).await
+        self.shared.core.scan_meta(count).await
     }
 }

@@ -16,7 +16,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn status(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
-        let status = self.shared.core.with_meta(count).await?;
+        let status = self.shared.core.scan_meta(count).await?;
         Ok(CoordinatorReply::Status(status))
     }
 

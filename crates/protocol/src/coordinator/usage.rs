@@ -14,7 +14,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn usage(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_usage(meta);
-        let usage = self.shared.core.with_meta(count).await?;
+        let usage = self.shared.core.scan_meta(count).await?;
         Ok(CoordinatorReply::Usage(usage))
     }
 

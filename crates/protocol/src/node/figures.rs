@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::locks::lock;
-use crate::message::{Meter, NodeUsage, Refusal};
+use crate::message::{Meter, NodeUsage};
 use gabion_planner::placement::Space;
 use gabion_store::StoreCounts;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ pub struct NodeFigures {
     pub usage: Option<NodeUsage>,
     /// Counters of its store.
     pub store: StoreCounts,
-    /// Bytes of records in its journal that are not in their chunks yet.
-    pub pending_bytes: u64,
+    /// Bytes of records in its journal that are not in their chunks yet; none while its disk hangs.
+    pub pending_bytes: Option<u64>,
     /// For how long each round of upkeep has left such records, in milliseconds; none when the last one left none.
     pub pending_ms: Option<u64>,
     /// Bytes that clients have staged.
@@ -38,22 +38,23 @@ pub struct NodeFigures {
 }
 
 impl Node {
-    /// Collects its figures. Waits for its disk.
-    ///
-    /// # Errors
-    /// When the disk does not report its space.
-    pub async fn figures(&self) -> Result<NodeFigures, Refusal> {
+    /// Collects its figures. Waits for its disk, for some seconds if that hangs.
+    pub async fn figures(&self) -> NodeFigures {
         let participant = &self.participant;
         let measured = participant.with_store(|store| {
             let free_bytes = store.free_bytes().ok();
             Ok((free_bytes, store.pending_bytes()))
         });
-        let (free_bytes, pending_bytes) = measured.await?;
+        // A disk that hangs hides these two, and nothing else.
+        let (free_bytes, pending_bytes) = match measured.await {
+            Ok((free_bytes, pending_bytes)) => (free_bytes, Some(pending_bytes)),
+            Err(_) => (None, None),
+        };
         let now_ms = participant.ports.now_ms();
         let (staged_bytes, waiting_bytes, limited) = lock(&self.staging).figures();
         let lease_until_ms = self.lease_until_ms.load(Ordering::Acquire);
         let pending_since_ms = *lock(&self.pending_since_ms);
-        Ok(NodeFigures {
+        NodeFigures {
             lease_ms: lease_until_ms.saturating_sub(now_ms),
             has_failed: participant.store.failure().is_some(),
             space: free_bytes.map(|free_bytes| Space {
@@ -69,6 +70,6 @@ impl Node {
             limited,
             led_stripe_count: self.primaries.stripe_count(),
             planned: self.primaries.planned(),
-        })
+        }
     }
 }

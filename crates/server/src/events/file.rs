@@ -4,9 +4,10 @@
 use super::log::KEPT_COUNT;
 use crate::error::{ServerError, io_error};
 use gabion_protocol::message::LoggedEvent;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// A file of events.
@@ -33,7 +34,11 @@ impl EventFile {
         let events = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
-        let mut events: VecDeque<LoggedEvent> = events.collect();
+        // After a write that failed midway a line may stand there twice.
+        let events: BTreeMap<u64, LoggedEvent> = events
+            .map(|event: LoggedEvent| (event.number, event))
+            .collect();
+        let mut events: VecDeque<LoggedEvent> = events.into_values().collect();
         events.drain(..events.len().saturating_sub(KEPT_COUNT));
         let file = append_to(&path).map_err(io_error("open", &path))?;
         let mut opened = Self {
@@ -50,8 +55,13 @@ impl EventFile {
         Ok((opened, events))
     }
 
-    /// Adds an event, to be written by the next flush.
+    /// Adds an event, to be written by the next flush. If too many wait because the disk fails, the earlier ones are
+    /// left out.
     pub(super) fn add(&mut self, event: &LoggedEvent) {
+        if self.waiting_count >= KEPT_COUNT {
+            self.waiting = "\n".to_owned();
+            self.waiting_count = 0;
+        }
         // A struct of numbers and strings is always JSON.
         if let Ok(line) = serde_json::to_string(event) {
             self.waiting += &line;
@@ -65,8 +75,14 @@ impl EventFile {
         if self.waiting_count == 0 {
             return Ok(());
         }
-        self.file.write_all(self.waiting.as_bytes())?;
-        self.file.sync_data()?;
+        let written = self.file.write_all(self.waiting.as_bytes());
+        if let Err(error) = written.and_then(|()| self.file.sync_data()) {
+            // It may have been written in part.
+            if !self.waiting.starts_with('\n') {
+                self.waiting.insert(0, '\n');
+            }
+            return Err(error);
+        }
         self.line_count += self.waiting_count;
         self.waiting.clear();
         self.waiting_count = 0;
@@ -82,10 +98,13 @@ impl EventFile {
         let lines: Vec<&str> = text.lines().collect();
         let kept = &lines[lines.len().saturating_sub(KEPT_COUNT)..];
         let temporary = self.path.with_extension("new");
-        let mut file = File::create(&temporary)?;
+        let mut file = owners().write(true).truncate(true).open(&temporary)?;
         file.write_all((kept.join("\n") + "\n").as_bytes())?;
         file.sync_data()?;
         fs::rename(&temporary, &self.path)?;
+        if let Some(directory) = self.path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
         self.file = append_to(&self.path)?;
         self.line_count = kept.len();
         Ok(())
@@ -93,7 +112,14 @@ impl EventFile {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    owners().append(true).open(path)
+}
+
+/// A file that only its owner may read.
+fn owners() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The coordinator's event log: what happens to nodes, disks, repairs, settings and certificates, kept over restarts.
 //!
 //! [`EventLog`] keeps the last events in memory and has a thread write them to files, so that no role waits for a disk.
-//! Repairs and conversions of single stripes, of which there may be thousands, have their own share, so that they displace
-//! no others.
+//! Repairs and conversions of single stripes, of which there may be thousands, have their own share, and so has what peers
+//! can provoke, so that they displace no others.
 
 mod file;
 mod log;
@@ -10,7 +10,7 @@ mod orders;
 mod refusals;
 
 pub(crate) use log::{EventLog, Happening};
-pub(crate) use orders::order_of;
+pub(crate) use orders::{STORE_FAILED, order_of};
 pub(crate) use refusals::Refusals;
 
 use crate::metrics::CoordinatorWork;
@@ -33,9 +33,6 @@ impl Observer for CoordinatorObserver {
     }
 
     fn happened(&self, event: &Event) {
-        if let Some(work) = &self.work {
-            work.happened(event);
-        }
         self.log.note(Happening::of(event));
     }
 }

@@ -3,6 +3,9 @@
 use super::log::Happening;
 use gabion_protocol::message::{CoordinatorRequest, RepairOrder};
 
+/// A node's store has failed. The node says so until it is answered.
+pub(crate) const STORE_FAILED: &str = "store_failed";
+
 /// The event of a request that the coordinator has carried out, if it is an order.
 pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
     use CoordinatorRequest as R;
@@ -38,7 +41,7 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
         R::StoreFailed(failure) => {
             let node = failure.node;
             let sentence = format!("the store of {node} has failed: {}", failure.reason);
-            let happening = of_node("store_failed", node, sentence)?;
+            let happening = of_node(STORE_FAILED, node, sentence)?;
             Some(Happening {
                 is_warning: true,
                 ..happening

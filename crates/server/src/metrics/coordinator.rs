@@ -2,28 +2,33 @@
 
 use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
 use super::requests::Requests;
+use crate::events::STORE_FAILED;
 use crate::slow::SlowLog;
 use gabion_meta::{Departure, RedbStore};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::coordinator::figures::CoordinatorFigures;
-use gabion_protocol::event::Event;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{ClusterStatus, ClusterUsage, Liveness, RepairStatus};
-use gabion_wire::{NotAdmitted, Observer, WireError};
+use gabion_wire::{NotAdmitted, WireError};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// The shortest time between two counts of the cluster.
 const COUNT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A count that takes long is repeated only after as many times its time, so that scrapes take at most 1 % of a
 /// processor.
 const COUNT_SHARE: u32 = 100;
+
+/// How long a scrape waits for a count: less than Prometheus waits for a scrape by default.
+const COUNT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The work of a coordinator since its process began.
 #[derive(Debug)]
@@ -37,8 +42,11 @@ pub(crate) struct CoordinatorWork {
 impl CoordinatorWork {
     /// All counts are zero. What takes longer than this is logged.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
+        let requests = Requests::new();
+        // An alert waits for it.
+        requests.expect(STORE_FAILED);
         Self {
-            requests: Requests::new(),
+            requests,
             transactions: times(),
             repairs: Family::new_with_constructor(times),
             slow: slow.map(SlowLog::new),
@@ -53,6 +61,11 @@ impl CoordinatorWork {
     /// Counts a connection that was not accepted.
     pub(crate) fn not_accepted(&self, reason: &WireError) {
         self.requests.not_accepted(reason);
+    }
+
+    /// Counts an event of the event log.
+    pub(crate) fn happened(&self, kind: &'static str) {
+        self.requests.happened(kind);
     }
 
     fn add_to(&self, page: &mut Page) {
@@ -70,8 +83,9 @@ impl CoordinatorWork {
     }
 }
 
-impl Observer for CoordinatorWork {
-    fn measured(&self, measure: &Measure<'_>) {
+impl CoordinatorWork {
+    /// Counts what the role tells.
+    pub(crate) fn measured(&self, measure: &Measure<'_>) {
         if let Some(slow) = &self.slow {
             slow.measured(measure);
         }
@@ -94,18 +108,16 @@ impl Observer for CoordinatorWork {
             Measure::Updated(_) | Measure::Merged { .. } => {}
         }
     }
-
-    fn happened(&self, event: &Event) {
-        self.requests.happened(event);
-    }
 }
 
 /// The metrics of a coordinator.
 pub(crate) struct CoordinatorMetrics {
     work: Arc<CoordinatorWork>,
     coordinator: Arc<Coordinator<RedbStore>>,
-    /// The last count of the cluster. It is locked while another is made, so that scrapes share one.
-    counted: Mutex<Option<Counted>>,
+    /// The last count of the cluster.
+    counted: watch::Sender<Option<Arc<Counted>>>,
+    /// Whether another is being made.
+    is_counting: Arc<AtomicBool>,
 }
 
 struct Counted {
@@ -126,26 +138,52 @@ impl CoordinatorMetrics {
         work: Arc<CoordinatorWork>,
         coordinator: Arc<Coordinator<RedbStore>>,
     ) -> Self {
-        let counted = Mutex::default();
         Self {
             work,
             coordinator,
-            counted,
+            counted: watch::Sender::new(None),
+            is_counting: Arc::default(),
         }
     }
 
-    /// Counts the cluster, unless it was counted a moment ago.
-    async fn add_cluster(&self, page: &mut Page) {
-        let mut counted = self.counted.lock().await;
-        if counted.as_ref().is_none_or(Counted::is_due) {
+    /// Counts the cluster, unless it was counted a moment ago. At most one count runs at a time, and it goes on without
+    /// the scrape that has begun it.
+    fn count(&self) {
+        let is_due = self
+            .counted
+            .borrow()
+            .as_ref()
+            .is_none_or(|counted| counted.is_due());
+        if !is_due || self.is_counting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (coordinator, counted) = (Arc::clone(&self.coordinator), self.counted.clone());
+        let is_counting = Arc::clone(&self.is_counting);
+        tokio::spawn(async move {
             let at = Instant::now();
             // A metadata store that has failed ends the process, which shows in the target's health.
-            if let Ok(figures) = self.coordinator.figures().await {
+            if let Ok(figures) = coordinator.figures().await {
                 let took = at.elapsed();
-                *counted = Some(Counted { at, took, figures });
+                counted.send_replace(Some(Arc::new(Counted { at, took, figures })));
             }
-        }
-        if let Some(Counted { at, figures, .. }) = &*counted {
+            is_counting.store(false, Ordering::Release);
+        });
+    }
+
+    /// Adds the figures of the cluster: fresh ones if they can be had soon, otherwise the last ones.
+    async fn add_cluster(&self, page: &mut Page) {
+        let asked = Instant::now();
+        let mut news = self.counted.subscribe();
+        self.count();
+        let is_fresh = |counted: &Option<Arc<Counted>>| {
+            counted
+                .as_ref()
+                .is_some_and(|counted| !counted.is_due() || counted.at >= asked)
+        };
+        let fresh = timeout(COUNT_PATIENCE, news.wait_for(is_fresh)).await;
+        drop(fresh);
+        let counted = self.counted.borrow().clone();
+        if let Some(Counted { at, figures, .. }) = counted.as_deref() {
             let help = "Age of the figures of the cluster on this page";
             let age_s = at.elapsed().as_secs_f64();
             page.gauge("figures_age", help, Some(Unit::Seconds), age_s);

@@ -121,7 +121,7 @@ impl Observer for NodeWork {
     }
 
     fn happened(&self, event: &Event) {
-        self.requests.happened(event);
+        self.requests.happened(event.name());
     }
 }
 
@@ -176,16 +176,13 @@ impl Exposed for NodeMetrics {
         let mut page = Page::new("gabion_node");
         add_process(&mut page);
         add_identity(&mut page, parts.node.id(), parts.rack);
-        let figures = parts.node.figures().await.ok();
-        let limited = figures.as_ref().map(|figures| figures.limited.clone());
-        self.work.add_to(&mut page, &limited.unwrap_or_default());
+        let figures = parts.node.figures().await;
+        self.work.add_to(&mut page, &figures.limited);
         let help = "Payload bytes of slices that this node has sent, by the racks of sender and receiver and by purpose";
         let sent = traffic(&parts.meter.snapshot());
         page.counters("sent", help, Some(Unit::Bytes), sent);
-        if let Some(figures) = figures {
-            add_figures(&mut page, &figures);
-            add_store(&mut page, &figures.store);
-        }
+        add_figures(&mut page, &figures);
+        add_store(&mut page, &figures.store);
         if let Some(array) = &parts.array {
             add_array(&mut page, &array.status(), &array.wear());
         }
@@ -230,7 +227,9 @@ fn add_figures(page: &mut Page, figures: &NodeFigures) {
     }
     let help =
         "Bytes of settled and unsettled records in the journal that are not in their chunks yet";
-    bytes("pending", help, figures.pending_bytes);
+    if let Some(pending_bytes) = figures.pending_bytes {
+        bytes("pending", help, pending_bytes);
+    }
     bytes(
         "staged",
         "New bytes that clients have staged",

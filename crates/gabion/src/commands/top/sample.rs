@@ -17,7 +17,7 @@ pub(super) struct Sample {
 pub(super) struct Rates {
     /// By node, updates and parts of reads.
     pub(super) served: BTreeMap<gabion_layout::NodeId, (f64, f64)>,
-    /// Cross-rack bytes, planned and metered, of purposes with any.
+    /// Cross-rack bytes, planned and metered, of purposes with any. None are planned if other nodes have answered than before.
     pub(super) crossing: Vec<(Purpose, f64, f64)>,
 }
 
@@ -73,8 +73,15 @@ impl Sample {
             });
             rates.sum::<f64>()
         };
+        // The plans are known as a sum over the nodes that have answered.
+        let are_same = self.meters.nodes.keys().eq(before.meters.nodes.keys());
         let crossing = Purpose::ALL.into_iter().map(|purpose| {
-            let (now, then) = (self.planned(purpose), before.planned(purpose));
+            let now = self.planned(purpose);
+            let then = if are_same {
+                before.planned(purpose)
+            } else {
+                now
+            };
             (purpose, rate(now, then.min(now)), metered(purpose))
         });
         Rates {
