@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
@@ -39,13 +39,20 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// A level of the log, or levels of its parts.
+/// A level of the log, or levels of its parts. A word alone must be a level, because the filter would take any other one
+/// for the name of a part.
 fn level(text: &str) -> Result<String, String> {
-    let parsed = EnvFilter::builder().parse(text);
-    parsed.map(|_| text.to_owned()).map_err(|_| {
+    let is_level = |part: &str| {
+        let level = part.rsplit('=').next().unwrap_or(part);
+        level.parse::<LevelFilter>().is_ok()
+    };
+    if text.split(',').all(is_level) && EnvFilter::builder().parse(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err(
         "write error, warn, info, debug or trace, or levels of parts such as warn,cluster=info"
-            .to_owned()
-    })
+            .to_owned(),
+    )
 }
 
 /// The log of a process that has begun.

@@ -4,10 +4,10 @@
 use gabion_layout::NodeId;
 use gabion_protocol::measure::{Answered, Measure, Updated};
 use gabion_protocol::message::Purpose;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines in one period; further slow operations of the period are only counted.
+/// Lines of a kind in one period; further slow operations of the period are only counted.
 const LINE_COUNT_MAX: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -26,9 +26,12 @@ const PATIENT: [&str; 7] = [
 #[derive(Debug)]
 pub(crate) struct SlowLog {
     limit: Duration,
-    said: Mutex<Said>,
+    updates: Mutex<Said>,
+    requests: Mutex<Said>,
+    disk: Mutex<Said>,
 }
 
+/// What was said of one kind, so that slow syncs do not displace slow updates.
 #[derive(Debug)]
 struct Said {
     since: Instant,
@@ -39,25 +42,29 @@ struct Said {
 impl SlowLog {
     /// Logs what takes longer than this.
     pub(crate) fn new(limit: Duration) -> Self {
-        let said = Mutex::new(Said {
-            since: Instant::now(),
-            line_count: 0,
-            left_out_count: 0,
-        });
-        Self { limit, said }
+        Self {
+            limit,
+            updates: Mutex::new(Said::nothing()),
+            requests: Mutex::new(Said::nothing()),
+            disk: Mutex::new(Said::nothing()),
+        }
     }
 
     /// Logs a measurement if it is slow.
     pub(crate) fn measured(&self, measure: &Measure<'_>) {
         match measure {
-            Measure::Updated(updated) => self.say(updated.times.all_us(), || reason_of(updated)),
+            Measure::Updated(updated) => {
+                let took_us = updated.times.all_us();
+                self.say(&self.updates, took_us, || reason_of(updated));
+            }
             Measure::Answered(answered) if may_be_slow(answered) => {
-                self.say(answered.took_us, || {
-                    let purpose = answered.purpose.map_or("", Purpose::name);
-                    format!("the request {} {purpose}", answered.request)
+                self.say(&self.requests, answered.took_us, || {
+                    let purpose = answered.purpose.map(Purpose::name);
+                    let purpose = purpose.map_or_else(String::new, |name| format!(" for {name}"));
+                    format!("the request {}{purpose}", answered.request)
                 });
             }
-            Measure::Transaction { took_us } => self.say(*took_us, || {
+            Measure::Transaction { took_us } => self.say(&self.disk, *took_us, || {
                 "a transaction of the metadata, with its wait for others".to_owned()
             }),
             _ => {}
@@ -66,35 +73,50 @@ impl SlowLog {
 
     /// Logs a sync of the disk if it is slow.
     pub(crate) fn synced(&self, what: &str, time: Duration) {
-        self.say(time.as_micros() as u64, || {
+        self.say(&self.disk, time.as_micros() as u64, || {
             format!("the disk's sync of a {what}")
         });
     }
 
-    fn say(&self, took_us: u64, what: impl FnOnce() -> String) {
+    fn say(&self, said: &Mutex<Said>, took_us: u64, what: impl FnOnce() -> String) {
         if u128::from(took_us) < self.limit.as_micros() {
             return;
         }
-        if let Some(left_out_count) = self.admit(Instant::now()) {
+        let admitted = lock(said).admit(Instant::now());
+        if let Some(left_out_count) = admitted {
             let (ms, what) = (took_us / 1000, what());
             tracing::warn!(target: "slow", ms, left_out_count, "{ms} ms: {what}");
         }
     }
+}
+
+impl Said {
+    fn nothing() -> Self {
+        Self {
+            since: Instant::now(),
+            line_count: 0,
+            left_out_count: 0,
+        }
+    }
 
     /// Whether a line may be written now; if so, how many were left out before it.
-    fn admit(&self, now: Instant) -> Option<u64> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(said.since) >= PERIOD {
-            said.since = now;
-            said.line_count = 0;
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            self.since = now;
+            self.line_count = 0;
         }
-        if said.line_count == LINE_COUNT_MAX {
-            said.left_out_count += 1;
+        if self.line_count == LINE_COUNT_MAX {
+            self.left_out_count += 1;
             return None;
         }
-        said.line_count += 1;
-        Some(std::mem::take(&mut said.left_out_count))
+        self.line_count += 1;
+        Some(std::mem::take(&mut self.left_out_count))
     }
+}
+
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    // Its counts are whole after every call.
+    said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An update that was made is logged with its reasons, and repairs take as long as their limits say.
@@ -156,12 +178,12 @@ mod tests {
 
     #[test]
     fn lines_are_limited_and_those_left_out_are_counted() {
-        let log = SlowLog::new(Duration::from_millis(10));
+        let mut said = Said::nothing();
         let begun = Instant::now();
-        let admitted = (0..100).filter(|_| log.admit(begun).is_some());
+        let admitted = (0..100).filter(|_| said.admit(begun).is_some());
         assert_eq!(admitted.count() as u32, LINE_COUNT_MAX);
         let later = begun + PERIOD + Duration::from_secs(1);
-        assert_eq!(log.admit(later), Some(u64::from(100 - LINE_COUNT_MAX)));
-        assert_eq!(log.admit(later), Some(0));
+        assert_eq!(said.admit(later), Some(u64::from(100 - LINE_COUNT_MAX)));
+        assert_eq!(said.admit(later), Some(0));
     }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const LISTEN: &str = "127.0.0.1:0";
 /// Longest wait for a change that the servers make by themselves.
-const WAIT_LIMIT: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// A server and its run-time.
 pub(crate) struct Server {
