@@ -144,7 +144,7 @@ fn reason_of(updated: &Updated<'_>) -> String {
         });
     format!(
         "an update of pool {} by {}: {} ms for earlier updates of its stripe, {} ms for its lease, its plan and \
-         commits before it, {} ms for the          parts of its nodes{last}",
+         commits before it, {} ms for the parts of its nodes{last}",
         updated.pool,
         updated.scheme,
         ms(times.turn_us),

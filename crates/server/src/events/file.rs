@@ -10,6 +10,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// Lines that may wait while the disk fails.
+const WAITING_COUNT_MAX: usize = 4 * KEPT_COUNT;
+
 /// A file of events.
 pub(super) struct EventFile {
     path: PathBuf,
@@ -58,7 +61,7 @@ impl EventFile {
     /// Adds an event, to be written by the next flush. If too many wait because the disk fails, the earlier ones are
     /// left out.
     pub(super) fn add(&mut self, event: &LoggedEvent) {
-        if self.waiting_count >= KEPT_COUNT {
+        if self.waiting_count >= WAITING_COUNT_MAX {
             self.waiting = "\n".to_owned();
             self.waiting_count = 0;
         }
