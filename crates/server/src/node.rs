@@ -10,7 +10,7 @@ use gabion_layout::{ClusterId, NodeId, RackId, Start};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
-use gabion_protocol::ports::{Address, Ports};
+use gabion_protocol::ports::{Address, Asker, Ports};
 use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
@@ -188,7 +188,7 @@ impl NodeProcess {
 fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
-        Some(node) => node.handle(request, Address::Node(id)),
+        Some(node) => node.handle(request, Address::Node(id), Asker::Member),
         None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
     };
     ports.set_own(id, Box::new(answer));
@@ -466,7 +466,9 @@ impl Handler for NodeHandler {
             return;
         }
         let origin = serving.ports.origin_of(connection);
-        let answer = serving.node.handle(request, origin);
+        let answer = serving
+            .node
+            .handle(request, origin, connection.sender().asker());
         tokio::spawn(async move { responder.reply(&answer.await) });
     }
 
