@@ -13,7 +13,7 @@ use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
-use gabion_protocol::message::{Cause, Denial, Refusal, ask};
+use gabion_protocol::message::{Cause, Denial, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,8 @@ pub(crate) struct Storing {
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) avoided: Arc<AvoidedNodes>,
     pub(crate) record: StripeRecord,
+    /// The ticket to store it.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Storing {
@@ -74,12 +76,16 @@ impl Storing {
                 format!("a node of {} refused another chunk", self.record.id).into()
             } else {
                 let (record, segment) = (&self.record, segment.clone());
-                let failed = match self.encoder.store(record, shape, segment).await? {
+                let stored = self.encoder.store((record, self.ticket), shape, segment);
+                let failed = match stored.await? {
                     Ok(()) => return Ok(self.record),
                     Err(failed) => failed,
                 };
                 let blamed = blamed(&failed);
-                if blamed.is_empty() || matches!(failed.refusal, Refusal::Invalid(_)) {
+                // No node is at fault if the ticket has expired; the stripe gets another one with another place.
+                let is_ticket = matches!(failed.refusal, Refusal::Ticket(_));
+                let is_final = blamed.is_empty() && !is_ticket;
+                if is_final || matches!(failed.refusal, Refusal::Invalid(_)) {
                     return Err(ClientError::Node {
                         what: format!("storing {} at {}", record.id, place(failed.node)),
                         refusal: failed.refusal.into(),
@@ -136,6 +142,10 @@ impl Storing {
             };
             let fits =
                 |new: &StripeRecord| new.id != failed && new.chunk_bytes == self.record.chunk_bytes;
+            self.ticket = placed
+                .stripes
+                .last()
+                .and_then(|new| Ticket::find(&placed.tickets, new.id));
             let Some(new) = placed.stripes.pop().filter(fits) else {
                 return Err(ClientError::unexpected("the coordinator"));
             };
@@ -155,6 +165,7 @@ impl Storing {
 /// The nodes that prevented a stripe from being stored, as far as known.
 fn blamed(failed: &PartFailed) -> Vec<NodeId> {
     let mut blamed = match &failed.refusal {
+        Refusal::Ticket(_) => Vec::new(),
         // It waited for these nodes.
         Refusal::Stalled(awaited) if !awaited.is_empty() => awaited.clone(),
         Refusal::Unavailable(_) if !failed.suspects.is_empty() => Vec::new(),

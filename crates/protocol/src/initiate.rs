@@ -2,7 +2,7 @@
 //! coordinator and clients all start plans this way; the participants move the bytes.
 
 use crate::inquiry::{Answer, Inquiry};
-use crate::message::{Effect, Flow, Progress, Purpose, ReadCut, Refusal, RunId, RunPart};
+use crate::message::{Effect, Flow, Progress, Purpose, ReadCut, Refusal, RunId, RunPart, Ticket};
 use crate::ports::{Address, Ask as _, NodeError, Ports, until_hung};
 use crate::progress::Heard;
 use futures::FutureExt;
@@ -53,6 +53,8 @@ pub struct RunTerms {
     pub deadline_ms: u64,
     /// Abort when a participant makes no progress for this time, and find the cause.
     pub stall_ms: Option<u64>,
+    /// A client's ticket for the stripe; members need none.
+    pub ticket: Option<Ticket>,
 }
 
 /// A participant has failed to do its part.
@@ -200,6 +202,7 @@ impl RunTerms {
             spread_ms: self.spread_ms,
             deadline_ms: self.deadline_ms,
             stall_ms: self.stall_ms,
+            ticket: self.ticket,
         }
     }
 }

@@ -35,6 +35,7 @@ pub mod settle;
 mod staging;
 mod store_failure;
 mod term;
+pub mod ticket;
 mod trash;
 mod turns;
 mod unfinished;

@@ -27,6 +27,15 @@ pub enum Address {
     Origin(u64),
 }
 
+/// The process from which a request to a node comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A node or the coordinator.
+    Member,
+    /// A client or an operator: the request needs a ticket ([`NodeRequest::claim`]).
+    User,
+}
+
 /// A peer could not be asked, or did not answer in time. Whether it has executed the request is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{peer} {reason}")]

@@ -312,6 +312,7 @@ impl Primaries {
             stripe,
             settle,
             reconstruct,
+            ticket: _,
         } = asked;
         let led = self.led(stripe);
         let settled = *led.settled.lock();

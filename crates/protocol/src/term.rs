@@ -248,6 +248,7 @@ impl Term {
             spread_ms: 0,
             deadline_ms: patience_ms(plan),
             stall_ms: None,
+            ticket: None,
         };
         (sequence, terms)
     }

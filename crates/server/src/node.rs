@@ -12,7 +12,7 @@ use gabion_metrics::serve_metrics;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
-use gabion_protocol::ports::{Address, Ports};
+use gabion_protocol::ports::{Address, Asker, Ports};
 use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
@@ -206,7 +206,7 @@ impl NodeProcess {
 fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
-        Some(node) => node.handle(request, Address::Node(id)),
+        Some(node) => node.handle(request, Address::Node(id), Asker::Member),
         None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
     };
     ports.set_own(id, Box::new(answer));
@@ -503,7 +503,9 @@ impl Handler for NodeHandler {
             return;
         }
         let origin = serving.ports.origin_of(connection);
-        let answer = serving.node.handle(request, origin);
+        let answer = serving
+            .node
+            .handle(request, origin, connection.sender().asker());
         tokio::spawn(async move { responder.reply(&answer.await) });
     }
 

@@ -130,8 +130,8 @@ impl SimPorts {
             NodeRequest::Unstage(ask::Unstage { run }) => {
                 ended.insert(*run);
             }
-            NodeRequest::Fate(question) => {
-                ended.insert(question.run);
+            NodeRequest::Fate(asked) => {
+                ended.insert(asked.question.run);
             }
             NodeRequest::Update(ask::Update { run, .. }) if ended.contains(run) => {
                 self.world

@@ -6,6 +6,7 @@
 
 use gabion_layout::{Epoch, NodeId, Sequence};
 use gabion_protocol::message::{CoordinatorRequest, Effect, Flow, NodeRequest, RunPart};
+use gabion_protocol::ports::Asker;
 
 use crate::certificate_call::CertificateRequest;
 use crate::hello::Hello;
@@ -40,6 +41,15 @@ impl Sender {
                 is_token: false,
                 is_proven: false,
             },
+        }
+    }
+
+    /// What the sender is to a node: whether its requests need tickets.
+    pub fn asker(&self) -> Asker {
+        if self.column() == NODE || self.column() == COORDINATOR {
+            Asker::Member
+        } else {
+            Asker::User
         }
     }
 

@@ -18,10 +18,11 @@ mod pool_facts;
 mod repair;
 mod shared_state;
 mod status;
+mod tickets;
 mod usage;
 mod wake_up;
 
-pub use options::CoordinatorOptions;
+pub use options::{CoordinatorOptions, TicketTimes};
 
 use self::core::{Answer, Core};
 use crate::measure::{Answered, Measure};
@@ -100,6 +101,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(&self.grouping).run().boxed(),
             Arc::clone(&self.files).expire_puts().boxed(),
             Arc::clone(&self.lifecycles).run().boxed(),
+            Arc::clone(&self.shared.tickets).rotate().boxed(),
         ];
         let this = Arc::clone(self);
         let begin = async move {

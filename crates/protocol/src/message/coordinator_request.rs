@@ -67,7 +67,9 @@ calls! {
         /// Its health.
         health: NodeHealth,
     } -> Standing {
-        CoordinatorReply::Alive { coordinator, lease_ms, nodes } => Standing::Alive { coordinator, lease_ms, nodes },
+        CoordinatorReply::Alive { coordinator, lease_ms, nodes, keys } => {
+            Standing::Alive { coordinator, lease_ms, nodes, keys }
+        },
         CoordinatorReply::Rejoin => Standing::Rejoin,
         CoordinatorReply::Leave => Standing::Leave,
     }

@@ -1,6 +1,7 @@
 //! The reasons why a node refuses a request, by which the sender decides whether to retry, to ask another
 //! node, or to fail.
 
+use crate::ticket::TicketFault;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_meta::FencingToken;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,10 @@ pub enum Refusal {
         /// The file's token.
         current: FencingToken,
     },
+    /// The request is a client's, and its ticket does not permit it. Nothing was done; with a new layout the client gets
+    /// another ticket.
+    #[error("{0}")]
+    Ticket(TicketFault),
     /// Nothing is wrong with the request, and another run may succeed: messages were lost, late or repeated,
     /// or the stripe is being changed.
     #[error("{0}")]
@@ -136,6 +141,7 @@ impl Refusal {
             Self::Invalid(_) => "invalid",
             Self::Superseded { .. } => "superseded",
             Self::Interrupted(_) => "interrupted",
+            Self::Ticket(_) => "ticket",
         }
     }
 

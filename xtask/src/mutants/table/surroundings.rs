@@ -24,8 +24,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-stripe-of-a-put-goes-elsewhere",
         file: "crates/client/src/elsewhere.rs",
-        text: "if blamed.is_empty() ||",
-        replacement: "if true ||",
+        text: "let is_final = blamed.is_empty() && !is_ticket;",
+        replacement: "let is_final = true;",
         check: test(
             "gabion",
             "integration",

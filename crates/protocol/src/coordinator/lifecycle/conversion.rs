@@ -402,6 +402,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                     .repair_deadline_ms
                     .saturating_add(spread_ms),
                 stall_ms: None,
+                ticket: None,
             };
             let ran = run_plan(&*self.core.ports, &job.plan, &terms, |_| {
                 unreachable!("a conversion moves bytes between nodes alone")
