@@ -72,6 +72,7 @@ impl Storing {
         let bytes = shape.chunk_bytes() * shape.n() as u64;
         let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
         loop {
+            let mut is_ticket = false;
             let missing = if self.has_avoided_node() {
                 format!("a node of {} refused another chunk", self.record.id).into()
             } else {
@@ -83,7 +84,7 @@ impl Storing {
                 };
                 let blamed = blamed(&failed);
                 // No node is at fault if the ticket has expired; the stripe gets another one with another place.
-                let is_ticket = matches!(failed.refusal, Refusal::Ticket(_));
+                is_ticket = matches!(failed.refusal, Refusal::Ticket(_));
                 let is_final = blamed.is_empty() && !is_ticket;
                 if is_final || matches!(failed.refusal, Refusal::Invalid(_)) {
                     return Err(ClientError::Node {
@@ -96,7 +97,7 @@ impl Storing {
                 let sentence = format!("{} did not take its chunk: {refusal}", place(failed.node));
                 Denial::new(Cause::from(refusal), sentence)
             };
-            self.place_anew(&client, first, &missing, &mut attempts)
+            self.place_anew(&client, (first, is_ticket), &missing, &mut attempts)
                 .await?;
         }
     }
@@ -107,15 +108,16 @@ impl Storing {
         nodes.any(|(node, chunk)| avoided.contains(node) && !self.record.is_stale(chunk))
     }
 
-    /// Asks the coordinator to place the stripe again; `missing` is the reason.
+    /// Asks the coordinator to place the stripe again; `missing` is the reason. If only its ticket is missing and there is
+    /// no other place, the stripe gets another ticket for its own: a node that has stored its chunk already refuses it then.
     async fn place_anew(
         &mut self,
         client: &Client,
-        first: StripeId,
+        (first, is_ticket): (StripeId, bool),
         missing: &Denial,
         attempts: &mut Attempts,
     ) -> Result<(), ClientError> {
-        let failed = self.record.id;
+        let mut failed = Some(self.record.id);
         loop {
             attempts.pause(missing.clone()).await?;
             let request = ask::PlaceAnew {
@@ -129,9 +131,13 @@ impl Storing {
             let mut placed = match asked.await {
                 Ok(placed) => placed,
                 Err(CoordinatorError::Busy(_) | CoordinatorError::Silent(_)) => continue,
+                Err(CoordinatorError::Refused(_)) if is_ticket && failed.is_some() => {
+                    failed = None;
+                    continue;
+                }
                 Err(CoordinatorError::Refused(why)) => {
                     return Err(ClientError::Node {
-                        what: format!("storing {failed}"),
+                        what: format!("storing {}", self.record.id),
                         refusal: Denial::new(
                             why.cause,
                             format!("{missing}, and there is no other place: {why}"),
@@ -140,8 +146,9 @@ impl Storing {
                 }
                 Err(misfit) => return Err(misfit.into()),
             };
-            let fits =
-                |new: &StripeRecord| new.id != failed && new.chunk_bytes == self.record.chunk_bytes;
+            let fits = |new: &StripeRecord| {
+                Some(new.id) != failed && new.chunk_bytes == self.record.chunk_bytes
+            };
             self.ticket = placed
                 .stripes
                 .last()

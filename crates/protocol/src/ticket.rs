@@ -8,6 +8,8 @@ use gabion_layout::{Generation, StripeId};
 use gabion_meta::{PutId, TicketKey};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
 use thiserror::Error;
 
 /// Bytes of a ticket's message authentication code: HMAC-SHA-256, cut to 128 bits.
@@ -57,7 +59,7 @@ impl Grant {
 }
 
 /// A grant that only the coordinator can make.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// What it permits.
     pub grant: Grant,
@@ -67,6 +69,19 @@ pub struct Ticket {
     pub expires_ms: u64,
     /// The code that proves all this.
     pub mac: [u8; MAC_BYTES],
+}
+
+/// The code stays out of logs: who has it may use the ticket.
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            grant,
+            key,
+            expires_ms,
+            ..
+        } = self;
+        write!(f, "Ticket({grant:?}, key {key}, until {expires_ms} ms)")
+    }
 }
 
 impl Ticket {
@@ -131,7 +146,7 @@ pub enum TicketFault {
     /// The request has none.
     #[error("the request has no ticket")]
     Missing,
-    /// The node does not have its key: it is too old, or the node has not heard of the key yet.
+    /// The node has not heard of its key yet.
     #[error("the node does not have the key of the ticket")]
     UnknownKey,
     /// No coordinator has made it.
@@ -194,11 +209,16 @@ impl ReadyKey {
     }
 }
 
+/// How many earlier keys a node remembers: those of a day, if a key is drawn each hour.
+const PAST_KEY_COUNT: usize = 25;
+
 /// The keys of a node.
 #[derive(Debug, Default)]
 pub struct Keyring {
     told: TicketKeys,
     keys: Vec<ReadyKey>,
+    /// Earlier keys, oldest first: a node that does not hear the coordinator still lets their tickets read.
+    past: VecDeque<ReadyKey>,
     /// By the node's clock, the time at which the coordinator's was `told.now_ms` at the latest.
     told_ms: u64,
 }
@@ -207,7 +227,13 @@ impl Keyring {
     /// Takes the coordinator's answer to a request that was sent at `sent_ms` by the node's clock.
     pub fn learn(&mut self, told: TicketKeys, sent_ms: u64) {
         if told.keys != self.told.keys {
-            self.keys = told.keys.iter().map(ReadyKey::new).collect();
+            let keys = told.keys.iter().map(ReadyKey::new).collect();
+            let earlier = std::mem::replace(&mut self.keys, keys);
+            let is_told = |key: &ReadyKey| told.keys.iter().any(|told| told.number == key.number);
+            self.past
+                .extend(earlier.into_iter().filter(|key| !is_told(key)));
+            let surplus = self.past.len().saturating_sub(PAST_KEY_COUNT);
+            self.past.drain(..surplus);
         }
         (self.told, self.told_ms) = (told, sent_ms);
     }
@@ -219,9 +245,18 @@ impl Keyring {
     /// The reason for which it does not permit the request.
     pub fn check(&self, claim: &Claim, now_ms: u64, is_cut_off: bool) -> Result<(), TicketFault> {
         let ticket = claim.ticket.ok_or(TicketFault::Missing)?;
-        let mut keys = self.keys.iter();
-        let key = keys.find(|key| key.number == ticket.key);
-        let key = key.ok_or(TicketFault::UnknownKey)?;
+        let is_its = |key: &&ReadyKey| key.number == ticket.key;
+        let mut key = self.keys.iter().find(is_its);
+        if is_cut_off && claim.operation == Operations::READ {
+            key = key.or_else(|| self.past.iter().find(is_its));
+        }
+        let is_older = || self.keys.iter().all(|key| ticket.key < key.number);
+        let key = match key {
+            Some(key) => key,
+            // The client needs a new ticket; the node lacks nothing.
+            None if !self.keys.is_empty() && is_older() => return Err(TicketFault::Expired),
+            None => return Err(TicketFault::UnknownKey),
+        };
         // Compared as numbers, which takes the same time wherever they differ.
         let code = u128::from_ne_bytes(ticket.code(&key.key));
         if code != u128::from_ne_bytes(ticket.mac) {
@@ -368,7 +403,9 @@ mod tests {
             assert_eq!(check(claim), Err(fault));
         }
         let gone = ReadyKey::new(&key(6)).sign(GRANT, 11_000);
-        assert_eq!(check(claim(gone)), Err(TicketFault::UnknownKey));
+        assert_eq!(check(claim(gone)), Err(TicketFault::Expired));
+        let unheard = ReadyKey::new(&key(9)).sign(GRANT, 11_000);
+        assert_eq!(check(claim(unheard)), Err(TicketFault::UnknownKey));
     }
 
     #[test]
@@ -400,6 +437,38 @@ mod tests {
             let checked = keyring().check(&claim(ticket), 600, false);
             assert_eq!(checked, Err(TicketFault::Forged), "{ticket:?}");
         }
+    }
+
+    #[test]
+    fn an_earlier_key_lets_clients_read_at_a_node_without_its_coordinator() {
+        let mut keyring = keyring();
+        let told = TicketKeys {
+            now_ms: 10_000,
+            grace_ms: 5_000,
+            keys: vec![key(9), key(10)],
+        };
+        keyring.learn(told, 500);
+        let reads = Claim {
+            operation: Operations::READ,
+            ..claim(ticket())
+        };
+        assert_eq!(keyring.check(&reads, 600, false), Err(TicketFault::Expired));
+        assert_eq!(keyring.check(&reads, 600, true), Ok(()));
+        assert_eq!(
+            keyring.check(&reads, 6_500, true),
+            Err(TicketFault::Expired)
+        );
+        let updates = keyring.check(&claim(ticket()), 600, true);
+        assert_eq!(updates, Err(TicketFault::Expired));
+        for number in 11..60 {
+            let told = TicketKeys {
+                keys: vec![key(number)],
+                ..keyring.told.clone()
+            };
+            keyring.learn(told, 500);
+        }
+        assert_eq!(keyring.past.len(), PAST_KEY_COUNT);
+        assert_eq!(keyring.check(&reads, 600, true), Err(TicketFault::Expired));
     }
 
     #[test]

@@ -195,15 +195,15 @@ calls! {
         /// The file's size afterwards.
         size_bytes: u64,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
-    /// A node did not take its chunk of a stripe of a put: place the stripe anew. May be repeated; the
-    /// answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
+    /// A node did not take its chunk of a stripe of a put: place the stripe anew. Or its ticket has expired. May be
+    /// repeated; the answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
     PlaceAnew {
         /// The put.
         put: PutId,
         /// The id that the segment's stripe had when the put began.
         first: StripeId,
-        /// The stripe that was not stored. No chunk of it counts from now on.
-        failed: StripeId,
+        /// The stripe that was not stored, of which no chunk counts from now on; none to get a new ticket alone.
+        failed: Option<StripeId>,
         /// Nodes that must not get a chunk of it.
         avoid: Vec<NodeId>,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }

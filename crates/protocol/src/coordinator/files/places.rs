@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Places a stripe of a put anew, without the nodes in `avoid`. If `failed` has a successor already,
-    /// answers with that one.
+    /// Places a stripe of a put anew, without the nodes in `avoid`. If `failed` has a successor already, or there is
+    /// none, answers with the present stripe and a new ticket.
     pub(in crate::coordinator) async fn place_anew(
         self: &Arc<Self>,
         asked: ask::PlaceAnew,
@@ -39,7 +39,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok((stripe, facts))
         };
         let (mut stripe, facts) = self.core.with_meta(find).await?;
-        if stripe.id == failed {
+        if let Some(failed) = failed.filter(|failed| *failed == stripe.id) {
             // Failed nodes among these are detected soon; full nodes stay full for long.
             let fleet = self.nodes.fleet().distrusting(&avoid);
             let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {

@@ -111,7 +111,19 @@ fn a_reader_s_tickets_permit_no_install_and_a_put_s_nothing_else() {
     let again = bed.ask(ask::PlaceAnew {
         put,
         first: failed,
-        failed,
+        failed: None,
+        avoid: Vec::new(),
+    });
+    let CoordinatorReply::Put(places) = again else {
+        panic!("{again:?}")
+    };
+    assert_eq!(places.stripes, stripes[..1], "a new ticket alone");
+    let of_same = permitted(&mut bed, &places.tickets, (put, &places.stripes[0]));
+    assert_eq!(of_same, [no, no, Ok(())]);
+    let again = bed.ask(ask::PlaceAnew {
+        put,
+        first: failed,
+        failed: Some(failed),
         avoid: vec![stripes[0].nodes[0]],
     });
     let CoordinatorReply::Put(places) = again else {
