@@ -335,10 +335,13 @@ mod tests {
         ReadyKey::new(&key(8)).sign(GRANT, 11_000)
     }
 
+    fn check_at_600(claim: Claim) -> Result<(), TicketFault> {
+        keyring().check(&claim, 600, false)
+    }
+
     #[test]
     fn a_ticket_permits_what_it_says_and_nothing_else() {
-        let check = |claim: Claim| keyring().check(&claim, 600, false);
-        let good = claim(ticket());
+        let (check, good) = (check_at_600, claim(ticket()));
         assert_eq!(check(good), Ok(()));
         let unnamed = Claim {
             generation: None,
@@ -346,8 +349,8 @@ mod tests {
             ..good
         };
         assert_eq!(check(unnamed), Ok(()));
-        let older = ReadyKey::new(&key(7)).sign(GRANT, 11_000);
-        assert_eq!(check(claim(older)), Ok(()), "two keys are live");
+        let older = claim(ReadyKey::new(&key(7)).sign(GRANT, 11_000));
+        assert_eq!(check(older), Ok(()), "two keys are live");
         let refused = [
             (
                 Claim {
@@ -402,10 +405,10 @@ mod tests {
         for (claim, fault) in refused {
             assert_eq!(check(claim), Err(fault));
         }
-        let gone = ReadyKey::new(&key(6)).sign(GRANT, 11_000);
-        assert_eq!(check(claim(gone)), Err(TicketFault::Expired));
-        let unheard = ReadyKey::new(&key(9)).sign(GRANT, 11_000);
-        assert_eq!(check(claim(unheard)), Err(TicketFault::UnknownKey));
+        for (number, fault) in [(6, TicketFault::Expired), (9, TicketFault::UnknownKey)] {
+            let of_key = ReadyKey::new(&key(number)).sign(GRANT, 11_000);
+            assert_eq!(check(claim(of_key)), Err(fault));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
-use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, order_of};
+use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
@@ -76,6 +76,8 @@ impl CoordinatorProcess {
         let metrics = MetricsListener::bind(metrics.as_deref()).await?;
         let is_observed = metrics.is_some() || slow.is_some();
         let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow)));
+        // An alert waits for it.
+        work.iter().for_each(|work| work.expect(STORE_FAILED));
         // After the address, so that an unusable one leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;

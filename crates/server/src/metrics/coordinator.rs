@@ -2,7 +2,6 @@
 
 use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
 use super::requests::Requests;
-use crate::events::STORE_FAILED;
 use crate::slow::SlowLog;
 use gabion_meta::{Departure, RedbStore};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
@@ -42,11 +41,8 @@ pub(crate) struct CoordinatorWork {
 impl CoordinatorWork {
     /// All counts are zero. What takes longer than this is logged.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
-        let requests = Requests::new();
-        // An alert waits for it.
-        requests.expect(STORE_FAILED);
         Self {
-            requests,
+            requests: Requests::new(),
             transactions: times(),
             repairs: Family::new_with_constructor(times),
             slow: slow.map(SlowLog::new),
@@ -61,6 +57,11 @@ impl CoordinatorWork {
     /// Counts a connection that was not accepted.
     pub(crate) fn not_accepted(&self, reason: &WireError) {
         self.requests.not_accepted(reason);
+    }
+
+    /// Has a row for a kind of events from the beginning.
+    pub(crate) fn expect(&self, kind: &'static str) {
+        self.requests.expect(kind);
     }
 
     /// Counts an event of the event log.
