@@ -21,7 +21,7 @@ pub(crate) struct LogOptions {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
     /// Level of the log, such as info, or of its parts, such as warn,cluster=info; SIGUSR1 switches to debug and back
-    /// [default: that in GABION_LOG, or warn,cluster=info]
+    /// [default: that in the environment, or warn,cluster=info]
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub(crate) log_level: Option<String>,
     /// Log operations that take longer than this, with the reason as far as it is known, in milliseconds; 0 for none

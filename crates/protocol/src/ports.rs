@@ -123,7 +123,7 @@ pub trait Ports: Send + Sync + 'static {
 
     /// Microseconds of the same clock.
     fn now_us(&self) -> u64 {
-        self.now_ms() * 1000
+        self.now_ms().saturating_mul(1000)
     }
 
     /// Waits.

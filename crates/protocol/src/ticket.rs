@@ -496,7 +496,7 @@ mod tests {
         keyring.learn(told, 500);
         let older = ReadyKey::new(&key(7)).sign(GRANT, 11_000);
         let checked = keyring.check(&claim(older), 600, false);
-        assert_eq!(checked, Err(TicketFault::UnknownKey));
+        assert_eq!(checked, Err(TicketFault::Expired));
         assert_eq!(keyring.check(&claim(ticket()), 600, false), Ok(()));
     }
 }

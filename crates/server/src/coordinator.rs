@@ -75,9 +75,8 @@ impl CoordinatorProcess {
         let listener = listen_on(&listen).await?;
         let metrics = MetricsListener::bind(metrics.as_deref()).await?;
         let is_observed = metrics.is_some() || slow.is_some();
-        let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow)));
-        // An alert waits for it.
-        work.iter().for_each(|work| work.expect(STORE_FAILED));
+        // An alert waits for a store that fails.
+        let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow, STORE_FAILED)));
         // After the address, so that an unusable one leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;

@@ -62,7 +62,8 @@ impl EventFile {
     /// left out.
     pub(super) fn add(&mut self, event: &LoggedEvent) {
         if self.waiting_count >= WAITING_COUNT_MAX {
-            self.waiting = "\n".to_owned();
+            self.waiting.clear();
+            self.waiting.push('\n');
             self.waiting_count = 0;
         }
         // A struct of numbers and strings is always JSON.

@@ -39,10 +39,12 @@ pub(crate) struct CoordinatorWork {
 }
 
 impl CoordinatorWork {
-    /// All counts are zero. What takes longer than this is logged.
-    pub(crate) fn new(slow: Option<Duration>) -> Self {
+    /// All counts are zero; that of the `expected` kind of events has a row. What takes longer than this is logged.
+    pub(crate) fn new(slow: Option<Duration>, expected: &'static str) -> Self {
+        let requests = Requests::new();
+        requests.expect(expected);
         Self {
-            requests: Requests::new(),
+            requests,
             transactions: times(),
             repairs: Family::new_with_constructor(times),
             slow: slow.map(SlowLog::new),
@@ -57,11 +59,6 @@ impl CoordinatorWork {
     /// Counts a connection that was not accepted.
     pub(crate) fn not_accepted(&self, reason: &WireError) {
         self.requests.not_accepted(reason);
-    }
-
-    /// Has a row for a kind of events from the beginning.
-    pub(crate) fn expect(&self, kind: &'static str) {
-        self.requests.expect(kind);
     }
 
     /// Counts an event of the event log.

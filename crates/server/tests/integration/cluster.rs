@@ -14,6 +14,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
+/// Of nodes: longer than a busy machine pauses a process.
+pub(crate) const LEASE_MS: u64 = 5_000;
 const LISTEN: &str = "127.0.0.1:0";
 /// Longest wait for a change that the servers make by themselves.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);
@@ -98,11 +100,11 @@ fn coordinator(directory: &Path) -> Server {
         listen: LISTEN.to_owned(),
         options: CoordinatorOptions {
             timing: Timing {
-                lease_ms: 1_000,
+                lease_ms: LEASE_MS,
                 margin_ms: 100,
                 grace_ms: 3_600_000,
             },
-            heartbeat_ms: 250,
+            heartbeat_ms: 500,
             ..CoordinatorOptions::default()
         },
         protection: Protection::Insecure,

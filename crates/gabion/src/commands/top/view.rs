@@ -4,6 +4,7 @@ use super::sample::{Rates, Sample};
 use crate::commands::{health, node::departure_name, repair_status};
 use crate::output::{bytes, counted};
 use gabion_meta::Departure;
+use gabion_planner::placement::Space;
 use gabion_protocol::message::{ClusterStatus, Liveness, NodeStatus};
 use serde_json::{Value, json};
 
@@ -102,7 +103,7 @@ fn node_lines(status: &ClusterStatus, rates: Option<&Rates>, room: usize) -> Vec
         // Those that need attention come first, then the fullest ones.
         let used = |node: &NodeStatus| {
             let space = status.spaces.get(&node.node);
-            space.map_or(0, |space| space.used_percent())
+            space.map_or(0, Space::used_percent)
         };
         nodes.sort_by_key(|node| {
             let is_well = state(status, node).1 == Tone::Plain;

@@ -256,5 +256,5 @@ fn a_node_learns_new_keys_with_its_heartbeat() {
     assert_eq!((fault(0), fault(1)), (None, Some(TicketFault::UnknownKey)));
     bed.change_ticket_key(1);
     bed.heartbeat(0);
-    assert_eq!((fault(0), fault(1)), (Some(TicketFault::UnknownKey), None));
+    assert_eq!((fault(0), fault(1)), (Some(TicketFault::Expired), None));
 }
