@@ -1,6 +1,5 @@
-//! The keys by which the coordinator makes tickets and nodes check them. They are durable, so that a restarted
-//! coordinator makes tickets that nodes accept, and accepts its nodes' older ones. Whoever reads the metadata store
-//! can make tickets.
+//! The keys by which the coordinator makes tickets and nodes check them. They are durable: nodes accept the tickets of a
+//! restarted coordinator, and those that it made before. A process that can read the metadata store can make tickets.
 
 use crate::error::MetaError;
 use crate::kv::KeyValue;

@@ -145,21 +145,24 @@ impl CertificateOffice {
             tokio::time::sleep(LOOK_EVERY).await;
             let (office, log) = (Arc::clone(&self), Arc::clone(&log));
             let looked = tokio::task::spawn_blocking(move || {
-                let fresh = office.freshen();
-                // The event log must not keep certificates from being refreshed.
-                office.note_certificates(&log).and(fresh)
+                (office.freshen(), office.note_certificates(&log))
             });
             let looked = looked.await;
             let Some(endpoint) = endpoint.upgrade() else {
                 return;
             };
-            match looked {
-                Ok(Ok(true)) => endpoint.close_revoked(),
-                Ok(Err(error)) if error.to_string() != last_error => {
-                    last_error = error.to_string();
-                    tracing::warn!(error = last_error, "certificates are not refreshed now");
-                }
-                _ => {}
+            let Ok((fresh, noted)) = looked else {
+                continue;
+            };
+            // Also when the event log does not hear of it.
+            if matches!(fresh, Ok(true)) {
+                endpoint.close_revoked();
+            }
+            if let Some(error) = fresh.err().or(noted.err()).map(|error| error.to_string())
+                && error != last_error
+            {
+                tracing::warn!(error, "certificates are not refreshed, or not told of, now");
+                last_error = error;
             }
         }
     }

@@ -114,13 +114,13 @@ fn token(options: &TokenOptions, place: &Place, format: Format) -> Result<(), Fa
 fn list(authority: &Authority, format: Format) -> Result<(), Failure> {
     let register = authority.register()?;
     warn_of_damage(&register);
-    let entries = &register.entries;
+    let (entries, lines) = (&register.entries, register.lines());
     if format == Format::Json {
         let rows = entries.iter().map(|entry| {
             json!({
                 "serial": entry.serial.to_string(),
                 "name": entry.name.to_string(),
-                "line": register.root(entry).to_string(),
+                "line": lines[&entry.serial].to_string(),
                 "admitted_node": entry.admitted.map(|node| node.0),
                 "until_s": entry.until_s,
                 "state": state(entry),
@@ -132,7 +132,7 @@ fn list(authority: &Authority, format: Format) -> Result<(), Failure> {
     for entry in entries {
         rows.add_row([
             entry.serial.to_string(),
-            register.root(entry).to_string()[..LINE_DIGITS].to_owned(),
+            lines[&entry.serial].to_string()[..LINE_DIGITS].to_owned(),
             entry.name.holder(),
             until(entry),
             state(entry).to_owned(),

@@ -362,13 +362,12 @@ impl Authority {
     pub fn revoke(&self, serial: Serial) -> Result<usize, TrustError> {
         let _lock = self.lock()?;
         let register = self.register()?;
-        let entry = register.of(serial);
-        let entry = entry.ok_or_else(|| TrustError::UnknownSerial(serial.to_string()))?;
-        let root = register.root(entry);
-        let of_line = register
-            .entries
-            .iter()
-            .filter(|one| one.state == EntryState::Valid && register.root(one) == root);
+        let lines = register.lines();
+        let unknown = || TrustError::UnknownSerial(serial.to_string());
+        let line = lines.get(&serial).ok_or_else(unknown)?;
+        let is_of_line =
+            |one: &&Entry| one.state == EntryState::Valid && lines[&one.serial] == *line;
+        let of_line = register.entries.iter().filter(is_of_line);
         let serials: BTreeSet<Serial> = of_line.map(|one| one.serial).collect();
         if !serials.is_empty() {
             let now_s = OffsetDateTime::now_utc().unix_timestamp();

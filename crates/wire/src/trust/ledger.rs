@@ -105,14 +105,15 @@ impl Register {
         self.entries.iter().find(|entry| entry.serial == serial)
     }
 
-    /// The first certificate of a line: the one from which this one comes by exchange and renewal.
-    pub fn root(&self, entry: &Entry) -> Serial {
-        let mut root = entry;
-        // A parent was issued before its child, so this ends.
-        while let Some(parent) = root.parent.and_then(|parent| self.of(parent)) {
-            root = parent;
+    /// The line of each certificate, by the first one of it: the one from which it comes by exchange and renewal.
+    pub fn lines(&self) -> BTreeMap<Serial, Serial> {
+        let mut lines = BTreeMap::new();
+        // A parent was issued before its child.
+        for entry in &self.entries {
+            let line = entry.parent.and_then(|parent| lines.get(&parent));
+            lines.insert(entry.serial, line.copied().unwrap_or(entry.serial));
         }
-        root.serial
+        lines
     }
 
     fn take_in(&mut self, line: Line, places: &mut BTreeMap<Serial, usize>) -> Option<()> {
@@ -329,8 +330,9 @@ mod tests {
         let used = of_state(3, EntryState::Used);
         assert_eq!(register.entries, [admitted, revoked, used, child]);
         assert_eq!(register.damaged, []);
-        assert_eq!(register.root(&child), Serial(3));
-        assert_eq!(register.root(&used), Serial(3));
+        let lines = register.lines();
+        assert_eq!(lines[&child.serial], Serial(3));
+        assert_eq!(lines[&used.serial], Serial(3));
     }
 
     #[test]
