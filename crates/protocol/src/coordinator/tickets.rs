@@ -78,7 +78,7 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
     pub(in crate::coordinator) fn own(&self, named: OpenPut) -> Result<PutId, Denial> {
         self.put_key.check(named).ok_or_else(|| {
             let sentence = format!("{} was not begun by this client", named.id);
-            Denial::new(Cause::Invalid, sentence)
+            Denial::new(Cause::NotPermitted, sentence)
         })
     }
 
