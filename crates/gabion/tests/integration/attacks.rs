@@ -311,8 +311,9 @@ async fn interfere(
             "{denial:?}"
         );
     }
-    let touched = coordinator.call_coordinator(&ask::TouchPut(victim).into(), deadline());
-    let touched = touched.await.expect("the coordinator answers");
+    let touch = CoordinatorRequest::TouchPut(victim);
+    let touched = coordinator.call_coordinator(&touch, deadline()).await;
+    let touched = touched.expect("the coordinator answers");
     assert_eq!(
         touched,
         CoordinatorReply::Done,
