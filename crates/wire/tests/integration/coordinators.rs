@@ -1,5 +1,7 @@
 //! A process finds the coordinator that leads among several addresses.
 
+#![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
+
 use crate::processes::within;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, NodeRequest, ask};
 use gabion_protocol::ports::Ports as _;
