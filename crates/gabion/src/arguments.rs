@@ -127,7 +127,7 @@ pub(crate) struct Place {
         global = true,
         env = "GABION_COORDINATOR",
         value_name = "HOST:PORT",
-        value_parser = checks::peer_address
+        value_parser = checks::coordinator_addresses
     )]
     pub(crate) coordinator: Option<String>,
     /// Directory of the process's own certificate [default: that in --dir; a server's is in its --data]
@@ -447,7 +447,7 @@ pub(crate) struct NodeOptions {
     #[arg(long, required = true)]
     pub(crate) rack: Option<u32>,
     /// Address of the coordinator
-    #[arg(long, required = true, value_name = "HOST:PORT", value_parser = checks::peer_address)]
+    #[arg(long, required = true, value_name = "HOST:PORT", value_parser = checks::coordinator_addresses)]
     pub(crate) join: Option<String>,
     /// Address to listen on, reachable for other nodes; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]

@@ -314,8 +314,9 @@ impl Node {
         match request {
             NodeRequest::Stage(asked) => self.stage(asked, origin).await,
             NodeRequest::Unstage(ask::Unstage { run }) => {
-                let was_waiting = lock(&self.staging).withdraw(run, participant.ports.now_ms());
-                Ok(NodeReply::Unstaged { was_waiting })
+                let now_ms = participant.ports.now_ms();
+                let withdrawn = lock(&self.staging).withdraw(run, origin, now_ms);
+                withdrawn.map(|was_waiting| NodeReply::Unstaged { was_waiting })
             }
             NodeRequest::RunPart(part) => self.run_part(*part, origin).await,
             NodeRequest::Update(update) => self.update(&update).await,

@@ -29,13 +29,17 @@ const PIECE_COUNT_MAX_OF_CLIENT: u64 = 1 << 19;
 const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
 const OVER_COUNT_MAX: usize = 1 << 16;
+/// The most runs that were withdrawn before anything of them had come, and those of one client.
+const WITHDRAWN_COUNT_MAX: usize = 1 << 17;
+const WITHDRAWN_COUNT_MAX_OF_CLIENT: usize = 1 << 16;
 
 /// The names of the limits, in metrics.
-const LIMITS: [&str; 4] = [
+const LIMITS: [&str; 5] = [
     "staged_bytes",
     "client_staged_bytes",
     "early_frames",
     "runs",
+    "withdrawn_runs",
 ];
 
 /// The runs that a node knows.
@@ -51,6 +55,7 @@ pub(crate) struct Staging {
     /// The part of them that each peer has sent, where it is known. Invariant: no zeros.
     waiting_by: BTreeMap<Address, Load>,
     over: Over,
+    unknown: Withdrawn,
     /// How often each limit has refused bytes or frames.
     limited: BTreeMap<&'static str, u64>,
 }
@@ -92,6 +97,50 @@ fn relieve(of: &mut BTreeMap<Address, Load>, peer: Address, less: Load) {
         *load.get_mut() = load.get().without(less);
         if *load.get() == Load::default() {
             load.remove();
+        }
+    }
+}
+
+/// The runs that were withdrawn before anything of them had come. Their clients count on it that they never begin here,
+/// so none is forgotten before its messages can be under way no more.
+#[derive(Debug, Default)]
+struct Withdrawn {
+    runs: BTreeSet<RunId>,
+    /// When each was withdrawn, and by whom, oldest first. Invariant: the same runs.
+    since_ms: VecDeque<(u64, RunId, Address)>,
+    /// How many each client has withdrawn. Invariant: no zeros, the sum of them is that of the runs.
+    counts: BTreeMap<Address, usize>,
+}
+
+impl Withdrawn {
+    /// Remembers a run, if there is room for it.
+    fn add(&mut self, run: RunId, by: Address, now_ms: u64) -> bool {
+        if self.runs.contains(&run) {
+            return true;
+        }
+        let of_client = self.counts.get(&by).copied().unwrap_or(0);
+        if self.runs.len() >= WITHDRAWN_COUNT_MAX || of_client >= WITHDRAWN_COUNT_MAX_OF_CLIENT {
+            return false;
+        }
+        self.counts.insert(by, of_client + 1);
+        self.runs.insert(run);
+        self.since_ms.push_back((now_ms, run, by));
+        true
+    }
+
+    fn expire(&mut self, now_ms: u64) {
+        while let Some(&(since_ms, run, by)) = self.since_ms.front() {
+            if since_ms + KEEP_MS >= now_ms {
+                return;
+            }
+            self.since_ms.pop_front();
+            self.runs.remove(&run);
+            if let Entry::Occupied(mut count) = self.counts.entry(by) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
         }
     }
 }
@@ -179,9 +228,7 @@ impl Staging {
             let busy = "a node that is busy with other updates of this client";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
-        if self.over.runs.contains(&run) {
-            return Err(over(run));
-        }
+        self.check_begins(run)?;
         let entry = self.run(run, now_ms);
         if matches!(entry.state, State::Withdrawn) {
             return Err(withdrawn(run));
@@ -233,15 +280,46 @@ impl Staging {
         }
     }
 
-    /// Discards the staged bytes of a run, whose part must not begin from now on. Returns whether bytes
-    /// were waiting, so that the part has not begun either; otherwise it may have begun or ended.
-    pub(crate) fn withdraw(&mut self, run: RunId, now_ms: u64) -> bool {
+    /// Whether a run may still begin here.
+    fn check_begins(&self, run: RunId) -> Result<(), Refusal> {
         if self.over.runs.contains(&run) {
-            return false;
+            return Err(over(run));
         }
+        if self.unknown.runs.contains(&run) {
+            return Err(withdrawn(run));
+        }
+        Ok(())
+    }
+
+    /// Discards the staged bytes of a run for its client. Its part must not begin from now on. Returns whether bytes
+    /// were waiting, so that the part has not begun either; otherwise it may have begun or ended.
+    ///
+    /// # Errors
+    /// If the node cannot remember more withdrawn runs of which nothing has come: then the part may yet begin.
+    pub(crate) fn withdraw(
+        &mut self,
+        run: RunId,
+        by: Address,
+        now_ms: u64,
+    ) -> Result<bool, Refusal> {
+        if self.over.runs.contains(&run) {
+            return Ok(false);
+        }
+        if self.runs.contains_key(&run) {
+            return Ok(self.withdraw_known(run, now_ms));
+        }
+        if self.unknown.add(run, by, now_ms) {
+            return Ok(false);
+        }
+        self.note_limit("withdrawn_runs");
+        Err(Refusal::Busy(
+            "a node that remembers as many withdrawn runs as it can".to_owned(),
+        ))
+    }
+
+    /// Withdraws a run of which something has come.
+    fn withdraw_known(&mut self, run: RunId, now_ms: u64) -> bool {
         let Some(entry) = self.runs.get_mut(&run) else {
-            // Nothing has come yet. What comes late finds the run over; so much is remembered within limits.
-            self.over.add(run, now_ms);
             return false;
         };
         if !matches!(entry.state, State::Waiting(_)) {
@@ -261,15 +339,15 @@ impl Staging {
     pub(crate) fn withdraw_all(&mut self, now_ms: u64) {
         let runs: Vec<RunId> = self.runs.keys().copied().collect();
         for run in runs {
-            self.withdraw(run, now_ms);
+            self.withdraw_known(run, now_ms);
         }
     }
 
     /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a frame of its sender, the
     /// frame is discarded: its part fails, and the sender retries.
     pub(crate) fn flow(&mut self, flow: Flow, from: Option<Address>, now_ms: u64) {
-        if self.over.runs.contains(&flow.run()) {
-            // Late frames of an ended part are discarded.
+        if self.check_begins(flow.run()).is_err() {
+            // Late frames of an ended or withdrawn part are discarded.
             return;
         }
         if !self.has_room_for(flow.run()) {
@@ -307,9 +385,7 @@ impl Staging {
 
     /// Starts a run: returns its early frames, and routes later ones.
     pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
-        if self.over.runs.contains(&run) {
-            return Err(over(run));
-        }
+        self.check_begins(run)?;
         let entry = self.run(run, now_ms);
         let flows = match std::mem::replace(&mut entry.state, State::Begun) {
             State::Waiting(flows) => flows,
@@ -362,6 +438,7 @@ impl Staging {
             self.forget(run);
         }
         self.over.expire(now_ms);
+        self.unknown.expire(now_ms);
     }
 
     fn run(&mut self, run: RunId, now_ms: u64) -> &mut Run {
@@ -486,10 +563,22 @@ mod tests {
                 .unwrap();
         }
         staging.start(begun, 0).unwrap();
-        assert!(staging.withdraw(waiting, 5), "its bytes were waiting");
-        assert!(!staging.withdraw(waiting, 6), "and are gone");
-        assert!(!staging.withdraw(begun, 5), "it may yet be committed");
-        assert!(!staging.withdraw(unknown, 5), "it may have been committed");
+        assert!(
+            staging.withdraw(waiting, CLIENT, 5).unwrap(),
+            "its bytes were waiting"
+        );
+        assert!(
+            !staging.withdraw(waiting, CLIENT, 6).unwrap(),
+            "and are gone"
+        );
+        assert!(
+            !staging.withdraw(begun, CLIENT, 5).unwrap(),
+            "it may yet be committed"
+        );
+        assert!(
+            !staging.withdraw(unknown, CLIENT, 5).unwrap(),
+            "it may have been committed"
+        );
         for run in [waiting, unknown] {
             assert!(staging.start(run, 7).is_err());
             assert!(
@@ -524,7 +613,10 @@ mod tests {
                 .is_err()
         );
         assert!(staging.start(run, 6).is_err());
-        assert!(!staging.withdraw(run, 6), "it may have been committed");
+        assert!(
+            !staging.withdraw(run, CLIENT, 6).unwrap(),
+            "it may have been committed"
+        );
         staging.flow(Flow::Abort { run }, None, 6);
         assert!(staging.runs.is_empty() && staging.staged.bytes == 0);
         staging.expire(KEEP_MS + 5);
@@ -550,14 +642,46 @@ mod tests {
     #[test]
     fn withdrawing_runs_that_never_came_takes_no_room_from_others() {
         let mut staging = Staging::new(Limits::default());
-        for number in 0..2 * RUN_COUNT_MAX as u64 {
-            assert!(!staging.withdraw(RunId(1_000 + number), 0));
+        let flooding = Address::Origin(7);
+        let is_full = |withdrawn| matches!(withdrawn, Err(Refusal::Busy(_)));
+        assert_eq!(staging.withdraw(RunId(0), CLIENT, 1), Ok(false));
+        let limit = WITHDRAWN_COUNT_MAX_OF_CLIENT as u64;
+        for number in 0..limit {
+            assert_eq!(
+                staging.withdraw(RunId(1_000 + number), flooding, 1),
+                Ok(false)
+            );
         }
-        assert!(staging.runs.is_empty());
-        assert_eq!(staging.over.runs.len(), OVER_COUNT_MAX);
-        let piece = (CHUNK, 0, Bytes::from_static(b"x"));
-        staging.stage(RunId(1), CLIENT, piece, 0).unwrap();
-        staging.start(RunId(1), 0).unwrap();
+        // What a node cannot remember, it does not promise.
+        assert!(is_full(staging.withdraw(RunId(10), flooding, 1)));
+        assert_eq!(
+            staging.withdraw(RunId(1_000), flooding, 1),
+            Ok(false),
+            "known"
+        );
+        assert_eq!(
+            staging.withdraw(RunId(11), CLIENT, 1),
+            Ok(false),
+            "of another"
+        );
+        let piece = || (CHUNK, 0, Bytes::from_static(b"x"));
+        staging.stage(RunId(1), CLIENT, piece(), 1).unwrap();
+        staging.start(RunId(1), 1).unwrap();
+        // None is forgotten early, however many parts end meanwhile.
+        for number in 0..2 * OVER_COUNT_MAX as u64 {
+            staging.end(RunId(1 << 40 | number), 2);
+        }
+        staging.expire(1 + KEEP_MS);
+        for run in [RunId(0), RunId(1_000), RunId(999 + limit)] {
+            assert!(staging.start(run, 1).is_err());
+            assert!(staging.stage(run, CLIENT, piece(), 1).is_err());
+        }
+        staging.expire(2 + KEEP_MS);
+        assert_eq!(
+            (staging.unknown.runs.len(), staging.unknown.counts.len()),
+            (0, 0)
+        );
+        assert_eq!(staging.withdraw(RunId(10), flooding, 3), Ok(false));
     }
 
     #[test]
@@ -616,7 +740,7 @@ mod tests {
         assert!(stage(4, 3, &big).is_err(), "no room is left for as much");
         stage(5, 3, &one).unwrap();
         staging.start(RunId(1), 0).unwrap();
-        staging.withdraw(RunId(3), 0);
+        staging.withdraw(RunId(3), CLIENT, 0).unwrap();
         staging.expire(KEEP_MS + 1);
         assert!(staging.staged_by.is_empty() && staging.staged.bytes == 0);
     }

@@ -334,6 +334,16 @@ impl Connection {
         self.reason()
     }
 
+    /// Whether both connections are with one process, as far as certificates and addresses tell.
+    pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
+        let serial = |one: &Self| one.certified.as_ref().and_then(|known| known.serial);
+        let address = |one: &Self| one.stream.upgrade().and_then(|stream| stream.remote());
+        match (serial(self), serial(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => address(self).is_some_and(|one| address(other) == Some(one)),
+        }
+    }
+
     /// The progress of the connection; after its end, the progress at its start.
     pub(crate) fn passage(&self) -> Passage {
         let stream = self.stream.upgrade();

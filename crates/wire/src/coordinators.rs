@@ -1,22 +1,28 @@
 //! The coordinator, wherever it runs: of several processes that share their metadata, one leads, and only that one
-//! listens. A process knows the addresses of all of them, and finds the one that leads.
+//! accepts connections. A process knows the addresses of all of them, and finds the one that leads.
+//!
+//! One that is paused still has its connections, so an open one shows nothing. If an answer takes long, the other
+//! addresses are tried by new connections, which only a process that leads and runs completes.
 
+use crate::body::Rpc;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::peers::Peers;
-use futures::future::select_ok;
-use futures::{FutureExt as _, TryFutureExt as _};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest};
+use futures::FutureExt as _;
+use futures::future::{select_all, select_ok};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-/// How long an answer may take before the other addresses are tried: the process may be paused or cut off, and
-/// another one lead.
+/// How long an answer may take before the other addresses are tried.
 const DOUBT_AFTER: Duration = Duration::from_secs(1);
+
+/// After the others were tried in vain, they are not tried again for this time.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The addresses of the coordinator.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(crate) struct Coordinators {
     addresses: Vec<String>,
     /// The one that led last.
     present: AtomicUsize,
+    /// When the others were tried last in vain, and why. Held while they are tried.
+    tried: Mutex<Option<(Instant, Vec<WireError>)>>,
 }
 
 impl Coordinators {
@@ -34,13 +42,15 @@ impl Coordinators {
         Self {
             addresses: addresses.map(|one| one.trim().to_owned()).collect(),
             present: AtomicUsize::new(0),
+            tried: Mutex::default(),
         }
     }
 
-    /// The connection to the one that leads.
+    /// A connection to the one that leads, as far as is known.
     ///
     /// # Errors
-    /// Those of [`Peers::coordinator`], of the address that led last, if none can be reached.
+    /// Those of [`Peers::coordinator`], if none can be reached. One that cannot pass comes first: a list with an address
+    /// of another cluster is wrong.
     pub(crate) async fn reach(&self, peers: &Peers) -> Result<Arc<Connection>, WireError> {
         self.reach_as(peers).await.map(|(_, connection)| connection)
     }
@@ -54,65 +64,103 @@ impl Coordinators {
                     Ok(connection) => return Ok((present, connection)),
                     Err(error) => break error,
                 },
-                other = self.other_after(peers, present, DOUBT_AFTER), if self.has_others() => {
-                    if let Some(other) = other {
+                other = self.other_than(peers, present, DOUBT_AFTER), if self.has_others() => {
+                    if let Ok(other) = other {
                         return Ok(other);
                     }
                 }
             }
         };
-        match self.other_after(peers, present, Duration::ZERO).await {
-            Some(other) => Ok(other),
-            None => Err(error),
+        if !self.has_others() {
+            return Err(error);
         }
-    }
-
-    /// The first of the other addresses that can be reached now. From then on it is the present one.
-    async fn other_after(
-        &self,
-        peers: &Peers,
-        present: usize,
-        delay: Duration,
-    ) -> Option<(usize, Arc<Connection>)> {
-        sleep(delay).await;
-        let others = (0..self.addresses.len()).filter(|&at| at != present);
-        let reaching = others.map(|at| {
-            let reached = peers.coordinator(&self.addresses[at]);
-            reached.map_ok(move |connection| (at, connection)).boxed()
-        });
-        let reaching: Vec<_> = reaching.collect();
-        if reaching.is_empty() {
-            return None;
+        let mut errors = vec![error];
+        match self.other_than(peers, present, Duration::ZERO).await {
+            Ok(other) => return Ok(other),
+            Err(others) => errors.extend(others),
         }
-        let (other, _) = select_ok(reaching).await.ok()?;
-        self.present.store(other.0, Ordering::Relaxed);
-        Some(other)
+        let at = errors.iter().position(WireError::is_lasting);
+        Err(errors.swap_remove(at.unwrap_or(0)))
     }
 
     fn has_others(&self) -> bool {
         self.addresses.len() > 1
     }
 
+    /// After a delay, one of the other addresses at which a coordinator takes a new connection. From then on it is the
+    /// present one.
+    ///
+    /// # Errors
+    /// Those of all of them, if there is none.
+    async fn other_than(
+        &self,
+        peers: &Peers,
+        present: usize,
+        delay: Duration,
+    ) -> Result<(usize, Arc<Connection>), Vec<WireError>> {
+        sleep(delay).await;
+        let mut tried = self.tried.lock().await;
+        let now = self.present.load(Ordering::Relaxed);
+        if now != present {
+            // Another caller has found it.
+            let reached = peers.coordinator(&self.addresses[now]).await;
+            return reached.map(|one| (now, one)).map_err(|error| vec![error]);
+        }
+        if let Some((at, errors)) = &*tried
+            && at.elapsed() < PAUSE
+        {
+            return Err(errors.clone());
+        }
+        let others = (0..self.addresses.len()).filter(|&at| at != present);
+        let reaching = others.map(|at| async move {
+            let reached = peers.coordinator_anew(&self.addresses[at]).await;
+            reached.map(|connection| (at, connection))
+        });
+        let mut errors = Vec::new();
+        // All are asked at once; none that leads waits for one that hangs.
+        let mut reaching: Vec<_> = reaching.map(Box::pin).collect();
+        while !reaching.is_empty() {
+            let (reached, at, _) = select_all(&mut reaching).await;
+            drop(reaching.swap_remove(at));
+            match reached {
+                Ok((at, connection)) => {
+                    peers.adopt(&self.addresses[at], &connection).await;
+                    self.present.store(at, Ordering::Relaxed);
+                    return Ok((at, connection));
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        *tried = Some((Instant::now(), errors.clone()));
+        Err(errors)
+    }
+
     /// Asks the one that leads. If another one leads before the answer comes, the request may have been carried out.
     ///
     /// # Errors
-    /// Those of [`Coordinators::reach`] and [`Connection::call_coordinator`].
-    pub(crate) async fn call(
+    /// Those of [`Coordinators::reach`] and [`Connection::call`].
+    pub(crate) async fn call<R: Rpc>(
         &self,
         peers: &Peers,
-        request: &CoordinatorRequest,
+        request: &R,
         deadline: Instant,
-    ) -> Result<CoordinatorReply, WireError> {
+    ) -> Result<R::Reply, WireError> {
         let (at, connection) = self.reach_as(peers).await?;
-        let mut answer = pin!(connection.call_coordinator(request, deadline));
+        let half = deadline.saturating_duration_since(Instant::now()) / 2;
+        let doubt_after = DOUBT_AFTER.min(half);
+        let mut answer = pin!(connection.call(request, deadline));
         loop {
             tokio::select! {
                 answered = &mut answer => return answered,
-                other = self.other_after(peers, at, DOUBT_AFTER), if self.has_others() => {
-                    if other.is_some() {
-                        let operation = "the answer of a coordinator that leads no more";
-                        return Err(WireError::DeadlinePassed { operation });
+                other = self.other_than(peers, at, doubt_after), if self.has_others() => {
+                    let Ok((_, other)) = other else { continue };
+                    if connection.is_of_same_process(&other) {
+                        // It has two addresses, and takes its time.
+                        return answer.await;
                     }
+                    peers.leave(&self.addresses[at]);
+                    let operation = "the answer of a coordinator that leads no more";
+                    return Err(WireError::DeadlinePassed { operation });
                 }
             }
         }

@@ -105,6 +105,14 @@ pub enum WireError {
 }
 
 impl WireError {
+    /// Whether a later attempt to connect fails too, until a person changes something.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongCluster { .. } | Self::Untrusted(_) | Self::NoTls | Self::WantsTls
+        )
+    }
+
     /// The reason for the peer when the connection is closed; `None` when the peer knows it already or
     /// cannot receive it.
     pub(crate) fn last_words(&self) -> Option<String> {

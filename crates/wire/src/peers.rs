@@ -85,14 +85,37 @@ impl Peers {
     /// # Errors
     /// Those of [`Peers::get`]; [`WireError::Untrusted`] when the certificate there is not a coordinator's.
     pub async fn coordinator(&self, address: &str) -> Result<Arc<Connection>, WireError> {
-        let connection = self.get(address).await?;
-        match connection.certified() {
-            Some(certified) if certified.name.role != Role::Coordinator => {
-                let holder = certified.name.holder();
-                let reason = format!("the coordinator's address is that of {holder}");
-                Err(WireError::Untrusted(reason))
-            }
-            _ => Ok(connection),
+        as_coordinator(self.get(address).await?)
+    }
+
+    /// A new connection to the coordinator at `address`: an open one would not show that it still answers.
+    ///
+    /// # Errors
+    /// Those of [`Peers::coordinator`].
+    pub(crate) async fn coordinator_anew(
+        &self,
+        address: &str,
+    ) -> Result<Arc<Connection>, WireError> {
+        as_coordinator(Connection::connect(address, &self.endpoint).await?)
+    }
+
+    /// Uses a connection for `address` from now on, and closes an earlier one.
+    pub(crate) async fn adopt(&self, address: &str, connection: &Arc<Connection>) {
+        let slot = self.slot(address);
+        let open = Slot::Open(Arc::clone(connection));
+        let earlier = std::mem::replace(&mut *slot.lock().await, open);
+        if let Slot::Open(earlier) = earlier {
+            earlier.close("a newer connection has taken its place");
+        }
+    }
+
+    /// Closes the connection to `address`, if there is one.
+    pub(crate) fn leave(&self, address: &str) {
+        // While the slot is locked, its holder connects.
+        if let Ok(mut slot) = self.slot(address).try_lock()
+            && let Slot::Open(connection) = std::mem::take(&mut *slot)
+        {
+            connection.close("another coordinator leads");
         }
     }
 
@@ -132,5 +155,17 @@ impl Peers {
         let slot = Arc::<Mutex<Slot>>::default();
         slots.insert(address.to_owned(), Arc::clone(&slot));
         slot
+    }
+}
+
+/// The connection, unless its peer's certificate is that of another process than a coordinator.
+fn as_coordinator(connection: Arc<Connection>) -> Result<Arc<Connection>, WireError> {
+    match connection.certified() {
+        Some(certified) if certified.name.role != Role::Coordinator => {
+            let holder = certified.name.holder();
+            let reason = format!("the coordinator's address is that of {holder}");
+            Err(WireError::Untrusted(reason))
+        }
+        _ => Ok(connection),
     }
 }

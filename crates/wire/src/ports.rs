@@ -1,6 +1,7 @@
 //! The protocol's ports on tokio, of clients, nodes and the coordinator: connections, a clock, randomness, and
 //! threads for the disk.
 
+use crate::certificate_call::{CertificateReply, CertificateRequest};
 use crate::clock::LeaseClock;
 use crate::connection::Connection;
 use crate::coordinators::Coordinators;
@@ -162,12 +163,7 @@ impl ProcessPorts {
             return Ok(());
         };
         match coordinator.reach(&self.peers()).await {
-            Err(
-                error @ (WireError::WrongCluster { .. }
-                | WireError::Untrusted(_)
-                | WireError::NoTls
-                | WireError::WantsTls),
-            ) => Err(error),
+            Err(error) if error.is_lasting() => Err(error),
             _ => Ok(()),
         }
     }
@@ -186,11 +182,15 @@ impl ProcessPorts {
         self.peers().endpoint().close_revoked();
     }
 
-    /// The connection to the coordinator.
-    pub(crate) async fn reach_coordinator_itself(&self) -> Result<Arc<Connection>, WireError> {
+    /// Asks the coordinator about certificates.
+    pub(crate) async fn ask_of_certificates(
+        &self,
+        request: &CertificateRequest,
+        deadline: Instant,
+    ) -> Result<CertificateReply, WireError> {
         let unknown = || WireError::Closed("this process is the coordinator".to_owned());
         let coordinator = self.coordinator.as_ref().ok_or_else(unknown)?;
-        coordinator.reach(&self.peers()).await
+        coordinator.call(&self.peers(), request, deadline).await
     }
 
     /// Switches to another endpoint.

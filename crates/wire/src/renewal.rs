@@ -67,7 +67,11 @@ pub async fn exchange_token(
         let meter = Arc::<TrafficMeter>::default();
         let endpoint = Endpoint::new(hello, Arc::new(NoFlows) as Arc<dyn Handler>, options, meter);
         let connection = Coordinators::new(coordinator).connect(&endpoint).await?;
-        let certified = certify(&connection, &security, directory).await;
+        let asking = |request, deadline| {
+            let connection = Arc::clone(&connection);
+            async move { connection.call(&request, deadline).await }
+        };
+        let certified = certify(asking, &security, directory).await;
         connection.close("the token is exchanged");
         certified
     };
@@ -84,21 +88,21 @@ impl Handler for NoFlows {
 }
 
 /// Asks for a certificate of a new key, and writes both into a directory.
-async fn certify(
-    connection: &Arc<Connection>,
+async fn certify<F>(
+    ask: impl FnOnce(CertificateRequest, Instant) -> F,
     security: &Security,
     directory: &Path,
-) -> Result<(), RenewalError> {
+) -> Result<(), RenewalError>
+where
+    F: Future<Output = Result<CertificateReply, WireError>>,
+{
     let Some(present) = security.credentials() else {
         return Ok(());
     };
     let key = KeyPair::generate().map_err(TrustError::from)?;
     let point = key.public_key_raw().to_vec();
     let request = CertificateRequest::Certify { point };
-    match connection
-        .call(&request, Instant::now() + ANSWER_DEADLINE)
-        .await?
-    {
+    match ask(request, Instant::now() + ANSWER_DEADLINE).await? {
         CertificateReply::Certified { certificate } => {
             present.replace_in(directory, &key, &certificate)?;
             Ok(())
@@ -123,8 +127,9 @@ impl ProcessPorts {
         let Some(present) = security.credentials() else {
             return Ok(());
         };
-        let connection = self.reach_coordinator_itself().await?;
-        certify(&connection, &security, present.directory()).await?;
+        let ask =
+            |request, deadline| async move { self.ask_of_certificates(&request, deadline).await };
+        certify(ask, &security, present.directory()).await?;
         security.reload()?;
         Ok(())
     }
@@ -174,11 +179,8 @@ impl ProcessPorts {
     async fn take_in_revoked(&self, present: &Credentials) -> Result<(), RenewalError> {
         let known = checksum(present.revoked_text());
         let request = CertificateRequest::Revoked { known };
-        let connection = self.reach_coordinator_itself().await?;
-        match connection
-            .call(&request, Instant::now() + ANSWER_DEADLINE)
-            .await?
-        {
+        let deadline = Instant::now() + ANSWER_DEADLINE;
+        match self.ask_of_certificates(&request, deadline).await? {
             CertificateReply::Revoked { list: None } => Ok(()),
             CertificateReply::Revoked { list: Some(list) } => Ok(present.keep_revoked(&list)?),
             CertificateReply::Refused(why) => Err(RenewalError::Refused(why)),

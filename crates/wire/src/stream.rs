@@ -4,7 +4,7 @@ use gabion_protocol::ports::Passage;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::io::{self, IoSlice, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,11 @@ impl Stream {
     /// The direction to read from and the one to write to.
     pub(crate) fn halves(self: &Arc<Self>) -> (Half, Half) {
         (Half(Arc::clone(self)), Half(Arc::clone(self)))
+    }
+
+    /// The peer's address; none if the system does not say.
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        self.tcp.get_ref().peer_addr().ok()
     }
 
     pub(crate) fn passage(&self) -> Passage {

@@ -22,6 +22,17 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Checks where the coordinator may be: one address, or several, of which one leads.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn coordinator_addresses(text: &str) -> Result<String, String> {
+    for address in text.split([',', '+']) {
+        peer_address(address.trim())?;
+    }
+    Ok(text.to_owned())
+}
+
 /// Checks an address to listen on: `host:port`, where port 0 takes a free one.
 ///
 /// # Errors
@@ -200,6 +211,8 @@ mod tests {
         ] {
             assert!(peer_address(wrong).is_err(), "{wrong}");
         }
+        assert!(coordinator_addresses("10.0.0.1:7070, [::1]:7071").is_ok());
+        assert!(coordinator_addresses("10.0.0.1:7070,").is_err());
         assert!(own_address("127.0.0.1:0").is_ok());
         assert!(own_address("127.0.0.1").is_err());
     }

@@ -63,7 +63,7 @@ async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
             }
         };
         match page {
-            Err(ClientError::NoCoordinator(_)) => {}
+            Err(error @ ClientError::NoCoordinator(_)) => eprintln!("{error}"),
             Err(error) => return Err(error.into()),
             Ok(page) => {
                 if is_away {

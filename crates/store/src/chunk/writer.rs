@@ -225,7 +225,8 @@ impl ChunkWriter {
     /// Like [`ChunkWriter::finish`] for a chunk that replaces none. Of two such writers of one chunk, one succeeds.
     ///
     /// # Errors
-    /// [`StoreError::ChunkExists`], also when the chunk that is here is damaged; as [`ChunkWriter::finish`].
+    /// [`StoreError::ChunkExists`], also when the chunk that is here is damaged; [`StoreError::Fenced`] when a term of the
+    /// stripe was promised; as [`ChunkWriter::finish`].
     pub fn finish_new(self) -> Result<(), StoreError> {
         self.complete(Finish::New)
     }
@@ -275,10 +276,14 @@ impl ChunkWriter {
             let known = state.stripes.get(&chunk.stripe);
             match (how, known) {
                 (Finish::InTerm(epoch), Some(known)) => known.check_epoch(chunk.stripe, epoch)?,
-                (Finish::New, Some(known)) if known.chunks.contains_key(&chunk.index) => {
-                    return Err(StoreError::ChunkExists { chunk });
+                (Finish::New, Some(known)) => {
+                    if known.chunks.contains_key(&chunk.index) {
+                        return Err(StoreError::ChunkExists { chunk });
+                    }
+                    // A new chunk is of no term, so any that was promised is later.
+                    known.check_epoch(chunk.stripe, Epoch(0))?;
                 }
-                _ => {}
+                (Finish::InPlace, _) | (_, None) => {}
             }
         }
         shared.announce_base(chunk, spec.base)?;

@@ -304,6 +304,15 @@ fn a_new_chunk_replaces_none() {
             .count()
     });
     assert_eq!(stored, 1);
+    // A term that was promised while the bytes were written.
+    let mut late = store.create(chunk(3, 0), spec(1, 9000, 0)).unwrap();
+    late.write_at(0, &pattern(12, 9000)).unwrap();
+    store.fence(StripeId(3), Epoch(5), Generation(1)).unwrap();
+    let fenced = late.finish_new();
+    assert!(
+        matches!(fenced, Err(StoreError::Fenced { .. })),
+        "{fenced:?}"
+    );
     // One that replaces another on purpose still may.
     written(11).finish().unwrap();
     assert_eq!(read(&store, id, 0, 9000, last).unwrap(), pattern(11, 9000));

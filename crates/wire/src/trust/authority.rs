@@ -4,7 +4,9 @@
 //! `revoked.pem` (a certificate revocation list in X.509's form). The coordinator and 'gabion cert' share it; each
 //! change holds the lock of the ledger.
 
-use super::credentials::{Credentials, parse_certificate, serials_of_list, write_credentials};
+use super::credentials::{
+    Credentials, holder_of, parse_certificate, serials_of_list, write_credentials,
+};
 use super::error::{TrustError, io_error, malformed};
 use super::files;
 use super::ledger::{Entry, EntryState, Ledger, Register, Serial};
@@ -169,22 +171,32 @@ impl Authority {
         lifetime: Duration,
     ) -> Result<Serial, TrustError> {
         check_free(directory, &name)?;
-        files::make_directory(directory)?;
-        let key = KeyPair::generate()?;
-        let (serial, certificate) = self.sign(&key, name, lifetime)?;
-        let revoked = self.revoked()?;
-        let written = write_credentials(
-            directory,
-            &key.serialize_pem(),
-            &certificate,
-            &self.certificate,
-            Some(&revoked),
-        );
+        let (serial, written) = self.issue_anew(directory, name, lifetime)?;
         if written.is_err() {
             // Its key is lost, so the certificate must not count. If it cannot be revoked either, that is no worse.
             let _ = self.revoke(serial);
         }
         written.map(|()| serial)
+    }
+
+    /// Makes a key and its certificate, whatever is in the directory. Returns the serial of the certificate, and whether
+    /// it was written.
+    fn issue_anew(
+        &self,
+        directory: &Path,
+        name: Name,
+        lifetime: Duration,
+    ) -> Result<(Serial, Result<(), TrustError>), TrustError> {
+        // A directory that takes no files gets no certificate.
+        files::make_directory(directory)?;
+        drop(files::lock(directory)?);
+        let key = KeyPair::generate()?;
+        let (serial, certificate) = self.sign(&key, name, lifetime)?;
+        let revoked = self.revoked()?;
+        let key = key.serialize_pem();
+        let own = &self.certificate;
+        let written = write_credentials(directory, &key, &certificate, own, Some(&revoked));
+        Ok((serial, written))
     }
 
     /// As [`Authority::issue_into`] if the directory has no certificate of that name that is valid for at least two thirds of
@@ -197,7 +209,7 @@ impl Authority {
             |known: &Credentials| *known.name() == name && !known.is_due() && self.counts(known);
         match Credentials::open(directory).ok().filter(is_fresh) {
             Some(known) => self.give_revoked(&known),
-            None => self.issue_into(directory, name, Self::LIFETIME).map(drop),
+            None => self.issue_anew(directory, name, Self::LIFETIME)?.1,
         }
     }
 
@@ -510,11 +522,10 @@ pub(crate) fn check_free(directory: &Path, name: &Name) -> Result<(), TrustError
     if Authority::is_in(directory) {
         return Err(occupied("a certificate authority".to_owned()));
     }
-    // Files that cannot be used are replaced.
-    let Ok(known) = Credentials::open(directory) else {
+    // One that has expired is its process's still; a text that is no certificate is replaced.
+    let Some(known) = holder_of(directory)? else {
         return Ok(());
     };
-    let known = known.name();
     let other_node = |node| known.node.is_some_and(|known| known != node);
     if known.cluster != name.cluster {
         let holder = known.holder();
@@ -605,7 +616,7 @@ mod tests {
         ));
         assert_eq!(authority.register().unwrap().entries.len(), count);
         // Neither does one in which the certificate cannot be written.
-        std::fs::create_dir_all(at("half/cert.pem/x")).unwrap();
+        std::fs::create_dir_all(at("half/key.pem/x")).unwrap();
         assert!(matches!(
             issue("half", operator),
             Err(TrustError::Io { .. })

@@ -261,6 +261,17 @@ pub(crate) fn server_name() -> ServerName<'static> {
     ServerName::try_from(TLS_NAME).expect("the name is one of DNS")
 }
 
+/// The name in a directory's certificate, be it valid now or not; none if there is no certificate.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn holder_of(directory: &Path) -> Result<Option<Name>, TrustError> {
+    let text = files::read_bytes(&directory.join(CERTIFICATE_FILE))?;
+    let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+    let parsed = text.and_then(|text| parse_certificate(&text).ok());
+    Ok(parsed.and_then(|parsed| parsed.name.ok()))
+}
+
 /// Writes credentials into a directory.
 pub(super) fn write_credentials(
     directory: &Path,

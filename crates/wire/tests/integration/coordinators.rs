@@ -3,25 +3,51 @@
 #![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
 
 use crate::processes::within;
+use gabion_meta::ClusterId;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, NodeRequest, ask};
 use gabion_protocol::ports::Ports as _;
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
-    TrafficMeter,
+    TrafficMeter, WireError,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 const DEADLINE_MS: u64 = 60_000;
 
-/// A coordinator that answers with its number, or not at all while it is paused.
+/// Longer than a process waits before it doubts that its coordinator leads.
+const SLOW: Duration = Duration::from_millis(1_500);
+
+/// A coordinator that answers with its number.
 struct Coordinator {
     number: u64,
-    is_paused: AtomicBool,
+    pace: Mutex<Pace>,
     kept: Mutex<Vec<Responder<CoordinatorRequest>>>,
     asked: watch::Sender<usize>,
+    serving: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Clone, Copy)]
+enum Pace {
+    AtOnce,
+    Slow,
+    /// Never.
+    Paused,
+}
+
+impl Coordinator {
+    fn set(&self, pace: Pace) {
+        *self.pace.lock().unwrap() = pace;
+    }
+
+    /// Answers no more, and takes no new connections; the open ones stay.
+    fn pause(&self) {
+        self.set(Pace::Paused);
+        self.serving.lock().unwrap().take().unwrap().abort();
+    }
 }
 
 impl Handler for Coordinator {
@@ -31,10 +57,16 @@ impl Handler for Coordinator {
         _: CoordinatorRequest,
         responder: Responder<CoordinatorRequest>,
     ) {
-        if self.is_paused.load(Ordering::Relaxed) {
-            self.kept.lock().unwrap().push(responder);
-        } else {
-            responder.reply(&CoordinatorReply::StartAbove(self.number));
+        let answer = CoordinatorReply::StartAbove(self.number);
+        match *self.pace.lock().unwrap() {
+            Pace::AtOnce => responder.reply(&answer),
+            Pace::Slow => {
+                tokio::spawn(async move {
+                    tokio::time::sleep(SLOW).await;
+                    responder.reply(&answer);
+                });
+            }
+            Pace::Paused => self.kept.lock().unwrap().push(responder),
         }
         self.asked.send_modify(|count| *count += 1);
     }
@@ -48,14 +80,19 @@ impl Handler for Coordinator {
 
 /// Begins to listen, as one does that begins to lead.
 fn lead(number: u64, listener: TcpListener) -> Arc<Coordinator> {
+    lead_of(None, number, listener)
+}
+
+fn lead_of(cluster: Option<ClusterId>, number: u64, listener: TcpListener) -> Arc<Coordinator> {
     let coordinator = Arc::new(Coordinator {
         number,
-        is_paused: AtomicBool::new(false),
+        pace: Mutex::new(Pace::AtOnce),
         kept: Mutex::default(),
         asked: watch::Sender::new(0),
+        serving: Mutex::default(),
     });
     let hello = Hello {
-        cluster: None,
+        cluster,
         role: Role::Coordinator,
         identity: PeerIdentity::default(),
     };
@@ -66,7 +103,8 @@ fn lead(number: u64, listener: TcpListener) -> Arc<Coordinator> {
         Options::default(),
         Arc::<TrafficMeter>::default(),
     );
-    tokio::spawn(endpoint.serve(listener));
+    let serving = tokio::spawn(endpoint.serve(listener));
+    *coordinator.serving.lock().unwrap() = Some(serving.abort_handle());
     coordinator
 }
 
@@ -77,8 +115,12 @@ impl Handler for Nothing {
 }
 
 fn client(addresses: &str) -> ProcessPorts {
+    client_with(Hello::client(), addresses)
+}
+
+fn client_with(hello: Hello, addresses: &str) -> ProcessPorts {
     let handler = Arc::new(Nothing) as Arc<dyn Handler>;
-    let endpoint = Endpoint::new(Hello::client(), handler, Options::default(), Arc::default());
+    let endpoint = Endpoint::new(hello, handler, Options::default(), Arc::default());
     ProcessPorts::new(Some(addresses.to_owned()), endpoint).unwrap()
 }
 
@@ -106,18 +148,12 @@ async fn a_process_finds_the_coordinator_that_leads() {
     let coordinator = lead(2, listener);
     let ports = client(&format!("{standby}, {leader}"));
     assert_eq!(ask(&ports).await, Some(2));
-    // A coordinator without others may take its time.
-    coordinator.is_paused.store(true, Ordering::Relaxed);
-    let alone = client(&leader);
-    let (slow, ()) = tokio::join!(ask(&alone), async {
-        let mut asked = coordinator.asked.subscribe();
-        asked.wait_for(|count| *count == 2).await.unwrap();
-        let kept = std::mem::take(&mut *coordinator.kept.lock().unwrap());
-        for responder in kept {
-            responder.reply(&CoordinatorReply::StartAbove(2));
-        }
-    });
-    assert_eq!(slow, Some(2));
+    // One that leads may take its time, while the other does not listen, and if both addresses are its own.
+    coordinator.set(Pace::Slow);
+    assert_eq!(ask(&ports).await, Some(2));
+    let port = leader.rsplit_once(':').unwrap().1;
+    let twice = client(&format!("{leader},localhost:{port}"));
+    assert_eq!(ask(&twice).await, Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,7 +163,7 @@ async fn a_paused_leader_is_left_as_soon_as_another_one_leads() {
     let (second, reserved_second) = reserved().await;
     let ports = client(&format!("{first},{second}"));
     assert_eq!(ask(&ports).await, Some(1));
-    old.is_paused.store(true, Ordering::Relaxed);
+    old.pause();
     let (lost, new) = tokio::join!(ask(&ports), async {
         // While it asks, the other one begins to lead.
         let mut asked = old.asked.subscribe();
@@ -135,9 +171,29 @@ async fn a_paused_leader_is_left_as_soon_as_another_one_leads() {
         lead(2, reserved_second)
     });
     assert_eq!(lost, None, "it may have been carried out");
+    // The open connection to the one that is paused does not show that it leads.
+    new.set(Pace::Slow);
     assert_eq!(ask(&ports).await, Some(2));
+    new.set(Pace::AtOnce);
+    assert_eq!((*old.asked.borrow(), *new.asked.borrow()), (2, 1));
     // The one that was paused comes back; the process stays with the other one.
-    old.is_paused.store(false, Ordering::Relaxed);
+    old.set(Pace::AtOnce);
     assert_eq!(ask(&ports).await, Some(2));
     assert_eq!((*old.asked.borrow(), *new.asked.borrow()), (2, 2));
+}
+
+/// An address of another cluster is told, although the others may only be down for now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_of_another_cluster_is_a_mistake() {
+    let (down, reserved_down) = reserved().await;
+    drop(reserved_down);
+    let (foreign, listener) = reserved().await;
+    lead_of(Some(ClusterId(6)), 3, listener);
+    let hello = Hello {
+        cluster: Some(ClusterId(5)),
+        ..Hello::client()
+    };
+    let ports = client_with(hello, &format!("{down},{foreign}"));
+    let error = ports.check_cluster().await.unwrap_err();
+    assert!(matches!(error, WireError::WrongCluster { .. }), "{error}");
 }

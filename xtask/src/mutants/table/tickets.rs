@@ -79,9 +79,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "two-new-chunks-replace-each-other",
         file: "crates/store/src/chunk/writer.rs",
-        text: "(Finish::New, Some(known)) if known.chunks.contains_key(&chunk.index) => {",
-        replacement: "(Finish::New, Some(known)) if known.chunks.is_empty() => {",
+        text: "if known.chunks.contains_key(&chunk.index) {",
+        replacement: "if known.chunks.is_empty() {",
         check: store("protocol::a_new_chunk_replaces_none"),
+    },
+    Mutant {
+        name: "a-new-chunk-ignores-a-fence",
+        file: "crates/store/src/chunk/writer.rs",
+        text: "known.check_epoch(chunk.stripe, Epoch(0))?;",
+        replacement: "",
+        check: store("protocol::a_new_chunk_replaces_none"),
+    },
+    Mutant {
+        name: "a-withdrawn-run-of-which-nothing-came-may-begin",
+        file: "crates/protocol/src/staging.rs",
+        text: "if self.unknown.runs.contains(&run) {",
+        replacement: "if self.over.runs.contains(&run) {",
+        check: unit(
+            "gabion-protocol",
+            "staging::tests::withdrawing_runs_that_never_came_takes_no_room_from_others",
+        ),
     },
     Mutant {
         name: "any-client-names-a-put",

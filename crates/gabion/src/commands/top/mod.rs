@@ -8,6 +8,7 @@ use super::connect;
 use crate::arguments::{Place, TopOptions};
 use crate::failure::Failure;
 use crate::output::{Format, print_json};
+use gabion_client::ClientError;
 use gabion_testbed::EndSignals;
 use sample::Sample;
 use screen::Screen;
@@ -60,11 +61,15 @@ pub(crate) async fn run(options: TopOptions, place: &Place, format: Format) -> R
                 screen.show(|rows| view::aged(&before, rates.as_ref(), rows))?;
             }
         };
-        // While the coordinator is away, the last look stays.
-        if let Ok(now) = now {
-            rates = Some(now.since(&before));
-            screen.show(|rows| view::lines(&now, rates.as_ref(), rows))?;
-            before = now;
+        match now {
+            Ok(now) => {
+                rates = Some(now.since(&before));
+                screen.show(|rows| view::lines(&now, rates.as_ref(), rows))?;
+                before = now;
+            }
+            // While the coordinator is away, the last look stays.
+            Err(ClientError::NoCoordinator(_)) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

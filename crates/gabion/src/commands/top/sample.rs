@@ -1,7 +1,6 @@
 //! The cluster at one time, and the rates between two times.
 
-use crate::failure::Failure;
-use gabion_client::{Client, ClusterMeters};
+use gabion_client::{Client, ClientError, ClusterMeters};
 use gabion_protocol::message::{ClusterStatus, Purpose, Served};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,7 +30,7 @@ impl Rates {
 
 impl Sample {
     /// Asks the coordinator and all nodes.
-    pub(super) async fn take(client: &Client) -> Result<Self, Failure> {
+    pub(super) async fn take(client: &Client) -> Result<Self, ClientError> {
         let at = Instant::now();
         let status = client.status().await?;
         let meters = client.meters().await?;
