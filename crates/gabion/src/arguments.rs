@@ -8,6 +8,7 @@ mod files;
 mod hdfs;
 mod image;
 mod lab;
+mod metadata;
 mod mount;
 mod pool;
 mod repair;
@@ -29,6 +30,7 @@ pub(crate) use lab::{
     SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
     UpdateTrafficOptions,
 };
+pub(crate) use metadata::{MetadataCommand, MetadataOptions};
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
@@ -142,6 +144,9 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or remove one
     Node(NodeArguments),
+    /// Make tables for metadata in a database, and copy and check metadata
+    #[command(subcommand)]
+    Metadata(MetadataCommand),
     /// Make the certificate authority of a new cluster, before its coordinator is started
     Init(InitOptions),
     /// Issue, list and revoke certificates of the cluster's processes, and make join tokens
@@ -396,9 +401,11 @@ pub(crate) struct CoordinatorOptions {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
-    /// Directory of the metadata
+    /// Directory of the coordinator's files: the metadata, unless they are in a database, and certificates
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) metadata: MetadataOptions,
     /// Create a new cluster if there is no metadata; without it a missing directory is refused
     #[arg(long)]
     pub(crate) init: bool,

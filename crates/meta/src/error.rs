@@ -7,17 +7,27 @@ use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The reason why a metadata operation failed. After every variant but [`MetaError::Storage`] the state is
-/// unchanged.
+/// The reason why a metadata operation failed. After every variant but [`MetaError::Storage`] and
+/// [`MetaError::Deposed`] the state is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MetaError {
     /// The engine failed. It is unknown whether a commit reached the disk: close the store and
     /// reopen it before any other operation.
-    #[error("the metadata store could not {operation}: {reason}; check the disk, then restart")]
+    #[error(
+        "the metadata store could not {operation}: {reason}; check its disk or database, then restart"
+    )]
     Storage {
         /// The operation.
         operation: &'static str,
         /// The engine's message.
+        reason: String,
+    },
+    /// Another process uses the store's database now. Nothing of this one is committed since.
+    #[error(
+        "this process may not use the metadata any longer ({reason}); leave one coordinator running"
+    )]
+    Deposed {
+        /// What has happened, with the database.
         reason: String,
     },
     /// Another process has the store open.
@@ -60,6 +70,20 @@ pub enum MetaError {
         "the metadata store already holds cluster {0}; open it, or choose another directory for a new one"
     )]
     ClusterExists(ClusterId),
+    /// A store for a new cluster or a copy has rows.
+    #[error(
+        "the metadata store has rows already, perhaps those of a copy that was not finished; use a new file or an \
+         empty database"
+    )]
+    NotBlank,
+    /// A copy differs from its source.
+    #[error(
+        "the copy of the metadata differs from its source at key {key}; copy again into an empty store"
+    )]
+    CopyDiffers {
+        /// The row's key, in hexadecimal.
+        key: String,
+    },
     /// Nodes know later state than the metadata: it is an old copy.
     #[error(
         "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
@@ -374,4 +398,15 @@ pub enum MetaError {
         /// Its epoch.
         epoch: Epoch,
     },
+}
+
+impl MetaError {
+    /// Whether a coordinator must decide nothing more: what is durable is unknown, others decide now, or the metadata are
+    /// of another time.
+    pub fn ends_the_coordinator(&self) -> bool {
+        matches!(
+            self,
+            Self::Storage { .. } | Self::Deposed { .. } | Self::WentBack { .. }
+        )
+    }
 }

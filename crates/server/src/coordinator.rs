@@ -2,16 +2,17 @@
 
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
+use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::node::listen_on;
-use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
+use gabion_meta::ClusterId;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, ask};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts,
-    Responder, Role, TrafficMeter, WireError, system_wall_clock,
+    Responder, Role, TrafficMeter, WireError,
 };
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -22,8 +23,10 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// Directory of the metadata.
+    /// Directory of its files.
     pub directory: PathBuf,
+    /// Where the metadata are.
+    pub metadata: MetadataPlace,
     /// Whether to create a new cluster if there is no metadata.
     pub init: bool,
     /// Address to listen on, as `host:port`; port 0 takes a free one.
@@ -36,7 +39,7 @@ pub struct CoordinatorConfig {
 
 /// A listening coordinator.
 pub struct CoordinatorProcess {
-    coordinator: Arc<Coordinator<RedbStore>>,
+    coordinator: Arc<Coordinator<MetadataStore>>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
     address: SocketAddr,
@@ -55,6 +58,7 @@ impl CoordinatorProcess {
     pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
+            metadata,
             init,
             listen,
             options,
@@ -80,7 +84,7 @@ impl CoordinatorProcess {
             } else {
                 None
             };
-            let meta = open(&directory, new_cluster)?;
+            let meta = metadata.open_cluster(&holder(address), new_cluster)?;
             let office = CertificateOffice::open(protection, meta.cluster(), init)?;
             Ok::<_, ServerError>((meta, Arc::new(office)))
         });
@@ -104,7 +108,11 @@ impl CoordinatorProcess {
             Arc::new(TrafficMeter::default()),
         );
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
-        let coordinator = Coordinator::new(meta, Arc::new(ports), options)?;
+        let made = tokio::task::spawn_blocking(move || {
+            // It reads the metadata.
+            Coordinator::new(meta, Arc::new(ports), options)
+        });
+        let coordinator = made.await.expect("making a coordinator does not panic")?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
@@ -153,36 +161,19 @@ fn new_cluster(protection: &Protection) -> Result<ClusterId, ServerError> {
     random_bytes().map(|id| ClusterId(u128::from_le_bytes(id)))
 }
 
-/// Opens the metadata, or creates the new cluster if there is none.
-fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbStore>, ServerError> {
-    let path = directory.join("metadata.redb");
-    let missing = || ServerError::NoMetadata { path: path.clone() };
-    if path.exists() {
-        match Meta::open(RedbStore::open(&path)?, system_wall_clock()) {
-            // The process ended between creating the file and creating the cluster in it.
-            Err(MetaError::NoCluster) => {
-                let cluster = new_cluster.ok_or_else(missing)?;
-                Ok(Meta::create(
-                    RedbStore::open(&path)?,
-                    cluster,
-                    system_wall_clock(),
-                )?)
-            }
-            opened => Ok(opened?),
-        }
-    } else {
-        let cluster = new_cluster.ok_or_else(missing)?;
-        Ok(Meta::create(
-            RedbStore::create(&path)?,
-            cluster,
-            system_wall_clock(),
-        )?)
-    }
+/// What other processes are told about the one that uses the metadata.
+fn holder(address: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!(
+        "the coordinator at {address} on host {} (process {})",
+        host.trim(),
+        std::process::id()
+    )
 }
 
 /// Routes requests of connections to the coordinator.
 struct CoordinatorHandler {
-    coordinator: OnceLock<Arc<Coordinator<RedbStore>>>,
+    coordinator: OnceLock<Arc<Coordinator<MetadataStore>>>,
     office: Arc<CertificateOffice>,
 }
 

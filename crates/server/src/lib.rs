@@ -10,6 +10,7 @@ mod coordinator;
 mod engine;
 mod error;
 mod identity;
+mod metadata;
 mod node;
 
 pub use array::ArrayConfig;
@@ -17,4 +18,5 @@ pub use certificates::Protection;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
 pub use error::ServerError;
+pub use metadata::{MetadataPlace, MetadataStore};
 pub use node::{NodeConfig, NodeProcess, check_listen};

@@ -1,14 +1,12 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
-use super::security;
+use super::{metadata, security};
 use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{
-    CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, ServerError, check_listen,
-};
-use gabion_testbed::READY;
+use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
+use gabion_testbed::{EndSignals, READY};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 
@@ -29,19 +27,26 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
     let CoordinatorOptions {
         listen,
         data,
+        metadata,
         init,
         behaviour,
     } = options;
     let config = CoordinatorConfig {
+        metadata: metadata::place_of(&metadata, &data)?,
         protection: security::of_coordinator(place, &data)?,
         directory: data,
         init,
         listen,
         options: behaviour_of(&behaviour),
     };
-    let process = CoordinatorProcess::start(config).await.map_err(failure)?;
+    let process = CoordinatorProcess::start(config).await?;
     ready(&process.address().to_string());
-    process.run().await.map_err(Failure::failed)
+    let mut ends = EndSignals::listen()?;
+    tokio::select! {
+        failed = process.run() => failed.map_err(Failure::failed),
+        // The metadata are free for another process at once.
+        () = ends.recv() => Ok(()),
+    }
 }
 
 pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Failure> {
@@ -95,19 +100,9 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         reserve_bytes_per_s: merging.reserve_budget,
         links,
     };
-    let process = NodeProcess::start(config).await.map_err(failure)?;
+    let process = NodeProcess::start(config).await?;
     ready(&process.id().to_string());
     process.run().await.map_err(Failure::failed)
-}
-
-/// Why a process does not start: what its command line asked for may be impossible.
-fn failure(error: ServerError) -> Failure {
-    match error {
-        ServerError::NotLoopback { .. } | ServerError::OtherCertificate { .. } => {
-            Failure::usage(error)
-        }
-        _ => Failure::failed(error),
-    }
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.

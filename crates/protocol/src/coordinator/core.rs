@@ -80,7 +80,9 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         self.check_whole()?;
         let meta = Arc::clone(&self.meta);
         let result = run_blocking(&*self.ports, move || work(&meta)).await;
-        if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
+        if let Err(error) = &result
+            && error.ends_the_coordinator()
+        {
             self.stop(error.clone());
         }
         result

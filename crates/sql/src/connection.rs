@@ -1,0 +1,231 @@
+//! One connection, used by one thread at a time, which drives it: a round trip needs no other thread. Each wait has a
+//! deadline, after which the connection is of no use.
+
+use crate::address::DatabaseAddress;
+use crate::error::Fault;
+use crate::statements::Statements;
+use gabion_meta::Row;
+use std::cell::Cell;
+use std::future::Future;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, Statement};
+
+/// A connection is made, with its login and its statements, by then.
+const OPEN_DEADLINE: Duration = Duration::from_secs(8);
+/// Answers come by then.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Settings that all three databases have. A transaction of a process that is gone must not keep its locks, and a
+/// statement that nobody waits for must end.
+const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
+     SET idle_in_transaction_session_timeout = '5s'";
+/// Settings of `PostgreSQL`'s planner: each statement has one good plan, by the primary key, whatever the statistics say.
+/// Databases that do not know them do without.
+const PLANNER: [&str; 3] = [
+    "SET plan_cache_mode = force_generic_plan",
+    "SET enable_seqscan = off",
+    "SET enable_bitmapscan = off",
+];
+
+/// A connection with prepared statements.
+pub(crate) struct Connection {
+    /// Always there until the drop.
+    runtime: Option<Runtime>,
+    client: Client,
+    /// `None` where the tables do not exist yet.
+    statements: Option<Statements>,
+    is_lost: Cell<bool>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Any other way of ending it would panic in a task of a run-time.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to a database with tables.
+    pub(crate) fn open(address: &DatabaseAddress) -> Result<Self, Fault> {
+        let mut this = Self::open_bare(address)?;
+        let prepared = this.run(Statements::prepare(&this.client))?;
+        this.statements = Some(prepared);
+        Ok(this)
+    }
+
+    /// Connects to a database that may have no tables: only [`Connection::simple`] may be used.
+    pub(crate) fn open_bare(address: &DatabaseAddress) -> Result<Self, Fault> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Fault::Lost(error.to_string()))?;
+        let opened = runtime.block_on(async { timeout(OPEN_DEADLINE, connect(address)).await });
+        let client = match opened {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => {
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
+            Err(_) => {
+                runtime.shutdown_background();
+                return Err(Fault::Lost("it did not answer in time".to_owned()));
+            }
+        };
+        Ok(Self {
+            runtime: Some(runtime),
+            client,
+            statements: None,
+            is_lost: Cell::new(false),
+        })
+    }
+
+    /// Whether it may be used again.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_lost.get() && !self.client.is_closed()
+    }
+
+    /// Runs statements without parameters; gives the first column of each row, and how many rows the last statement
+    /// has touched.
+    pub(crate) fn simple(&self, sql: &str) -> Result<(Vec<Vec<String>>, u64), Fault> {
+        let messages = self.run(self.client.simple_query(sql))?;
+        let mut rows = Vec::new();
+        let mut touched = 0;
+        for message in messages {
+            match message {
+                SimpleQueryMessage::Row(row) => {
+                    let columns = (0..row.len()).map(|at| row.get(at).unwrap_or_default());
+                    rows.push(columns.map(str::to_owned).collect());
+                }
+                SimpleQueryMessage::CommandComplete(count) => touched = count,
+                _ => {}
+            }
+        }
+        Ok((rows, touched))
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let statement = &self.statements().get;
+        let row = async { self.client.query_opt(statement, &[&key]).await };
+        let row = self.run(row)?;
+        Ok(row.map(|row| row.get(0)))
+    }
+
+    pub(crate) fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, Fault> {
+        let statement = &self.statements().scan;
+        self.rows(statement, (start, end), limit)
+    }
+
+    /// The last rows below `end`, from the last on.
+    pub(crate) fn last(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, Fault> {
+        let statement = &self.statements().last;
+        self.rows(statement, (start, end), limit)
+    }
+
+    fn rows(
+        &self,
+        statement: &Statement,
+        (start, end): (&[u8], &[u8]),
+        limit: usize,
+    ) -> Result<Vec<Row>, Fault> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = async { self.client.query(statement, &[&start, &end, &limit]).await };
+        let rows = self.run(rows)?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// Sets rows in a transaction that has begun.
+    pub(crate) fn put(&self, keys: &[&[u8]], values: &[&[u8]]) -> Result<(), Fault> {
+        let statement = &self.statements().put;
+        let put = async { self.client.execute(statement, &[&keys, &values]).await };
+        self.run(put)?;
+        Ok(())
+    }
+
+    /// Sets and removes rows in a transaction that has begun, and commits it, in one round trip. If one of the
+    /// statements fails, the server turns the commit into a rollback.
+    pub(crate) fn finish(
+        &self,
+        (keys, values): (&[&[u8]], &[&[u8]]),
+        removed: &[&[u8]],
+    ) -> Result<(), Fault> {
+        let statements = self.statements();
+        // The futures send in the order in which they are polled first, which is this one.
+        let all = async {
+            let put = async {
+                if keys.is_empty() {
+                    return Ok(0);
+                }
+                let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&keys, &values];
+                self.client.execute(&statements.put, &parameters).await
+            };
+            let delete = async {
+                if removed.is_empty() {
+                    return Ok(0);
+                }
+                self.client.execute(&statements.delete, &[&removed]).await
+            };
+            let commit = self.client.batch_execute("COMMIT");
+            let (put, delete, commit) = futures::join!(put, delete, commit);
+            put.and(delete).and(commit)
+        };
+        self.run(all)
+    }
+
+    fn statements(&self) -> &Statements {
+        let statements = self.statements.as_ref();
+        statements.expect("rows are used by connections with statements only")
+    }
+
+    /// Drives the connection until the answer is there.
+    fn run<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+        let runtime = self.runtime.as_ref().expect("it is taken by the drop only");
+        let answered = runtime.block_on(async { timeout(ANSWER_DEADLINE, answer).await });
+        let answer = answered.map_err(|_| {
+            let seconds = ANSWER_DEADLINE.as_secs();
+            Fault::Lost(format!("no answer within {seconds} s"))
+        });
+        let answer = answer.and_then(|answer| answer.map_err(Fault::from));
+        if let Err(Fault::Lost(_)) = answer {
+            self.is_lost.set(true);
+        }
+        answer
+    }
+}
+
+/// Connects, lets the run-time drive the connection, and makes the settings.
+async fn connect(address: &DatabaseAddress) -> Result<Client, Error> {
+    let client = if let Some(tls) = address.tls() {
+        let (client, connection) = address.config().connect(tls).await?;
+        // Its end is seen by the next statement.
+        tokio::spawn(async { drop(connection.await) });
+        client
+    } else {
+        let (client, connection) = address.config().connect(NoTls).await?;
+        tokio::spawn(async { drop(connection.await) });
+        client
+    };
+    client.batch_execute(SETTINGS).await?;
+    for setting in PLANNER {
+        match client.batch_execute(setting).await {
+            Err(error) if error.as_db_error().is_none() => return Err(error),
+            _ => {}
+        }
+    }
+    require_durable_commits(&client).await?;
+    Ok(client)
+}
+
+/// A commit that is answered must be on disk, even where an administrator has turned that off for speed.
+async fn require_durable_commits(client: &Client) -> Result<(), Error> {
+    let shown = client.simple_query("SHOW synchronous_commit").await?;
+    let is_off = shown.iter().any(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0) == Some("off"),
+        _ => false,
+    });
+    if is_off {
+        client.batch_execute("SET synchronous_commit = on").await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The tables and their versions: a table of rows, the row of the leader, and the row of the version.
+
+use crate::address::DatabaseAddress;
+use crate::connection::Connection;
+use crate::error::{Fault, SqlError};
+use crate::leader::Leader;
+
+/// The statements that lead from each version of the tables to the next. Version 0 is none.
+const MIGRATIONS: [&[&str]; 1] = [&[
+    "CREATE TABLE gabion_rows (key bytea PRIMARY KEY, value bytea NOT NULL)",
+    // `sequence` counts the transactions of all leaders.
+    "CREATE TABLE gabion_leader (id bigint PRIMARY KEY, term bigint NOT NULL, sequence bigint NOT NULL, \
+     holder text NOT NULL, expires timestamptz NOT NULL)",
+    "INSERT INTO gabion_leader (id, term, sequence, holder, expires) VALUES (1, 0, 0, '', now())",
+    "CREATE TABLE gabion_schema (id bigint PRIMARY KEY, version bigint NOT NULL)",
+    "INSERT INTO gabion_schema (id, version) VALUES (1, 0)",
+]];
+
+/// The version that this program uses.
+pub(crate) const VERSION: i64 = 1;
+const _: () = assert!(VERSION as usize == MIGRATIONS.len());
+
+/// What a migration has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// The version of the tables before; 0 without tables.
+    pub from: i64,
+    /// Their version now.
+    pub to: i64,
+}
+
+/// Creates the tables, or brings those of an older version up to date, in one transaction. Does nothing if they are of
+/// this program's version.
+///
+/// # Errors
+/// [`SqlError::Unreachable`]; [`SqlError::InUse`] while a process uses older tables; [`SqlError::OtherSchema`] if they
+/// are newer; [`SqlError::Failed`].
+pub fn migrate(address: &DatabaseAddress) -> Result<Migration, SqlError> {
+    let connection = Connection::open_bare(address).map_err(unreachable(address))?;
+    let from = version(&connection).map_err(failed(address, "read the version of its tables"))?;
+    let migration = Migration { from, to: VERSION };
+    if from > VERSION {
+        return Err(other(address, from));
+    }
+    if from == VERSION {
+        return Ok(migration);
+    }
+    let mut steps = vec!["BEGIN ISOLATION LEVEL SERIALIZABLE".to_owned()];
+    if from > 0 {
+        // Nothing writes rows meanwhile: each transaction changes the leader's row.
+        let taken = Leader::acquire(&connection, "gabion metadata migrate");
+        let leader = taken.map_err(|error| error.of(address))?;
+        steps.push(leader.release());
+    }
+    let pending = MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0));
+    steps.extend(pending.flat_map(|steps| steps.iter().map(|&step| step.to_owned())));
+    steps.push(format!(
+        "UPDATE gabion_schema SET version = {VERSION} WHERE id = 1"
+    ));
+    steps.push("COMMIT".to_owned());
+    let made = connection.simple(&steps.join("; "));
+    made.map_err(failed(address, "make the tables"))?;
+    Ok(migration)
+}
+
+/// Refuses a database whose tables are missing or of another version.
+pub(crate) fn require(connection: &Connection, address: &DatabaseAddress) -> Result<(), SqlError> {
+    let found = version(connection);
+    match found.map_err(failed(address, "read the version of its tables"))? {
+        VERSION => Ok(()),
+        0 => Err(SqlError::NoSchema {
+            address: address.to_string(),
+        }),
+        found => Err(other(address, found)),
+    }
+}
+
+/// The version of the tables; 0 without tables.
+fn version(connection: &Connection) -> Result<i64, Fault> {
+    match connection.simple("SELECT version FROM gabion_schema WHERE id = 1") {
+        Ok((rows, _)) => {
+            let version = rows.first().and_then(|row| row.first()?.parse().ok());
+            version.ok_or_else(|| Fault::Final {
+                code: String::new(),
+                reason: "gabion_schema has no version".to_owned(),
+            })
+        }
+        Err(fault) if fault.is_no_table() => Ok(0),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn other(address: &DatabaseAddress, found: i64) -> SqlError {
+    let address = address.to_string();
+    let remedy = if found > VERSION {
+        "use a newer program".to_owned()
+    } else {
+        format!("run 'gabion metadata migrate --to {address}'")
+    };
+    SqlError::OtherSchema {
+        address,
+        found,
+        needed: VERSION,
+        remedy,
+    }
+}
+
+pub(crate) fn unreachable(address: &DatabaseAddress) -> impl FnOnce(Fault) -> SqlError {
+    let address = address.to_string();
+    move |fault| SqlError::Unreachable {
+        address,
+        reason: fault.reason().to_owned(),
+    }
+}
+
+pub(crate) fn failed(
+    address: &DatabaseAddress,
+    operation: &'static str,
+) -> impl FnOnce(Fault) -> SqlError {
+    let address = address.to_string();
+    move |fault| SqlError::Failed {
+        address,
+        operation,
+        reason: fault.reason().to_owned(),
+    }
+}

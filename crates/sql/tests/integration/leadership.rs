@@ -1,0 +1,116 @@
+//! One process uses a database at a time, and one that was deposed commits nothing.
+
+use crate::fixture::{Server, count_up, counted, open_through};
+use gabion_meta::{KeyValue, MetaError};
+use gabion_sql::{DatabaseAddress, Migration, PostgresStore, SqlError, StoreOptions, migrate};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_second_process_is_refused_while_the_first_lives() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    let first = server.open(&name).unwrap();
+    count_up(&first).unwrap();
+    let Err(SqlError::InUse { holder, .. }) = server.open(&name) else {
+        panic!("two processes use one database");
+    };
+    assert_eq!(holder, "a test");
+    assert_eq!(count_up(&first), Ok(2), "the first one was disturbed");
+    drop(first);
+    // The first one has ended its lease, so there is nothing to wait for.
+    let began = Instant::now();
+    let second = server.open(&name).unwrap();
+    assert!(began.elapsed() < gabion_sql::LEASE, "it waited for a lease");
+    assert_eq!(counted(&second), 2);
+}
+
+#[test]
+fn a_deposed_process_neither_commits_nor_reads() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let first = open_through(&relay, &name, Duration::from_secs(60));
+    count_up(&first).unwrap();
+    // It is as if stopped: its lease expires.
+    relay.pause();
+    let second = server.open(&name).unwrap();
+    assert_eq!(count_up(&second), Ok(2));
+    relay.resume();
+    for _ in 0..2 {
+        let refused = count_up(&first).unwrap_err();
+        assert!(matches!(refused, MetaError::Deposed { .. }), "{refused}");
+    }
+    let read = first.read(|txn| txn.get(b"count")).unwrap_err();
+    assert!(matches!(read, MetaError::Deposed { .. }), "{read}");
+    drop(first);
+    assert_eq!(
+        count_up(&second),
+        Ok(3),
+        "the end of the first one ended the second's lease"
+    );
+    assert_eq!(counted(&second), 3);
+}
+
+#[test]
+fn an_idle_process_stays_the_leader() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    let first = server.open(&name).unwrap();
+    // Asking takes longer than a lease, unless the first one renews it.
+    for _ in 0..2 {
+        assert!(matches!(server.open(&name), Err(SqlError::InUse { .. })));
+    }
+    assert_eq!(count_up(&first), Ok(1));
+}
+
+#[test]
+fn a_read_of_cached_rows_needs_a_valid_lease() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let first = open_through(&relay, &name, Duration::from_secs(60));
+    count_up(&first).unwrap();
+    let read = || first.read(|txn| Ok(txn.get(b"count")?.is_some()));
+    assert_eq!(read(), Ok(true));
+    relay.pause();
+    let second = server.open(&name).unwrap();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        count_up(&second).unwrap();
+        relay.resume();
+        let answer = reading.join().unwrap();
+        assert!(
+            matches!(answer, Err(MetaError::Deposed { .. })),
+            "{answer:?}"
+        );
+    });
+}
+
+#[test]
+fn tables_are_made_once_and_only_where_they_fit() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    server.database.create_database("bare").unwrap();
+    let address = server.address("bare");
+    assert!(matches!(
+        server.open("bare"),
+        Err(SqlError::NoSchema { .. })
+    ));
+    assert_eq!(migrate(&address), Ok(Migration { from: 0, to: 1 }));
+    assert_eq!(migrate(&address), Ok(Migration { from: 1, to: 1 }));
+    let store = server.open("bare").unwrap();
+    assert_eq!(counted(&store), 0);
+    let absent = DatabaseAddress::parse(&server.database.url("absent")).unwrap();
+    let refused = PostgresStore::open(absent, &StoreOptions::of("a test")).unwrap_err();
+    assert!(matches!(refused, SqlError::Unreachable { .. }), "{refused}");
+    assert!(refused.to_string().contains("absent"), "{refused}");
+}
