@@ -333,6 +333,9 @@ pub(crate) struct UpOptions {
     /// Storage engine of nodes, fixed when the cluster is made
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
+    /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in the cluster's directory]
+    #[arg(long, value_name = "URL")]
+    pub(crate) metadata: Option<String>,
     /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
@@ -361,6 +364,7 @@ impl UpOptions {
                 repair_parallel: self.behaviour.repair_parallel,
                 placement_seed: self.behaviour.placement_seed,
             },
+            metadata: self.metadata,
             insecure,
             given: self.given,
         })

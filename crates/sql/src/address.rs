@@ -69,7 +69,7 @@ pub enum AddressError {
 /// Where a database is, and how to log in. `Display` shows no password.
 #[derive(Clone)]
 pub struct DatabaseAddress {
-    config: Config,
+    config: Box<Config>,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -104,7 +104,10 @@ impl DatabaseAddress {
             .tcp_user_timeout(UNACKNOWLEDGED_MAX)
             .keepalives_idle(UNACKNOWLEDGED_MAX)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { config, tls })
+        Ok(Self {
+            config: Box::new(config),
+            tls,
+        })
     }
 
     /// Whether the URL has a password in it, which other users see where it is an argument of a process.

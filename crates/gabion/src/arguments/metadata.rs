@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) struct MetadataOptions {
     /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in --data]. The password comes from
     /// PGPASSWORD, from the file PGPASSFILE (or ~/.pgpass), or from --metadata-file
-    #[arg(long, value_name = "URL", env = "GABION_METADATA")]
+    #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
     /// File with the database's URL, which may have the password in it
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]

@@ -49,6 +49,11 @@ fn of_argument(url: &str) -> Result<DatabaseAddress, Failure> {
     with_password(address)
 }
 
+/// Refuses a URL that is no database's, or shows a password.
+pub(super) fn check_argument(url: &str) -> Result<(), Failure> {
+    of_argument(url).map(drop)
+}
+
 /// A database whose URL is in a file.
 fn of_file(file: &Path) -> Result<DatabaseAddress, Failure> {
     let url = std::fs::read_to_string(file).context(format!("read {}", file.display()))?;

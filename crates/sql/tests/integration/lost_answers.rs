@@ -2,6 +2,8 @@
 
 use crate::fixture::{Server, count_up, counted, open_through};
 use gabion_testbed::database::Cut;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -72,4 +74,66 @@ fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     assert!(numbers.into_iter().eq(1..=CLIENTS * EACH));
     drop(store);
     assert_eq!(counted(&server.open(&name).unwrap()), CLIENTS * EACH);
+}
+
+/// Another session, which changes the leader's row without a change and keeps it locked.
+struct Rival {
+    psql: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Rival {
+    fn lock(server: &Server, name: &str) -> Self {
+        let host = server.database.socket().display().to_string();
+        let mut psql = server.database.program("psql");
+        psql.args(["-q", "-U", "gabion", "-h", &host, name]);
+        let mut psql = psql
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(psql.stdout.take().unwrap());
+        let update = "BEGIN; UPDATE gabion_leader SET holder = holder;\n\\echo locked\n";
+        let stdin = psql.stdin.as_mut().unwrap();
+        stdin.write_all(update.as_bytes()).unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self { psql, said }
+    }
+
+    fn commit(mut self) {
+        let mut stdin = self.psql.stdin.take().unwrap();
+        stdin.write_all(b"COMMIT;\n").unwrap();
+        drop(stdin);
+        self.said.read_to_string(&mut String::new()).unwrap();
+        assert!(self.psql.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn aborted_commits_are_tried_again() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    let store = server.open(&name).unwrap();
+    let mut count = 0;
+    let is_aborted = || store.traffic().try_count > store.traffic().commit_count;
+    // A commit that waits for the rival's cannot be serialised. Whether it waits by then is the scheduler's choice.
+    while !is_aborted() && count < 50 {
+        let rival = Rival::lock(&server, &name);
+        let tries = store.traffic().try_count;
+        std::thread::scope(|scope| {
+            let counting = scope.spawn(|| count_up(&store));
+            while store.traffic().try_count == tries {
+                std::thread::yield_now();
+            }
+            rival.commit();
+            count += 1;
+            assert_eq!(counting.join().unwrap(), Ok(count));
+        });
+    }
+    assert!(is_aborted(), "{:?}", store.traffic());
+    assert_eq!(counted(&store), count);
 }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of Debian's package, in a directory of its own and on a socket of its own.
+//! A `PostgreSQL` server of Debian's package, in a directory of its own and on a socket of its own.
 //!
 //! The server refuses to run as root, so root starts it as the package's user. Other users cannot reach the socket.
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// PostgreSQL's message that commits a transaction.
+/// `PostgreSQL`'s message that commits a transaction.
 const COMMIT: &[u8] = b"COMMIT\0";
 /// The name of a server's socket.
 const SOCKET: &str = ".s.PGSQL.5432";
