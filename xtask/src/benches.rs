@@ -75,6 +75,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "join",
     },
     Bench {
+        name: "ticket",
+        package: "gabion-protocol",
+        target: "ticket",
+    },
+    Bench {
         name: "system",
         package: "gabion",
         target: "system",

@@ -14,8 +14,8 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, FileLayout, FormOrder,
-    LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
+    ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, EventPage, FileLayout,
+    FormOrder, LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
 };
 use gabion_protocol::ports::{Address, Ask as _, CoordinatorError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -141,6 +141,14 @@ impl Client {
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn usage(&self) -> Result<ClusterUsage, ClientError> {
         self.ask(ask::Usage).await
+    }
+
+    /// Some of the coordinator's event log.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn events(&self, asked: ask::Events) -> Result<EventPage, ClientError> {
+        self.ask(asked).await
     }
 
     /// All pools.

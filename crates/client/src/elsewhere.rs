@@ -13,7 +13,7 @@ use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
-use gabion_protocol::message::{Cause, Denial, Refusal, ask};
+use gabion_protocol::message::{Cause, Denial, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,8 @@ pub(crate) struct Storing {
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) avoided: Arc<AvoidedNodes>,
     pub(crate) record: StripeRecord,
+    /// The ticket to store it.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Storing {
@@ -70,16 +72,21 @@ impl Storing {
         let bytes = shape.chunk_bytes() * shape.n() as u64;
         let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
         loop {
+            let mut is_ticket = false;
             let missing = if self.has_avoided_node() {
                 format!("a node of {} refused another chunk", self.record.id).into()
             } else {
                 let (record, segment) = (&self.record, segment.clone());
-                let failed = match self.encoder.store(record, shape, segment).await? {
+                let stored = self.encoder.store((record, self.ticket), shape, segment);
+                let failed = match stored.await? {
                     Ok(()) => return Ok(self.record),
                     Err(failed) => failed,
                 };
                 let blamed = blamed(&failed);
-                if blamed.is_empty() || matches!(failed.refusal, Refusal::Invalid(_)) {
+                // No node is at fault if the ticket has expired; the stripe gets another one with another place.
+                is_ticket = matches!(failed.refusal, Refusal::Ticket(_));
+                let is_final = blamed.is_empty() && !is_ticket;
+                if is_final || matches!(failed.refusal, Refusal::Invalid(_)) {
                     return Err(ClientError::Node {
                         what: format!("storing {} at {}", record.id, place(failed.node)),
                         refusal: failed.refusal.into(),
@@ -90,7 +97,7 @@ impl Storing {
                 let sentence = format!("{} did not take its chunk: {refusal}", place(failed.node));
                 Denial::new(Cause::from(refusal), sentence)
             };
-            self.place_anew(&client, first, &missing, &mut attempts)
+            self.place_anew(&client, (first, is_ticket), &missing, &mut attempts)
                 .await?;
         }
     }
@@ -101,15 +108,16 @@ impl Storing {
         nodes.any(|(node, chunk)| avoided.contains(node) && !self.record.is_stale(chunk))
     }
 
-    /// Asks the coordinator to place the stripe again; `missing` is the reason.
+    /// Asks the coordinator to place the stripe again; `missing` is the reason. If only its ticket is missing and there is
+    /// no other place, the stripe gets another ticket for its own: a node that has stored its chunk already refuses it then.
     async fn place_anew(
         &mut self,
         client: &Client,
-        first: StripeId,
+        (first, is_ticket): (StripeId, bool),
         missing: &Denial,
         attempts: &mut Attempts,
     ) -> Result<(), ClientError> {
-        let failed = self.record.id;
+        let mut failed = Some(self.record.id);
         loop {
             attempts.pause(missing.clone()).await?;
             let request = ask::PlaceAnew {
@@ -123,9 +131,13 @@ impl Storing {
             let mut placed = match asked.await {
                 Ok(placed) => placed,
                 Err(CoordinatorError::Busy(_) | CoordinatorError::Silent(_)) => continue,
+                Err(CoordinatorError::Refused(_)) if is_ticket && failed.is_some() => {
+                    failed = None;
+                    continue;
+                }
                 Err(CoordinatorError::Refused(why)) => {
                     return Err(ClientError::Node {
-                        what: format!("storing {failed}"),
+                        what: format!("storing {}", self.record.id),
                         refusal: Denial::new(
                             why.cause,
                             format!("{missing}, and there is no other place: {why}"),
@@ -134,8 +146,13 @@ impl Storing {
                 }
                 Err(misfit) => return Err(misfit.into()),
             };
-            let fits =
-                |new: &StripeRecord| new.id != failed && new.chunk_bytes == self.record.chunk_bytes;
+            let fits = |new: &StripeRecord| {
+                Some(new.id) != failed && new.chunk_bytes == self.record.chunk_bytes
+            };
+            self.ticket = placed
+                .stripes
+                .last()
+                .and_then(|new| Ticket::find(&placed.tickets, new.id));
             let Some(new) = placed.stripes.pop().filter(fits) else {
                 return Err(ClientError::unexpected("the coordinator"));
             };
@@ -155,6 +172,7 @@ impl Storing {
 /// The nodes that prevented a stripe from being stored, as far as known.
 fn blamed(failed: &PartFailed) -> Vec<NodeId> {
     let mut blamed = match &failed.refusal {
+        Refusal::Ticket(_) => Vec::new(),
         // It waited for these nodes.
         Refusal::Stalled(awaited) if !awaited.is_empty() => awaited.clone(),
         Refusal::Unavailable(_) if !failed.suspects.is_empty() => Vec::new(),

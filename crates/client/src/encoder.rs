@@ -10,7 +10,7 @@ use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
 use gabion_meta::PoolSpec;
 use gabion_planner::{Stripe, encode};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
-use gabion_protocol::message::{Effect, Purpose, ReadCut};
+use gabion_protocol::message::{Effect, Purpose, ReadCut, Ticket};
 use std::sync::Arc;
 
 /// Slice size of encodings, in bytes.
@@ -28,7 +28,7 @@ impl Encoder {
     /// or when one fails.
     pub(crate) async fn store(
         &self,
-        record: &StripeRecord,
+        (record, ticket): (&StripeRecord, Option<Ticket>),
         geometry: Geometry,
         segment: Bytes,
     ) -> Result<Result<(), PartFailed>, ClientError> {
@@ -58,6 +58,7 @@ impl Encoder {
             spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
             stall_ms: Some(self.client.stall_ms()),
+            ticket,
         };
         let io = Arc::new(Segment {
             bytes: segment,

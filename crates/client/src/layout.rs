@@ -3,9 +3,9 @@
 use crate::client::{Client, topology};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, geometry, pieces, spans};
-use gabion_layout::{ByteRange, Geometry, StripeRecord, Topology};
+use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord, Topology};
 use gabion_meta::{FileRecord, PoolSpec, PutId};
-use gabion_protocol::message::{FileLayout, NodeStatus};
+use gabion_protocol::message::{FileLayout, NodeStatus, Ticket};
 
 /// A layout and values derived from it. It describes its window of the file, and nothing outside of it.
 #[derive(Debug)]
@@ -16,11 +16,13 @@ pub(crate) struct Layout {
     spans: Vec<ByteRange>,
 }
 
-/// The nodes for a plan.
+/// The nodes and tickets for a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Fleet<'a> {
     pub(crate) nodes: &'a [NodeStatus],
     pub(crate) topology: &'a Topology,
+    /// The tickets to read the stripes.
+    pub(crate) tickets: &'a [Ticket],
 }
 
 impl Layout {
@@ -94,7 +96,13 @@ impl Layout {
         Fleet {
             nodes: &self.file.nodes,
             topology: &self.topology,
+            tickets: &self.file.tickets,
         }
+    }
+
+    /// The ticket to read and write a stripe.
+    pub(crate) fn ticket(&self, stripe: StripeId) -> Option<Ticket> {
+        Ticket::find(&self.file.tickets, stripe)
     }
 
     pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
@@ -155,6 +163,7 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
     first.stripes.extend(second.stripes);
     first.offsets.extend(second.offsets);
     first.appending.extend(second.appending);
+    first.tickets.extend(second.tickets);
     FileLayout {
         file: if is_newer { first.file } else { second.file },
         window,
@@ -162,6 +171,7 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
         stripes: first.stripes,
         offsets: first.offsets,
         appending: first.appending,
+        tickets: first.tickets,
         ..second
     }
 }
@@ -218,6 +228,7 @@ pub(crate) mod sample {
             stripes: Vec::new(),
             offsets: Vec::new(),
             appending: Vec::new(),
+            tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive: Exclusive::default(),
         }

@@ -139,6 +139,7 @@ impl File {
             stripe: stripe.id,
             settle,
             reconstruct,
+            ticket: layout.ticket(stripe.id),
         };
         Ok(self.ask_primary(layout, stripe, mark, deadline_ms).await?)
     }

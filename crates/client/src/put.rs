@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
 use gabion_meta::{DirectoryId, Existing, NewAttributes, PoolRecord, PutId, RelativePath};
 use gabion_protocol::client_ports::ClientPorts;
-use gabion_protocol::message::{PutPlaces, ask};
+use gabion_protocol::message::{PutPlaces, Ticket, ask};
 use gabion_protocol::ports::Ask as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -83,6 +83,8 @@ struct Begun {
     put: PutId,
     pool: PoolRecord,
     stripes: Vec<StripeRecord>,
+    /// The tickets to store them.
+    tickets: Vec<Ticket>,
     encoder: Arc<Encoder>,
 }
 
@@ -196,6 +198,7 @@ impl Client {
             put,
             pool,
             stripes,
+            tickets,
             nodes,
         } = self.ask(request).await?;
         self.ports().learn_nodes(&nodes);
@@ -209,6 +212,7 @@ impl Client {
             put,
             pool,
             stripes,
+            tickets,
             encoder: Arc::new(encoder),
         })
     }
@@ -276,12 +280,19 @@ impl<'a> StoringAll<'a> {
     }
 
     /// Begins to store a segment of which `data_bytes` bytes are the file's.
-    fn store(&mut self, record: StripeRecord, shape: Geometry, segment: Bytes, data_bytes: u64) {
+    fn store(
+        &mut self,
+        (record, ticket): (StripeRecord, Option<Ticket>),
+        shape: Geometry,
+        segment: Bytes,
+        data_bytes: u64,
+    ) {
         let one = Storing {
             put: self.begun.put,
             encoder: Arc::clone(&self.begun.encoder),
             avoided: Arc::clone(&self.avoided),
             record,
+            ticket,
         };
         let ports = self.begun.encoder.client.ports();
         self.storing.push(Task::spawn(ports, async move {
@@ -332,7 +343,8 @@ async fn store_all(
                 size_bytes,
             });
         }
-        all.store(record.clone(), shape, segment, data_bytes);
+        let ticket = Ticket::find(&begun.tickets, record.id);
+        all.store((record.clone(), ticket), shape, segment, data_bytes);
     }
     if read_bytes < size_bytes {
         return Err(ClientError::unexpected("the coordinator"));
@@ -379,6 +391,7 @@ async fn store_stream(
                 let places = client.ask(request).await?;
                 client.ports().learn_nodes(&places.nodes);
                 rest = VecDeque::from(places.stripes);
+                begun.tickets = places.tickets;
                 (step, reserved_bytes) = (step + 1, size_bytes);
             }
         }
@@ -391,7 +404,8 @@ async fn store_stream(
             let length = segment.len().min(shape.stripe_bytes() as usize);
             let data = padded(segment.split_to(length), shape);
             all.make_room(shape, read_bytes).await?;
-            all.store(next, shape, data, length as u64);
+            let ticket = Ticket::find(&begun.tickets, next.id);
+            all.store((next, ticket), shape, data, length as u64);
             count += 1;
         }
         if is_end {

@@ -26,7 +26,7 @@ use gabion_layout::{ByteRange, ChunkRange, Epoch, Geometry, NodeId, Sequence, St
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
-use gabion_protocol::message::{Effect, Purpose, ReadCut};
+use gabion_protocol::message::{Effect, Purpose, ReadCut, Ticket};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -313,6 +313,7 @@ impl File {
             spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
             stall_ms: None,
+            ticket: Ticket::find(fleet.tickets, stripe.id),
         };
         let buffer = Arc::new(ReadBuffer::new(planned.ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);

@@ -18,7 +18,7 @@ use crate::write::LAST_CLOSE_MS;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeRecord, Topology};
-use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStripe, ask};
+use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStripe, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::Arc;
 
@@ -210,7 +210,10 @@ impl File {
             pool: spec.clone(),
             topology: begun.topology.clone(),
         };
-        let stored = encoder.store(new, shape, segment.freeze()).await?;
+        let ticket = Ticket::find(&begun.replacement.tickets, new.id);
+        let stored = encoder
+            .store((new, ticket), shape, segment.freeze())
+            .await?;
         stored.map_err(|failed| {
             let refusal = Denial::new(Cause::from(&failed.refusal), failed.to_string());
             if matches!(failed.refusal, Refusal::Invalid(_)) {
@@ -235,6 +238,7 @@ impl File {
         let fleet = Fleet {
             nodes: &begun.replacement.nodes,
             topology: &begun.topology,
+            tickets: &begun.replacement.tickets,
         };
         let mut stripe = old.stripe.clone();
         for &chunk in &old.unsettled {

@@ -3,7 +3,7 @@
 use crate::chosen_cut::ChosenCut;
 use crate::error::{ClientError, passing};
 use gabion_layout::{ChunkIndex, NodeId};
-use gabion_protocol::message::{Denial, Refusal};
+use gabion_protocol::message::{Denial, Refusal, TicketFault};
 use gabion_protocol::ports::CoordinatorError;
 
 /// The reason why an attempt to write failed.
@@ -78,7 +78,10 @@ pub(crate) fn read_retry(
             .iter()
             .find(|participant| participant.to_string() == *name)
             .map_or(ReadRetry::Refresh, |&silent| ReadRetry::AvoidNode(silent)),
-        Refusal::NoSuchChunk(_) => ReadRetry::LeaveOut(node),
+        // A node that does not hear the coordinator does not get to know new keys.
+        Refusal::NoSuchChunk(_) | Refusal::Ticket(TicketFault::UnknownKey) => {
+            ReadRetry::LeaveOut(node)
+        }
         Refusal::NoLease | Refusal::StoreFailed(_) | Refusal::NoSpace | Refusal::Failed(_) => {
             ReadRetry::AvoidNode(node)
         }
@@ -90,6 +93,8 @@ pub(crate) fn read_retry(
         | Refusal::Stalled(_)
         | Refusal::Busy(_)
         | Refusal::Superseded { .. }
+        // A new layout has new tickets.
+        | Refusal::Ticket(_)
         | Refusal::Interrupted(_) => ReadRetry::Refresh,
         Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => ReadRetry::Fail,
     }
@@ -116,6 +121,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::Busy(_)
         // A new layout tells whether this client may write at all.
         | Refusal::Superseded { .. }
+        | Refusal::Ticket(_)
         | Refusal::Interrupted(_)
         | Refusal::NoLease => true,
         Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
@@ -167,6 +173,8 @@ mod tests {
             Refusal::Superseded {
                 current: FencingToken(3),
             },
+            Refusal::Ticket(TicketFault::Expired),
+            Refusal::Ticket(TicketFault::UnknownKey),
         ]
     }
 
@@ -202,6 +210,8 @@ mod tests {
             (Fail, Fail),
             (Refresh, Refresh),
             (Refresh, Refresh),
+            (Refresh, Refresh),
+            (LeaveOut(NodeId(1)), LeaveOut(NodeId(1))),
         ];
         let refusals = every_refusal();
         assert_eq!(refusals.len(), expected.len());

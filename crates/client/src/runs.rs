@@ -137,8 +137,11 @@ impl File {
             let silent = open.staged_at.first().map(ToString::to_string);
             return Err(Refusal::Unavailable(silent.unwrap_or_default()));
         }
-        let question = open.question.clone();
-        let asked = self.ask_primary(layout, stripe, question, deadline_ms);
+        let request = ask::Fate {
+            question: open.question.clone(),
+            ticket: layout.ticket(stripe.id),
+        };
+        let asked = self.ask_primary(layout, stripe, request, deadline_ms);
         Ok(asked.await?)
     }
 

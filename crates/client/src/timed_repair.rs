@@ -63,6 +63,8 @@ impl Client {
             deadline_ms: DEADLINE_MS,
             stall_ms: None,
             spread_ms: 0,
+            // It is made as the coordinator.
+            ticket: None,
         };
         let ran = run_plan(&*self.shared.ports, plan, &terms, |_| {
             unreachable!("a repair moves bytes between nodes only")

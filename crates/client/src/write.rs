@@ -22,7 +22,7 @@ use gabion_plan::Plan;
 use gabion_planner::PlanError;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{Denial, Refusal, RunFate, RunId, RunQuestion, ask};
+use gabion_protocol::message::{Denial, Refusal, RunFate, RunId, RunQuestion, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, ask_living};
 use std::sync::{Arc, OnceLock};
 
@@ -235,7 +235,7 @@ impl File {
     /// update of the stripe that these know: the update of these bytes will have a larger number.
     async fn stage(
         &self,
-        stripe: &StripeRecord,
+        (stripe, ticket): (&StripeRecord, Option<Ticket>),
         run: RunId,
         pieces: &Pieces<'_>,
         deadline_ms: u64,
@@ -254,6 +254,7 @@ impl File {
                         chunk,
                         offset,
                         bytes,
+                        ticket,
                     };
                     let node = pieces.node_of(stripe, chunk);
                     let staged = ask_living(&**ports, node, request, deadline_ms);
@@ -403,8 +404,10 @@ impl Update<'_> {
     ) -> Result<Sequence, Refusal> {
         let (file, shared) = (self.file, &self.file.client.shared);
         let run = file.client.draw_run();
-        let after = file.stage(stripe, run, pieces, deadline_ms).await?;
         let (id, generation) = (stripe.id, stripe.generation);
+        let ticket = layout.ticket(id);
+        let staged = file.stage((stripe, ticket), run, pieces, deadline_ms);
+        let after = staged.await?;
         let open = OpenRun {
             question: RunQuestion {
                 stripe: id,
@@ -426,6 +429,7 @@ impl Update<'_> {
             substitutes: pieces.substitutes.clone(),
             file: file.put_id(),
             token,
+            ticket,
         };
         // From here on the run is open, even if the caller stops waiting.
         let sent = shared.open_runs.send(open);

@@ -399,6 +399,7 @@ impl Code {
             Family::ReedSolomon { .. }
             | Family::Cauchy { .. }
             | Family::Polynomial { .. }
+            | Family::Powers { .. }
             | Family::Rotated { .. } => Vec::new(),
         }
     }

@@ -9,8 +9,8 @@ use thiserror::Error;
 pub enum CodeError {
     /// The text names an unknown family.
     #[error(
-        "there is no code family called \"{name}\": use rs(k,m), cauchy(k,m), polynomial(k,m), rdp(k), evenodd(k), \
-         lrc(k,l,g), rotated(k,m,r) or rep(n)"
+        "there is no code family called \"{name}\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
+         evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)"
     )]
     UnknownFamily {
         /// The given name.

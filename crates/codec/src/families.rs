@@ -43,6 +43,14 @@ pub enum Family {
         /// Parity chunks.
         m: usize,
     },
+    /// Parities of a plain sum, of powers of 2 and of powers of 4, up to `m` of them, as QFS has them
+    /// (Ovsiannikov et al., VLDB 2013). MDS with m up to 3.
+    Powers {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks, at most 3.
+        m: usize,
+    },
     /// Row-diagonal parity (Corbett et al., FAST '04), shortened to k data chunks. MDS with m = 2.
     Rdp {
         /// Data chunks.
@@ -87,6 +95,7 @@ impl Family {
             Self::ReedSolomon { k, .. }
             | Self::Cauchy { k, .. }
             | Self::Polynomial { k, .. }
+            | Self::Powers { k, .. }
             | Self::Rdp { k }
             | Self::EvenOdd { k }
             | Self::Lrc { k, .. }
@@ -101,6 +110,7 @@ impl Family {
             Self::ReedSolomon { m, .. }
             | Self::Cauchy { m, .. }
             | Self::Polynomial { m, .. }
+            | Self::Powers { m, .. }
             | Self::Rotated { m, .. } => m,
             Self::Rdp { .. } | Self::EvenOdd { .. } => 2,
             Self::Lrc { l, g, .. } => l + g,
@@ -135,6 +145,10 @@ impl Family {
             Self::ReedSolomon { k, m } | Self::Cauchy { k, m } | Self::Polynomial { k, m } => (
                 k >= 1 && m >= 1 && k.saturating_add(m) <= CHUNKS_MAX,
                 "k and m must be at least 1, and k + m at most 255",
+            ),
+            Self::Powers { k, m } => (
+                k >= 1 && (1..=3).contains(&m) && k.saturating_add(m) <= CHUNKS_MAX,
+                "k must be at least 1, m at least 1 and at most 3, and k + m at most 255",
             ),
             Self::Rdp { k } => (
                 (1..ARRAY_PRIME_MAX).contains(&k),
@@ -177,6 +191,7 @@ impl Family {
             Self::ReedSolomon { k, m } => vandermonde_parities(k, m),
             Self::Cauchy { k, m } => cauchy_parities(k, m),
             Self::Polynomial { k, m } => polynomial_parities(k, m),
+            Self::Powers { k, m } => filled(m, k, |row, column| gf::power_of_two(row * column)),
             Self::Rdp { k } => rdp_parities(k),
             Self::EvenOdd { k } => evenodd_parities(k),
             Self::Lrc { k, l, g } => lrc_parities(k, l, g),

@@ -13,6 +13,7 @@ impl fmt::Display for Family {
             Self::ReedSolomon { k, m } => write!(formatter, "rs({k},{m})"),
             Self::Cauchy { k, m } => write!(formatter, "cauchy({k},{m})"),
             Self::Polynomial { k, m } => write!(formatter, "polynomial({k},{m})"),
+            Self::Powers { k, m } => write!(formatter, "powers({k},{m})"),
             Self::Rdp { k } => write!(formatter, "rdp({k})"),
             Self::EvenOdd { k } => write!(formatter, "evenodd({k})"),
             Self::Lrc { k, l, g } => write!(formatter, "lrc({k},{l},{g})"),
@@ -40,6 +41,7 @@ impl FromStr for Family {
             "rs" => "rs(k,m)",
             "cauchy" => "cauchy(k,m)",
             "polynomial" => "polynomial(k,m)",
+            "powers" => "powers(k,m)",
             "rdp" => "rdp(k)",
             "evenodd" => "evenodd(k)",
             "lrc" => "lrc(k,l,g)",
@@ -64,6 +66,7 @@ impl FromStr for Family {
             ("rs", &[k, m]) => Ok(Self::ReedSolomon { k, m }),
             ("cauchy", &[k, m]) => Ok(Self::Cauchy { k, m }),
             ("polynomial", &[k, m]) => Ok(Self::Polynomial { k, m }),
+            ("powers", &[k, m]) => Ok(Self::Powers { k, m }),
             ("rdp", &[k]) => Ok(Self::Rdp { k }),
             ("evenodd", &[k]) => Ok(Self::EvenOdd { k }),
             ("lrc", &[k, l, g]) => Ok(Self::Lrc { k, l, g }),
@@ -97,6 +100,7 @@ mod tests {
             "rs(6,3)",
             "cauchy(6,3)",
             "polynomial(6,3)",
+            "powers(6,3)",
             "rdp(4)",
             "evenodd(4)",
             "lrc(12,2,2)",
@@ -120,7 +124,7 @@ mod tests {
         };
         check(
             "reed(6,3)",
-            "there is no code family called \"reed\": use rs(k,m), cauchy(k,m), polynomial(k,m), rdp(k), \
+            "there is no code family called \"reed\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
              evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)",
         );
         for text in [

@@ -4,6 +4,7 @@ mod bench;
 mod cert;
 mod checks;
 mod engine;
+mod events;
 mod files;
 mod hdfs;
 mod image;
@@ -12,6 +13,7 @@ mod metadata;
 mod mount;
 mod pool;
 mod repair;
+mod top;
 
 pub(crate) use bench::BenchOptions;
 pub(crate) use cert::{
@@ -19,11 +21,12 @@ pub(crate) use cert::{
 };
 pub(crate) use checks::Owner;
 pub(crate) use engine::{EngineName, EngineOptions};
+pub(crate) use events::EventsOptions;
 pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
     WriteOptions,
 };
-pub(crate) use hdfs::HdfsAgentOptions;
+pub(crate) use hdfs::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
@@ -34,7 +37,9 @@ pub(crate) use metadata::{MetadataCommand, MetadataOptions};
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
+pub(crate) use top::TopOptions;
 
+use crate::logging::LogOptions;
 use crate::output::{Format, parse_bytes};
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -265,7 +270,8 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
-    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them; or restore a
+    /// lost chunk file of QFS or HDFS-RAID
     HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),
@@ -274,6 +280,10 @@ pub(crate) enum Command {
     /// Tell in a line whether all is well, and each problem. Exit codes: 0 green, 3 yellow, 4 red (a stripe
     /// survives no further failure), 1 if the cluster does not answer
     Health,
+    /// Watch nodes, stripes, repairs and traffic on a terminal, refreshed until a key ends it
+    Top(TopOptions),
+    /// Show what has happened to nodes, disks, repairs, settings and certificates
+    Events(EventsOptions),
     /// Measure pools of a running cluster: rates, latencies, and what a request costs
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'
@@ -291,6 +301,26 @@ pub(crate) enum Command {
     Lab(LabCommand),
     /// Run a whole cluster on this machine with real data, and clean up
     Demo(DemoOptions),
+}
+
+impl Command {
+    /// Whether it runs a server, whose log may be changed by a signal.
+    pub(crate) fn is_server(&self) -> bool {
+        match self {
+            Self::Coordinator(_) => true,
+            Self::Node(arguments) => arguments.command.is_none(),
+            _ => false,
+        }
+    }
+
+    /// How the process logs. Commands that are no servers have no options for it.
+    pub(crate) fn log_options(&self) -> LogOptions {
+        match self {
+            Self::Coordinator(options) => options.log.clone(),
+            Self::Node(arguments) => arguments.serve.log.clone(),
+            _ => LogOptions::default(),
+        }
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -415,6 +445,11 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) init: bool,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
+    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
 }
 
 #[derive(Args, Debug)]
@@ -444,6 +479,11 @@ pub(crate) struct NodeOptions {
     /// File with a join token, for a node without a certificate; 'gabion cert token' makes one
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) token: Option<PathBuf>,
+    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
+    pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
     /// Directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,

@@ -11,11 +11,13 @@ mod output;
 mod arguments;
 mod commands;
 mod failure;
+mod logging;
 mod output_file;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, Place};
 use failure::Failure;
-use std::io::IsTerminal as _;
+use logging::Log;
+use output::Format;
 use std::process::ExitCode;
 
 /// An update makes dozens of futures and buffers, for which glibc's per-thread caches are too
@@ -95,7 +97,7 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
 const BLOCKING_THREAD_COUNT_MAX: usize = 256;
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    start_logging();
+    let log = Log::start(&arguments.command.log_options());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREAD_COUNT_MAX)
         .enable_all()
@@ -103,76 +105,72 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
     let format = arguments.format;
     let place = arguments.place;
+    let command = arguments.command;
     let done = runtime.block_on(async {
-        match arguments.command {
-            Command::Coordinator(options) => commands::serve::coordinator(options, &place).await,
-            Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
-            Command::Metadata(command) => commands::metadata::run(command, format).await,
-            Command::Cluster(command) => commands::cluster::run(command, place, format).await,
-            Command::Init(options) => commands::cert::init(&options, format),
-            Command::Cert(command) => commands::cert::run(command, &place, format),
-            Command::Pool(command) => commands::pool::run(command, &place, format).await,
-            Command::Put(options) => commands::files::put(options, &place, format).await,
-            Command::Get(options) => commands::files::get(options, &place, format).await,
-            Command::Write(options) => commands::files::write(options, &place, format).await,
-            Command::Append(options) => commands::resize::append(options, &place, format).await,
-            Command::Create(options) => commands::resize::create(options, &place, format).await,
-            Command::Truncate { name, size } => {
-                commands::resize::truncate(&name, size, &place, format).await
-            }
-            Command::Punch {
-                name,
-                offset,
-                length,
-            } => commands::resize::punch(&name, (offset, length), &place, format).await,
-            Command::Ls(options) => commands::files::ls(options, &place, format).await,
-            Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
-            Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
-            Command::Cp(options) => commands::copy::cp(options, &place, format).await,
-            Command::Ln(options) => commands::links::ln(options, &place, format).await,
-            Command::Mv { name, to, replace } => {
-                commands::files::mv((&name, &to), replace, &place, format).await
-            }
-            Command::Rm { names, prefix } => {
-                commands::files::rm(names, prefix, &place, format).await
-            }
-            Command::Explain { what } => commands::explain::run(&what, &place, format).await,
-            Command::Health => commands::health::run(&place, format).await,
-            Command::Df => commands::df::run(&place, format).await,
-            Command::Bench(options) => commands::bench::run(options, &place, format).await,
-            Command::Chmod { mode, names } => {
-                commands::attributes::chmod(mode, &names, &place, format).await
-            }
-            Command::Chown { owner, names } => {
-                commands::attributes::chown(owner, &names, &place, format).await
-            }
-            Command::Stat { name } => commands::stat::stat(&name, &place, format).await,
-            Command::Image(command) => commands::image::run(command, &place, format).await,
-            Command::Nbd(command) => commands::nbd::run(command, &place).await,
-            Command::HdfsAgent(options) => commands::hdfs::agent(options).await,
-            Command::Mount(arguments) => commands::mount::run(arguments, place).await,
-            Command::Umount(arguments) => commands::mount::umount(&arguments),
-            Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
-            Command::Repair(options) => commands::repair::repair(options, &place, format).await,
-            Command::Scrub => commands::repair::scrub(&place, format).await,
-            Command::Plan(command) => commands::plan::run(command, &place, format).await,
-            Command::Lab(command) => commands::lab::run(command, &place, format).await,
-            Command::Demo(options) => commands::demo::run(options, format).await,
+        if command.is_server() {
+            log.follow_signal()?;
         }
+        carry_out(command, place, format).await
     });
     // Blocking work that outlives its command, such as a sync, must not hold the process.
     runtime.shutdown_background();
     done
 }
 
-/// Logs go to stderr; `GABION_LOG` sets the level, as in `GABION_LOG=debug`. Events of nodes, disks
-/// and repairs are always logged.
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cluster=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+async fn carry_out(command: Command, place: Place, format: Format) -> Result<(), Failure> {
+    match command {
+        Command::Coordinator(options) => commands::serve::coordinator(options, &place).await,
+        Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
+        Command::Metadata(command) => commands::metadata::run(command, format).await,
+        Command::Cluster(command) => commands::cluster::run(command, place, format).await,
+        Command::Init(options) => commands::cert::init(&options, format),
+        Command::Cert(command) => commands::cert::run(command, &place, format),
+        Command::Pool(command) => commands::pool::run(command, &place, format).await,
+        Command::Put(options) => commands::files::put(options, &place, format).await,
+        Command::Get(options) => commands::files::get(options, &place, format).await,
+        Command::Write(options) => commands::files::write(options, &place, format).await,
+        Command::Append(options) => commands::resize::append(options, &place, format).await,
+        Command::Create(options) => commands::resize::create(options, &place, format).await,
+        Command::Truncate { name, size } => {
+            commands::resize::truncate(&name, size, &place, format).await
+        }
+        Command::Punch {
+            name,
+            offset,
+            length,
+        } => commands::resize::punch(&name, (offset, length), &place, format).await,
+        Command::Ls(options) => commands::files::ls(options, &place, format).await,
+        Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
+        Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
+        Command::Cp(options) => commands::copy::cp(options, &place, format).await,
+        Command::Ln(options) => commands::links::ln(options, &place, format).await,
+        Command::Mv { name, to, replace } => {
+            commands::files::mv((&name, &to), replace, &place, format).await
+        }
+        Command::Rm { names, prefix } => commands::files::rm(names, prefix, &place, format).await,
+        Command::Explain { what } => commands::explain::run(&what, &place, format).await,
+        Command::Health => commands::health::run(&place, format).await,
+        Command::Df => commands::df::run(&place, format).await,
+        Command::Events(options) => commands::events::run(options, &place, format).await,
+        Command::Top(options) => commands::top::run(options, &place, format).await,
+        Command::Bench(options) => commands::bench::run(options, &place, format).await,
+        Command::Chmod { mode, names } => {
+            commands::attributes::chmod(mode, &names, &place, format).await
+        }
+        Command::Chown { owner, names } => {
+            commands::attributes::chown(owner, &names, &place, format).await
+        }
+        Command::Stat { name } => commands::stat::stat(&name, &place, format).await,
+        Command::Image(command) => commands::image::run(command, &place, format).await,
+        Command::Nbd(command) => commands::nbd::run(command, &place).await,
+        Command::HdfsAgent(options) => commands::hdfs::run(options, format).await,
+        Command::Mount(arguments) => commands::mount::run(arguments, place).await,
+        Command::Umount(arguments) => commands::mount::umount(&arguments),
+        Command::Chaos(command) => commands::chaos::run(command, &place, format).await,
+        Command::Repair(options) => commands::repair::repair(options, &place, format).await,
+        Command::Scrub => commands::repair::scrub(&place, format).await,
+        Command::Plan(command) => commands::plan::run(command, &place, format).await,
+        Command::Lab(command) => commands::lab::run(command, &place, format).await,
+        Command::Demo(options) => commands::demo::run(options, format).await,
+    }
 }

@@ -1,11 +1,8 @@
-//! What gateways share: counts and times of their requests, and the HTTP server from which Prometheus reads them.
+//! What gateways share: counts and times of their requests, as metrics of `gabion_metrics`, which serves them.
 //!
 //! It knows nothing of a gateway's protocol or of the cluster.
 
-mod accept;
 mod metrics;
-mod scrape;
 
-pub use accept::passing;
+pub use gabion_metrics::{Exposed, Form, passing, serve_metrics};
 pub use metrics::{Presence, Present, RequestMetrics};
-pub use scrape::serve_metrics;

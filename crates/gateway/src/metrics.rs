@@ -1,6 +1,6 @@
 //! Counts and times of requests, as text that Prometheus reads.
 
-use prometheus_client::encoding::text::encode;
+use gabion_metrics::{Exposed, Form};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -89,14 +89,15 @@ impl RequestMetrics {
         self.errors.get_or_create(&labels).inc();
     }
 
-    /// All metrics as text.
-    ///
-    /// # Panics
-    /// Never: strings take all text.
+    /// All metrics as text of `OpenMetrics`.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).expect("strings take all text");
-        text
+        Form::OpenMetrics.text(&self.registry)
+    }
+}
+
+impl Exposed for RequestMetrics {
+    fn text(&self, form: Form) -> impl Future<Output = String> + Send {
+        std::future::ready(form.text(&self.registry))
     }
 }
 

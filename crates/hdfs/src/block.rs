@@ -26,7 +26,8 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    fn of(self, bytes: &[u8]) -> u32 {
+    /// The checksum of some bytes.
+    pub(crate) fn of(self, bytes: &[u8]) -> u32 {
         match self.kind {
             1 => crc_fast::crc32_iso_hdlc(bytes),
             _ => crc_fast::crc32_iscsi(bytes),
@@ -102,6 +103,11 @@ impl BlockFile {
         self.checksum
     }
 
+    /// Its bytes.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.length
+    }
+
     /// Verified bytes; those behind the block's end are zeros.
     ///
     /// # Errors
@@ -154,16 +160,21 @@ impl BlockFile {
     }
 }
 
-fn open(path: &Path) -> Result<File, HdfsError> {
+pub(crate) fn open(path: &Path) -> Result<File, HdfsError> {
     File::open(path).map_err(|source| io("open", path, source))
 }
 
-fn read_at(file: &File, path: &Path, place: &mut [u8], offset: u64) -> Result<(), HdfsError> {
+pub(crate) fn read_at(
+    file: &File,
+    path: &Path,
+    place: &mut [u8],
+    offset: u64,
+) -> Result<(), HdfsError> {
     let read = file.read_exact_at(place, offset);
     read.map_err(|source| io("read", path, source))
 }
 
-fn io(operation: &'static str, path: &Path, source: std::io::Error) -> HdfsError {
+pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> HdfsError {
     let path = path.to_owned();
     HdfsError::Io {
         operation,
@@ -172,12 +183,18 @@ fn io(operation: &'static str, path: &Path, source: std::io::Error) -> HdfsError
     }
 }
 
+/// The first bytes of a file of checksums.
+pub(crate) fn meta_header(checksum: Checksum) -> Vec<u8> {
+    let mut header = META_VERSION.to_be_bytes().to_vec();
+    header.push(checksum.kind);
+    header.extend(checksum.bytes_per_checksum.to_be_bytes());
+    header
+}
+
 /// Writes a block with its checksums, as a `DataNode` does.
 #[cfg(test)]
 pub(crate) fn write_block(path: &Path, sums_path: &Path, bytes: &[u8], checksum: Checksum) {
-    let mut sums = META_VERSION.to_be_bytes().to_vec();
-    sums.push(checksum.kind);
-    sums.extend(checksum.bytes_per_checksum.to_be_bytes());
+    let mut sums = meta_header(checksum);
     for piece in bytes.chunks(checksum.bytes_per_checksum as usize) {
         sums.extend(checksum.of(piece).to_be_bytes());
     }

@@ -1,5 +1,6 @@
 //! The errors of this crate.
 
+use gabion_layout::ChunkIndex;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -35,6 +36,21 @@ pub enum HdfsError {
         /// Hadoop's number of the type.
         kind: u8,
     },
+    /// A file's name is not one of its format, or is taken.
+    #[error("{}: {reason}", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// What is allowed.
+        reason: String,
+    },
+    /// The restored chunk does not fit the others.
+    #[error(
+        "chunk {} does not follow from the restored one and the others: the chunks are given in another order than the code's, \
+         they are not of one stripe, or the code is another one; nothing was written",
+        .0.0
+    )]
+    Order(ChunkIndex),
     /// A connection failed, or its peer sent what it must not send.
     #[error("{peer}: {reason}")]
     Peer {

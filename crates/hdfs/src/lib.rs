@@ -18,8 +18,10 @@ mod message;
 mod plans;
 mod policy;
 mod requestor;
+mod restore;
 mod rows;
 mod runs;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -27,3 +29,5 @@ pub use agent::Agent;
 pub use block::{BlockFile, Checksum};
 pub use error::HdfsError;
 pub use policy::{Codec, Policy};
+pub use restore::{Restoration, Restored};
+pub use stored::Format;

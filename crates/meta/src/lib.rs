@@ -58,6 +58,7 @@ mod starts;
 mod stripe_rows;
 mod stripes;
 mod table;
+mod ticket_keys;
 mod tokens;
 mod verdicts;
 mod wall_clock;
@@ -81,8 +82,8 @@ pub use records::{
     Departure, DirectoryRecord, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX,
     FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing,
     NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord,
-    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, SessionId, SizeChange,
-    Standing, StripeRun, StripeStatus, Symlink,
+    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret, SessionId,
+    SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -72,6 +72,27 @@ pub enum Departure {
     Drained,
 }
 
+/// A secret, which is never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A key of tickets.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TicketKey {
+    /// Its number; later keys have higher ones.
+    pub number: u32,
+    /// The secret.
+    pub secret: Secret,
+    /// When it was drawn, in milliseconds of the coordinators' total run time.
+    pub drawn_ms: u64,
+}
+
 /// Users' settings of the repair manager.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RepairSettings {

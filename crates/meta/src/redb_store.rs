@@ -10,6 +10,7 @@ use redb::{
 };
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("metadata");
@@ -47,6 +48,7 @@ impl RedbStore {
         let database = builder()
             .create(&unfinished)
             .map_err(|error| opening(path, error))?;
+        keep_private(&unfinished)?;
         let txn = database.begin_write().map_err(storage("begin a write"))?;
         txn.open_table(ROWS).map_err(storage("make its table"))?;
         txn.commit().map_err(storage("commit"))?;
@@ -67,6 +69,7 @@ impl RedbStore {
             .set_check_integrity_on_open(true)
             .open(path)
             .map_err(|error| opening(path, error))?;
+        keep_private(path)?;
         let group = GroupCommit::default();
         Ok(Self { database, group })
     }
@@ -86,6 +89,12 @@ fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
     builder
+}
+
+/// Lets only its owner read and write a store's file: it holds the keys of tickets.
+fn keep_private(path: &Path) -> Result<(), MetaError> {
+    let owners = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, owners).map_err(storage("restrict the permissions"))
 }
 
 /// The path of a store during its creation.

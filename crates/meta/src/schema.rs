@@ -7,7 +7,7 @@ use crate::paths::DirectoryId;
 use crate::records::{
     DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, NodeRecord, Phase,
     PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, RequestedForm,
-    Standing, StartRecord,
+    Standing, StartRecord, TicketKey,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -104,6 +104,9 @@ pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16
 
 /// Reported journal positions of nodes.
 pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 1);
+
+/// The keys of tickets, oldest first; at most two.
+pub(crate) const TICKET_KEYS: Table<(), Vec<TicketKey>> = Table::new("ticket keys", 44, 1);
 
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);

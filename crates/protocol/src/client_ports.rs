@@ -33,9 +33,6 @@ pub trait ClientPorts: Ports {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<(), CallError>>;
 
-    /// Microseconds of the clock of [`Ports::now_ms`].
-    fn now_us(&self) -> u64;
-
     /// Bytes that this process has sent so far.
     fn meter(&self) -> Meter;
 }

@@ -112,6 +112,7 @@ impl Commit {
             spread_ms: 0,
             deadline_ms: patience_ms(&self.plan),
             stall_ms: None,
+            ticket: None,
         };
         let own = |_| unreachable!("a commit moves bytes between nodes alone");
         let ran = run_heard(ports, &self.plan, &terms, own, heard);

@@ -42,9 +42,39 @@ pub enum Event {
     RepairEnded(StripeId),
     /// The repair of a stripe has failed and will be retried.
     RepairFailed(StripeId, String),
+    /// A replicated segment is encoded: this stripe is new.
+    Encoded(StripeId),
+    /// An encoded segment is replicated again: this stripe is the first of its blocks.
+    Promoted(StripeId),
 }
 
 impl Event {
+    /// The name of its kind, in metrics and in the event log.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Joined(_) => "joined",
+            Self::WentBack(_) => "went_back",
+            Self::JoinHeld(..) => "join_held",
+            Self::JoinRefused(..) => "join_refused",
+            Self::Suspect(_) => "suspect",
+            Self::Evicted(_) => "evicted",
+            Self::EvictedForLink(..) => "evicted_for_link",
+            Self::Damaged(..) => "damaged",
+            Self::Failed(_) => "failed",
+            Self::GivenUp(_) => "abandoned",
+            Self::Drained(_) => "drained",
+            Self::DiskHangs(_) => "disk_hangs",
+            Self::DiskFull(..) => "disk_full",
+            Self::DiskHasRoom(..) => "disk_has_room",
+            Self::RepairBegan(_) => "repair_began",
+            Self::RepairEnded(_) => "repair_ended",
+            Self::RepairFailed(..) => "repair_failed",
+            Self::Encoded(_) => "encoded",
+            Self::Promoted(_) => "promoted",
+        }
+    }
+
     /// Whether the event reduces redundancy or free space.
     #[must_use]
     pub const fn is_warning(&self) -> bool {
@@ -83,7 +113,11 @@ impl Event {
             | Self::DiskHangs(node)
             | Self::DiskFull(node, _)
             | Self::DiskHasRoom(node, _) => Some(*node),
-            Self::RepairBegan(_) | Self::RepairEnded(_) | Self::RepairFailed(..) => None,
+            Self::RepairBegan(_)
+            | Self::RepairEnded(_)
+            | Self::RepairFailed(..)
+            | Self::Encoded(_)
+            | Self::Promoted(_) => None,
         }
     }
 
@@ -93,7 +127,9 @@ impl Event {
         match self {
             Self::RepairBegan(stripe)
             | Self::RepairEnded(stripe)
-            | Self::RepairFailed(stripe, _) => Some(*stripe),
+            | Self::RepairFailed(stripe, _)
+            | Self::Encoded(stripe)
+            | Self::Promoted(stripe) => Some(*stripe),
             _ => None,
         }
     }
@@ -151,6 +187,13 @@ impl fmt::Display for Event {
             }
             Self::RepairBegan(stripe) => write!(f, "the repair of {stripe} begins"),
             Self::RepairEnded(stripe) => write!(f, "the repair of {stripe} has ended"),
+            Self::Encoded(stripe) => write!(f, "a replicated segment is encoded as {stripe}"),
+            Self::Promoted(stripe) => {
+                write!(
+                    f,
+                    "an encoded segment is replicated again, from {stripe} on"
+                )
+            }
             Self::RepairFailed(stripe, why) => {
                 write!(
                     f,

@@ -2,7 +2,7 @@
 //! coordinator and clients all start plans this way; the participants move the bytes.
 
 use crate::inquiry::{Answer, Inquiry};
-use crate::message::{Effect, Flow, Progress, Purpose, ReadCut, Refusal, RunId, RunPart};
+use crate::message::{Effect, Flow, Progress, Purpose, ReadCut, Refusal, RunId, RunPart, Ticket};
 use crate::ports::{Address, Ask as _, NodeError, Ports, until_hung};
 use crate::progress::Heard;
 use futures::FutureExt;
@@ -53,6 +53,8 @@ pub struct RunTerms {
     pub deadline_ms: u64,
     /// Abort when a participant makes no progress for this time, and find the cause.
     pub stall_ms: Option<u64>,
+    /// A client's ticket for the stripe; members need none.
+    pub ticket: Option<Ticket>,
 }
 
 /// A participant has failed to do its part.
@@ -84,7 +86,16 @@ pub async fn run_plan(
     terms: &RunTerms,
     own: impl FnOnce(Part) -> OwnPart,
 ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
-    run_heard(ports, plan, terms, own, &Heard::default()).await
+    let ran = run_heard(ports, plan, terms, own, &Heard::default()).await;
+    ran.map(|ran| ran.as_of)
+}
+
+/// A plan that has run to its end.
+pub(crate) struct Ran {
+    /// The update as of which each node read.
+    pub(crate) as_of: BTreeMap<NodeId, Sequence>,
+    /// The node that was the last to answer.
+    pub(crate) last: Option<NodeId>,
 }
 
 /// As [`run_plan`]; also notes participants' journal positions.
@@ -94,7 +105,7 @@ pub(crate) async fn run_heard(
     terms: &RunTerms,
     own: impl FnOnce(Part) -> OwnPart,
     heard: &Heard,
-) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+) -> Result<Ran, PartFailed> {
     let participants = plan.participants();
     let mut running = FuturesUnordered::new();
     if participants.contains(&NodeId::CLIENT) {
@@ -118,18 +129,19 @@ pub(crate) async fn run_heard(
     let nodes = participants.iter().copied();
     let nodes: Vec<NodeId> = nodes.filter(|&node| node != NodeId::CLIENT).collect();
     let mut hung = pin!(until_hung(ports, &nodes).fuse());
-    let mut as_of = BTreeMap::new();
+    let (mut as_of, mut last) = (BTreeMap::new(), None);
     loop {
         let (node, done) = select_biased! {
             done = running.next() => match done {
                 Some(done) => done,
-                None => return Ok(as_of),
+                None => return Ok(Ran { as_of, last }),
             },
             (node, error) = hung => (node, Err(NodeError::Silent(error))),
         };
         let failed = match done {
             Ok(sequence) => {
                 as_of.insert(node, sequence);
+                last = Some(node);
                 continue;
             }
             Err(failed) => failed,
@@ -190,6 +202,7 @@ impl RunTerms {
             spread_ms: self.spread_ms,
             deadline_ms: self.deadline_ms,
             stall_ms: self.stall_ms,
+            ticket: self.ticket,
         }
     }
 }

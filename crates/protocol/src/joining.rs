@@ -14,6 +14,7 @@ use crate::message::{
 };
 use crate::participant::Participant;
 use crate::ports::{Ask as _, CoordinatorError};
+use crate::ticket::Keyring;
 use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
 use gabion_store::{HeldPage, Identity, Store};
 use thiserror::Error;
@@ -92,6 +93,7 @@ pub(crate) struct Membership {
     pub(crate) lease_until_ms: u64,
     pub(crate) heartbeat_ms: u64,
     pub(crate) nodes: Vec<NodeStatus>,
+    pub(crate) keyring: Keyring,
 }
 
 /// Where the journal ended when the store was first opened since the start that was let in last; up to
@@ -361,6 +363,7 @@ impl Joining<'_> {
             lease_ms,
             heartbeat_ms,
             nodes,
+            keys,
             ..
         } = joined;
         let identity = Identity {
@@ -376,12 +379,15 @@ impl Joining<'_> {
         kept.await.map_err(store_error)?;
         participant.ports.learn_nodes(&nodes);
         let lease_until_ms = sent_ms + lease_ms;
+        let mut keyring = Keyring::default();
+        keyring.learn(keys, sent_ms);
         Ok(Membership {
             id: node,
             session: self.session,
             lease_until_ms,
             heartbeat_ms,
             nodes,
+            keyring,
         })
     }
 }

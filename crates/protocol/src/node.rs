@@ -1,22 +1,26 @@
 //! A storage node: routes requests to its two roles, participant and primary, renews its membership lease,
 //! and does not serve after the lease has expired.
 
+pub mod figures;
+mod measuring;
 mod participate;
 
 pub use crate::joining::{JoinError, NodeOptions};
+use measuring::{Measuring, refusal_of};
 
 use crate::event::Event;
 use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
     Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
-    NodeUsage, Progress, Purpose, Refusal, RunPart, Scrubbed, Standing, ask,
+    NodeUsage, Progress, Refusal, RunPart, Scrubbed, Served, Standing, ask,
 };
 use crate::participant::{Participant, generation_of};
-use crate::ports::{Address, Ask as _, Ports};
+use crate::ports::{Address, Ask as _, Asker, Ports};
 use crate::primary::{NotMade, Primaries};
 use crate::progress::Heard;
 use crate::staging::Staging;
+use crate::ticket::Keyring;
 use crate::upkeep::Upkeep;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -53,6 +57,7 @@ pub struct Node {
     staging: Mutex<Staging>,
     pins: Mutex<Vec<Pinned>>,
     nodes: Mutex<Vec<NodeStatus>>,
+    keyring: Mutex<Keyring>,
     /// The session with which the latest membership began.
     session: Mutex<JoinSession>,
     /// The end of the lease, by the ports' clock.
@@ -66,8 +71,12 @@ pub struct Node {
     has_left: AtomicBool,
     /// Its health since the last heartbeat.
     health: Mutex<NodeHealth>,
+    /// The clients' requests that it has served.
+    served: Mutex<Served>,
     /// The space of its store, when it was counted last.
     usage: Mutex<Option<NodeUsage>>,
+    /// Since when no round of upkeep has left the journal without pending records.
+    pending_since_ms: Mutex<Option<u64>>,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -122,6 +131,7 @@ impl Node {
             staging: Mutex::new(Staging::new(limits)),
             pins: Mutex::default(),
             nodes: Mutex::new(membership.nodes),
+            keyring: Mutex::new(membership.keyring),
             session: Mutex::new(membership.session),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
@@ -129,7 +139,9 @@ impl Node {
             has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             health: Mutex::default(),
+            served: Mutex::default(),
             usage: Mutex::default(),
+            pending_since_ms: Mutex::default(),
         }))
     }
 
@@ -154,22 +166,20 @@ impl Node {
         self.primaries.planned()
     }
 
-    /// Answers one request. `origin` is the destination of frames for the sender.
+    /// Answers one request of this asker. `origin` is the destination of frames for it.
     pub fn handle(
         self: &Arc<Self>,
         request: NodeRequest,
         origin: Address,
+        asker: Asker,
     ) -> BoxFuture<'static, NodeReply> {
         let node = Arc::clone(self);
         let answer = async move {
-            let began_ms = node.participant.ports.now_ms();
-            let is_clients = is_clients(&request);
-            let answer = node.answer(request, origin).await;
-            if is_clients {
-                let latency_ms = node.participant.ports.now_ms().saturating_sub(began_ms);
-                lock(&node.health).foreground.note(latency_ms);
-            }
-            if let Err(refusal) | Ok(NodeReply::NotBegun(refusal)) = &answer {
+            let ports = &node.participant.ports;
+            let measuring = Measuring::begin(&request, &**ports);
+            let answer = node.serve(request, origin, asker).await;
+            measuring.end(&**ports, (&node.health, &node.served), refusal_of(&answer));
+            if let Some(refusal) = refusal_of(&answer) {
                 match refusal {
                     Refusal::Damaged(damage) => node.report(vec![damage.clone()]),
                     // The refusal may come from another node, which this one has asked.
@@ -236,6 +246,7 @@ impl Node {
                 Err(_) => {}
             }
             *lock(&self.usage) = upkeep.usage().cloned();
+            *lock(&self.pending_since_ms) = upkeep.pending_since_ms();
         }
     }
 
@@ -260,8 +271,8 @@ impl Node {
         }
     }
 
-    /// Whether the node may serve a request now.
-    fn admit(&self, request: &NodeRequest) -> Result<(), Refusal> {
+    /// Whether the node may serve a request of this asker now.
+    fn admit(&self, request: &NodeRequest, asker: Asker) -> Result<(), Refusal> {
         let ports = &self.participant.ports;
         if let Some(cause) = self.participant.store.failure() {
             return Err(Refusal::StoreFailed(cause));
@@ -272,17 +283,31 @@ impl Node {
         if !has_lease && (request.needs_lease() || is_told_off) {
             return Err(Refusal::NoLease);
         }
-        Ok(())
+        match (asker, request.claim()) {
+            (Asker::User, Some(claim)) => {
+                let checked = lock(&self.keyring).check(&claim, ports.now_ms(), !has_lease);
+                checked.map_err(Refusal::Ticket)
+            }
+            (Asker::User, None) | (Asker::Member, _) => Ok(()),
+        }
+    }
+
+    /// Answers a request of this asker if the node may serve it now.
+    async fn serve(
+        &self,
+        request: NodeRequest,
+        origin: Address,
+        asker: Asker,
+    ) -> Result<NodeReply, Refusal> {
+        match (self.admit(&request, asker), &request) {
+            (Ok(()), _) => self.answer(request, origin).await,
+            (Err(refusal), NodeRequest::Update(_)) => Ok(NodeReply::NotBegun(refusal)),
+            (Err(refusal), _) => Err(refusal),
+        }
     }
 
     /// Routes a request to the role that it is for: primary, participant, or plain information.
     async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
-        if let Err(refusal) = self.admit(&request) {
-            return match request {
-                NodeRequest::Update(_) => Ok(NodeReply::NotBegun(refusal)),
-                _ => Err(refusal),
-            };
-        }
         let (participant, primaries) = (&self.participant, &self.primaries);
         let nodes = || lock(&self.nodes).clone();
         let done = |()| NodeReply::Done;
@@ -298,7 +323,7 @@ impl Node {
                 Ok(NodeReply::Raised(primaries.raise_token(&asked).await))
             }
             NodeRequest::Fate(asked) => {
-                let fate = primaries.fate(&asked, &nodes()).await;
+                let fate = primaries.fate(&asked.question, &nodes()).await;
                 fate.map(NodeReply::Fate)
             }
             NodeRequest::Mark(asked) => {
@@ -352,6 +377,7 @@ impl Node {
             chunk,
             offset,
             bytes,
+            ticket: _,
         } = asked;
         let now_ms = self.participant.ports.now_ms();
         lock(&self.staging).stage(run, origin, (chunk, offset, bytes), now_ms)?;
@@ -458,12 +484,14 @@ impl Node {
                 coordinator,
                 lease_ms,
                 nodes,
+                keys,
             }) => {
                 let is_followed = match coordinator {
                     Some(coordinator) => self.participant.follow(coordinator).await.is_ok(),
                     None => true,
                 };
                 if is_followed {
+                    lock(&self.keyring).learn(keys, sent_ms);
                     self.renew(sent_ms + lease_ms, nodes);
                 }
             }
@@ -511,6 +539,7 @@ impl Node {
             links: ports.take_link_rates(),
             array: ports.array(),
             usage: lock(&self.usage).clone(),
+            served: *lock(&self.served),
             ..std::mem::take(&mut *lock(&self.health))
         }
     }
@@ -527,6 +556,7 @@ impl Node {
         match ask_to_join(&self.participant, &self.options).await {
             Ok(membership) => {
                 *lock(&self.session) = membership.session;
+                *lock(&self.keyring) = membership.keyring;
                 self.renew(membership.lease_until_ms, membership.nodes);
                 self.must_join.store(false, Ordering::Release);
                 lock(&self.join_refused).take();
@@ -548,15 +578,6 @@ impl Node {
         self.participant.ports.learn_nodes(&nodes);
         *lock(&self.nodes) = nodes;
         self.lease_until_ms.store(lease_until_ms, Ordering::Release);
-    }
-}
-
-/// Whether a client waits for the answer. A client's other requests wait for memory only.
-fn is_clients(request: &NodeRequest) -> bool {
-    match request {
-        NodeRequest::Update(_) => true,
-        NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
-        _ => false,
     }
 }
 

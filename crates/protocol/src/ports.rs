@@ -4,6 +4,7 @@
 //! from any task at any time.
 
 use crate::event::Event;
+use crate::measure::Measure;
 use crate::message::{
     ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Denial, Flow, NodeCall,
     NodeReply, NodeRequest, NodeStatus, Refusal, ask,
@@ -24,6 +25,15 @@ pub enum Address {
     Node(NodeId),
     /// The sender of this connection's request.
     Origin(u64),
+}
+
+/// The process from which a request to a node comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A node or the coordinator.
+    Member,
+    /// A client or an operator: the request needs a ticket ([`NodeRequest::claim`]).
+    User,
 }
 
 /// A peer could not be asked, or did not answer in time. Whether it has executed the request is unknown.
@@ -111,6 +121,11 @@ pub trait Ports: Send + Sync + 'static {
     /// Milliseconds of a clock that never steps back.
     fn now_ms(&self) -> u64;
 
+    /// Microseconds of the same clock.
+    fn now_us(&self) -> u64 {
+        self.now_ms().saturating_mul(1000)
+    }
+
     /// Waits.
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()>;
 
@@ -158,6 +173,9 @@ pub trait Ports: Send + Sync + 'static {
 
     /// Puts an event into the process's log.
     fn note_event(&self, _event: &Event) {}
+
+    /// Notes a measurement of this process's work. Nothing depends on it.
+    fn measure(&self, _measure: &Measure<'_>) {}
 
     /// A random number.
     fn random(&self) -> u64;

@@ -11,6 +11,7 @@ use crate::initiate::{PartFailed, run_heard, substitutes};
 use crate::limits::Limits;
 use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
+use crate::measure::{Measure, UpdateTimes, Updated};
 pub use crate::message::failed_nodes;
 use crate::message::{
     CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
@@ -128,22 +129,56 @@ impl Primaries {
         lock(&self.planned).clone()
     }
 
+    /// Stripes that it knows.
+    pub(crate) fn stripe_count(&self) -> u64 {
+        lock(&self.stripes).len() as u64
+    }
+
     /// Runs one update.
     pub(crate) async fn update(
         &self,
         update: &ask::Update,
         nodes: &[NodeStatus],
     ) -> Result<Sequence, NotMade> {
+        let began_us = self.ports.now_us();
         let ended = self.end_phases(update, nodes).await;
         ended.map_err(NotMade::NotBegun)?;
+        let ended_us = self.ports.now_us();
         let led = self.led(update.stripe);
         led.file.get_or_init(|| update.file);
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
+        let turn_us = self.ports.now_us();
         let prepared = self.prepare(&mut primary, update, nodes).await;
         let plan = prepared.map_err(NotMade::NotBegun)?;
+        let planned_us = self.ports.now_us();
         let made = self.run(&mut primary, update, &plan).await;
-        made.map_err(NotMade::Begun)
+        let (sequence, last) = made.map_err(NotMade::Begun)?;
+        let times = UpdateTimes {
+            turn_us: turn_us - ended_us,
+            term_us: (planned_us - turn_us) + (ended_us - began_us),
+            parts_us: self.ports.now_us() - planned_us,
+        };
+        self.measure(&primary, update, (times, last));
+        Ok(sequence)
+    }
+
+    /// Tells the process of a committed update.
+    fn measure(
+        &self,
+        primary: &Primary,
+        update: &ask::Update,
+        (times, last): (UpdateTimes, Option<NodeId>),
+    ) {
+        let Some(term) = &primary.term else { return };
+        let (pool, scheme) = &term.names;
+        self.ports.measure(&Measure::Updated(Updated {
+            pool,
+            scheme,
+            bytes: changed_bytes(update),
+            times,
+            last,
+        }));
     }
 
     /// All steps before an update gets a sequence: it is planned, and noted at the coordinator where
@@ -199,13 +234,13 @@ impl Primaries {
         Ok(plan)
     }
 
-    /// Runs an update that has been prepared.
+    /// Runs an update that has been prepared. Returns its number, and the node that was the last to do its part.
     async fn run(
         &self,
         primary: &mut Primary,
         update: &ask::Update,
         plan: &Plan,
-    ) -> Result<Sequence, Refusal> {
+    ) -> Result<(Sequence, Option<NodeId>), Refusal> {
         let term = primary
             .term
             .as_mut()
@@ -214,7 +249,7 @@ impl Primaries {
         let (sequence, terms) = term.number(update.run, plan);
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
         match run_heard(&*self.ports, plan, &terms, no_own_part, &self.heard).await {
-            Ok(_) => {
+            Ok(ran) => {
                 lock(&self.planned).count_plan(plan, &term.topology, terms.purpose);
                 term.waiting.note_plan(plan);
                 if let Some(of) = term.append.as_ref().filter(|_| is_append) {
@@ -223,7 +258,7 @@ impl Primaries {
                     lock(&self.phases).note((of.0, &of.1), update.stripe, bytes, now_ms);
                 }
                 self.spread_mark(primary.commit(sequence));
-                Ok(sequence)
+                Ok((sequence, ran.last))
             }
             Err(PartFailed { refusal, .. }) => {
                 // Some participants may hold a record and others not: the recovery rule must decide.
@@ -277,6 +312,7 @@ impl Primaries {
             stripe,
             settle,
             reconstruct,
+            ticket: _,
         } = asked;
         let led = self.led(stripe);
         let settled = *led.settled.lock();
@@ -382,7 +418,6 @@ impl Primaries {
         let topology = topology_of(&lease.stripe, &lease.nodes)?;
         let (stripe, pool_id, pool) = (lease.stripe, lease.pool.id, lease.pool.spec);
         let keepings = update::keepings(pool.update, pool.reserve, stripe.chunk_bytes);
-        let (mark, next) = (outcome.mark, outcome.next);
         let waiting = outcome.waiting(&stripe);
         let append = pool.append.map(|spec| (pool_id, spec));
         if let Some(of) = append.as_ref().filter(|_| !waiting.is_empty()) {
@@ -397,9 +432,10 @@ impl Primaries {
             geometry,
             code,
             scheme: update::scheme(pool.update),
+            names: (pool.name, pool.update.name()),
             keepings,
-            mark,
-            next,
+            mark: outcome.mark,
+            next: outcome.next,
             asked,
             joined: Vec::new(),
             left_out: Vec::new(),

@@ -30,6 +30,14 @@ const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
 const OVER_COUNT_MAX: usize = 1 << 16;
 
+/// The names of the limits, in metrics.
+const LIMITS: [&str; 4] = [
+    "staged_bytes",
+    "client_staged_bytes",
+    "early_frames",
+    "runs",
+];
+
 /// The runs that a node knows.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
@@ -43,6 +51,8 @@ pub(crate) struct Staging {
     /// The part of them that each peer has sent, where it is known. Invariant: no zeros.
     waiting_by: BTreeMap<Address, Load>,
     over: Over,
+    /// How often each limit has refused bytes or frames.
+    limited: BTreeMap<&'static str, u64>,
 }
 
 /// What is held: bytes, and the pieces or frames that they are in.
@@ -158,11 +168,14 @@ impl Staging {
         let all = self.staged.with(load);
         let of_client = self.staged_by.get(&from).copied().unwrap_or_default();
         let of_client = of_client.with(load);
-        if !all.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX) || !self.has_room_for(run) {
+        let has_room = self.has_room_for(run);
+        if !all.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX) || !has_room {
+            self.note_limit(if has_room { "staged_bytes" } else { "runs" });
             let busy = "a node that is busy with other updates";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
         if !of_client.is_within(self.limits.client_bytes, PIECE_COUNT_MAX_OF_CLIENT) {
+            self.note_limit("client_staged_bytes");
             let busy = "a node that is busy with other updates of this client";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
@@ -182,6 +195,18 @@ impl Staging {
         self.staged = all;
         self.staged_by.insert(from, of_client);
         Ok(())
+    }
+
+    fn note_limit(&mut self, limit: &'static str) {
+        *self.limited.entry(limit).or_default() += 1;
+    }
+
+    /// Bytes that clients have staged, bytes of frames that wait for their parts, and how often each limit has
+    /// refused some.
+    pub(crate) fn figures(&self) -> (u64, u64, BTreeMap<&'static str, u64>) {
+        let count = |limit| (limit, self.limited.get(limit).copied().unwrap_or(0));
+        let limited = LIMITS.map(count);
+        (self.staged.bytes, self.waiting.bytes, limited.into())
     }
 
     /// Whether a run is known, or there is room for one more.
@@ -244,6 +269,7 @@ impl Staging {
             return;
         }
         if !self.has_room_for(flow.run()) {
+            self.note_limit("runs");
             return;
         }
         let load = Load::one(match &flow {
@@ -259,6 +285,7 @@ impl Staging {
         let run = self.run(flow.run(), now_ms);
         if matches!(run.state, State::Waiting(_)) {
             if !has_room {
+                self.note_limit("early_frames");
                 return;
             }
             let waiting = run.waiting.entry(from).or_default();

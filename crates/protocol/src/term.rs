@@ -29,6 +29,8 @@ pub(crate) struct Term {
     pub(crate) geometry: Geometry,
     pub(crate) code: Code,
     pub(crate) scheme: &'static dyn update::UpdatePlanner,
+    /// The name of the stripe's pool, and that of its update scheme.
+    pub(crate) names: (String, &'static str),
     pub(crate) keepings: Keepings,
     /// The last committed update.
     pub(crate) mark: Sequence,
@@ -246,6 +248,7 @@ impl Term {
             spread_ms: 0,
             deadline_ms: patience_ms(plan),
             stall_ms: None,
+            ticket: None,
         };
         (sequence, terms)
     }

@@ -9,6 +9,7 @@
 //!
 //! Chunks that were set aside are deleted after a day of this process.
 
+use crate::measure::{Measure, Merging};
 use crate::message::{Damage, NodeUsage, Refusal, ask};
 use crate::participant::{Participant, damage};
 use crate::ports::Ask as _;
@@ -35,6 +36,8 @@ pub(crate) struct Upkeep {
     specs: BTreeMap<StripeId, (PoolId, ReserveSpec)>,
     /// The space of the store at the last check.
     usage: Option<NodeUsage>,
+    /// Since when no round has left the journal without pending records; none when the last one did.
+    pending_since_ms: Option<u64>,
     agenda: Agenda,
     budget: Budget,
     trash: Trash,
@@ -61,6 +64,7 @@ impl Upkeep {
             reserves: BTreeMap::new(),
             specs: BTreeMap::new(),
             usage: None,
+            pending_since_ms: None,
             agenda: Agenda::default(),
             budget: Budget::new(reserve_bytes_per_s),
             trash: Trash::default(),
@@ -75,6 +79,11 @@ impl Upkeep {
         self.usage.as_ref()
     }
 
+    /// Since when no round has left the journal without pending records; none when the last one did.
+    pub(crate) fn pending_since_ms(&self) -> Option<u64> {
+        self.pending_since_ms
+    }
+
     /// One round. Returns the damage that it found.
     ///
     /// # Errors
@@ -84,8 +93,9 @@ impl Upkeep {
         participant: &Participant,
     ) -> Result<Vec<Damage>, Refusal> {
         log_witnesses(participant).await?;
-        let mut damage = apply(participant).await?;
+        let (mut damage, is_pending) = apply(participant).await?;
         let now_ms = participant.ports.now_ms();
+        self.pending_since_ms = is_pending.then(|| self.pending_since_ms.unwrap_or(now_ms));
         let counts = participant.store.counts();
         let is_idle = counts.append_count == self.counts.append_count;
         let has_stalled = counts.stalled_append_count != self.counts.stalled_append_count;
@@ -248,21 +258,35 @@ async fn log_witnesses(participant: &Participant) -> Result<(), Refusal> {
     }
 }
 
-/// Applies settled records to their chunks, oldest in the journal first.
-async fn apply(participant: &Participant) -> Result<Vec<Damage>, Refusal> {
+/// Applies settled records to their chunks, oldest in the journal first. Returns whether others are pending.
+async fn apply(participant: &Participant) -> Result<(Vec<Damage>, bool), Refusal> {
+    let began_us = participant.ports.now_us();
     let applied = participant.with_store(|store| {
         if store.pending_bytes() == 0 {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let found = store.apply_pending(APPLY_LIMIT_BYTES)?.damage;
-        Ok(all_damage(store, found))
+        Ok(Some((all_damage(store, found), store.pending_bytes() > 0)))
     });
-    applied.await
+    let Some(applied) = applied.await? else {
+        return Ok((Vec::new(), false));
+    };
+    measure(participant, Merging::Apply, began_us);
+    Ok(applied)
+}
+
+/// Tells the process of merged records.
+fn measure(participant: &Participant, what: Merging, began_us: u64) {
+    let took_us = participant.ports.now_us().saturating_sub(began_us);
+    participant
+        .ports
+        .measure(&Measure::Merged { what, took_us });
 }
 
 /// Executes the result of a review, unless the reserve has changed since.
 async fn tend(participant: &Participant, task: Task) -> Result<Vec<Damage>, Refusal> {
     let Task { chunk, review } = task;
+    let began_us = participant.ports.now_us();
     let tended = participant.with_store(move |store| {
         let Some(stats) = store.reserve(chunk)? else {
             return Ok(Vec::new());
@@ -280,7 +304,12 @@ async fn tend(participant: &Participant, task: Task) -> Result<Vec<Damage>, Refu
         Ok(Vec::new())
     });
     match tended.await {
-        Ok(found) => Ok(found),
+        Ok(found) => {
+            if review.merges {
+                measure(participant, Merging::Reserve, began_us);
+            }
+            Ok(found)
+        }
         // Deleted after its review.
         Err(Refusal::NoSuchChunk(_)) => Ok(Vec::new()),
         Err(Refusal::Damaged(found)) => Ok(vec![found]),

@@ -3,7 +3,7 @@
 //! The array's thread checks it, so that a status request never waits for the array.
 
 use crate::array::{ArrayConfig, Flash};
-use gabion_flash::{MappedNvram, NvramKind, disk_of};
+use gabion_flash::{FlashCounts, MappedNvram, NvramKind, disk_of};
 use gabion_protocol::message::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,23 @@ pub(crate) struct ArrayWatch(Arc<Watched>);
 struct Watched {
     paths: Vec<PathBuf>,
     memory: ArrayMemory,
-    seen: Mutex<ArrayStatus>,
+    seen: Mutex<(ArrayStatus, Wear)>,
+}
+
+/// The wear of an array since it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wear {
+    pub(crate) counts: FlashCounts,
+    pub(crate) free_stripe_count: u32,
+    /// Bytes of a stripe on all its devices.
+    stripe_bytes: u64,
+}
+
+impl Wear {
+    /// Bytes of the stripes that were written.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        (self.counts.flushed_stripes + self.counts.direct_stripes) * self.stripe_bytes
+    }
 }
 
 impl ArrayWatch {
@@ -47,10 +63,15 @@ impl ArrayWatch {
 
     /// The result of the last check.
     pub(crate) fn status(&self) -> ArrayStatus {
-        self.lock().clone()
+        self.lock().0.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, ArrayStatus> {
+    /// The wear at the last check.
+    pub(crate) fn wear(&self) -> Wear {
+        self.lock().1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (ArrayStatus, Wear)> {
         // It is replaced as a whole.
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,7 +91,7 @@ fn memory_of(config: &ArrayConfig, nvram: &MappedNvram) -> ArrayMemory {
     }
 }
 
-fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> ArrayStatus {
+fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> (ArrayStatus, Wear) {
     let usage = store.usage();
     let absent = store.absent_devices();
     let lacking = store.lacking_stripes();
@@ -82,13 +103,20 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> ArrayStatus {
             left_stripe_count => DeviceState::Rebuilding { left_stripe_count },
         },
     };
-    ArrayStatus {
+    let geometry = store.geometry();
+    let status = ArrayStatus {
         devices: paths.iter().enumerate().map(device).collect(),
-        parity_device_count: store.geometry().parity_devices as u32,
+        parity_device_count: geometry.parity_devices as u32,
         memory,
         stripe_count: usage.sealed_stripes,
         degraded_stripe_count: usage.degraded_stripes,
-    }
+    };
+    let wear = Wear {
+        counts: store.counts(),
+        free_stripe_count: usage.free_stripes,
+        stripe_bytes: geometry.device_count() as u64 * geometry.chunk_bytes,
+    };
+    (status, wear)
 }
 
 /// The reason why the array does not use the device at a path.

@@ -1,11 +1,15 @@
 //! The coordinator's office of certificates: its own, those of others, and what is revoked.
 
 use crate::error::ServerError;
-use gabion_layout::ClusterId;
-use gabion_wire::trust::{Authority, Name, PublicKey, Security, TrustError};
+use crate::events::{EventLog, Happening};
+use gabion_layout::{ClusterId, NodeId};
+use gabion_wire::trust::{
+    Authority, Entry, EntryState, Name, PublicKey, Security, Serial, TrustError,
+};
 use gabion_wire::{
     CertificateReply, CertificateRequest, Connection, Endpoint, Role, Sender, revoked_since,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -66,6 +70,15 @@ struct Managed {
     own: PathBuf,
     /// The list of revoked certificates that this process has taken in.
     revoked: Mutex<String>,
+    /// The certificates that the event log knows of.
+    logged: Mutex<LoggedCertificates>,
+}
+
+/// The certificates that the event log knows of, and the length of the ledger that had them.
+#[derive(Default)]
+struct LoggedCertificates {
+    ledger_bytes: u64,
+    states: BTreeMap<Serial, EntryState>,
 }
 
 impl CertificateOffice {
@@ -100,7 +113,11 @@ impl CertificateOffice {
                     authority,
                     own,
                     revoked: Mutex::default(),
+                    logged: Mutex::default(),
                 };
+                if let Err(error) = managed.news() {
+                    tracing::warn!(%error, "the event log does not tell of certificates now");
+                }
                 (security, Some(managed))
             }
         };
@@ -119,27 +136,45 @@ impl CertificateOffice {
 
     /// Renews the coordinator's own certificate, takes in what is revoked, and closes connections of such peers, as
     /// long as the endpoint lives.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, endpoint: Weak<Endpoint>) {
+    pub(crate) async fn keep_fresh(self: Arc<Self>, endpoint: Weak<Endpoint>, log: Arc<EventLog>) {
         if self.security.name().is_none() {
             return;
         }
         let mut last_error = String::new();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let office = Arc::clone(&self);
-            let looked = tokio::task::spawn_blocking(move || office.freshen()).await;
+            let (office, log) = (Arc::clone(&self), Arc::clone(&log));
+            let looked = tokio::task::spawn_blocking(move || {
+                (office.freshen(), office.note_certificates(&log))
+            });
+            let looked = looked.await;
             let Some(endpoint) = endpoint.upgrade() else {
                 return;
             };
-            match looked {
-                Ok(Ok(true)) => endpoint.close_revoked(),
-                Ok(Err(error)) if error.to_string() != last_error => {
-                    last_error = error.to_string();
-                    tracing::warn!(error = last_error, "certificates are not refreshed now");
-                }
-                _ => {}
+            let Ok((fresh, noted)) = looked else {
+                continue;
+            };
+            // Also when the event log does not hear of it.
+            if matches!(fresh, Ok(true)) {
+                endpoint.close_revoked();
+            }
+            if let Some(error) = fresh.err().or(noted.err()).map(|error| error.to_string())
+                && error != last_error
+            {
+                tracing::warn!(error, "certificates are not refreshed, or not told of, now");
+                last_error = error;
             }
         }
+    }
+
+    /// Notes certificates that were issued, exchanged or revoked since the last time, by whatever process.
+    fn note_certificates(&self, log: &EventLog) -> Result<(), TrustError> {
+        if let Some(managed) = &self.managed {
+            for event in managed.news()? {
+                log.note(event);
+            }
+        }
+        Ok(())
     }
 
     /// Whether anything has changed.
@@ -157,9 +192,9 @@ impl CertificateOffice {
             }
             if *known != present {
                 if let Some(own) = self.security.credentials() {
-                    own.keep_revoked(&present)?;
+                    managed.authority.give_revoked(&own)?;
                 }
-                *known = present;
+                *known = managed.authority.revoked()?;
             }
         }
         self.security.reload()
@@ -185,10 +220,45 @@ impl CertificateOffice {
         }
     }
 
+    /// The node that joins with the certificate of this connection, if that is a new node's.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub(crate) fn admitted(&self, connection: &Connection) -> Result<Option<NodeId>, TrustError> {
+        match self.held_by_new_node(connection) {
+            Some(serial) => self.managed()?.authority.admitted(serial),
+            None => Ok(None),
+        }
+    }
+
+    /// Notes durably that a node joins with the certificate of this connection, if that is a new node's.
+    ///
+    /// # Errors
+    /// [`TrustError::Admitted`] if another node does; otherwise if the ledger cannot be written.
+    pub(crate) fn admit(&self, connection: &Connection, node: NodeId) -> Result<(), TrustError> {
+        match self.held_by_new_node(connection) {
+            Some(serial) => self.managed()?.authority.admit(serial, node),
+            None => Ok(()),
+        }
+    }
+
+    /// The serial of the certificate of a new node that the cluster's own authority has made.
+    fn held_by_new_node(&self, connection: &Connection) -> Option<Serial> {
+        let authority = &self.managed.as_ref()?.authority;
+        let certified = connection.certified()?;
+        let is_new = certified.name == Name::of_node(authority.cluster(), None);
+        certified.serial.filter(|_| is_new)
+    }
+
+    fn managed(&self) -> Result<&Managed, TrustError> {
+        let foreign = "this cluster's certificates are made elsewhere";
+        let foreign = || TrustError::NotSigned(foreign.to_owned());
+        self.managed.as_ref().ok_or_else(foreign)
+    }
+
     fn certify(&self, connection: &Connection, point: Vec<u8>) -> Result<String, TrustError> {
         let refused = |reason: &str| TrustError::NotSigned(reason.to_owned());
-        let foreign = || refused("this cluster's certificates are made elsewhere");
-        let managed = self.managed.as_ref().ok_or_else(foreign)?;
+        let managed = self.managed()?;
         let serial = connection
             .certified()
             .and_then(|certified| certified.serial);
@@ -205,11 +275,61 @@ impl CertificateOffice {
             tracing::info!(target: "cluster", %serial, "a join token was exchanged for a certificate");
             return Ok(certificate);
         }
+        // A new node that has connected again since it joined.
+        let node = node.or(self.admitted(connection)?);
         let name = Name {
             node,
             ..Name::of(managed.authority.cluster(), role)
         };
         managed.authority.renew(serial, name, &key)
+    }
+}
+
+impl Managed {
+    /// What the ledger has that the event log does not know.
+    fn news(&self) -> Result<Vec<Happening>, TrustError> {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger_bytes = self.authority.ledger_bytes()?;
+        if ledger_bytes == logged.ledger_bytes {
+            return Ok(Vec::new());
+        }
+        let mut news = Vec::new();
+        for entry in self.authority.register()?.entries {
+            let known = logged.states.insert(entry.serial, entry.state);
+            if known != Some(entry.state) {
+                news.push(event_of(&entry));
+            }
+        }
+        logged.ledger_bytes = ledger_bytes;
+        Ok(news)
+    }
+}
+
+/// The event of a certificate's last change.
+fn event_of(entry: &Entry) -> Happening {
+    let holder = entry.name.holder();
+    let (serial, holder) = (entry.serial, holder.trim_start_matches("join/"));
+    let (kind, sentence) = match entry.state {
+        EntryState::Valid if entry.name.is_token => (
+            "token_issued",
+            format!("a join token for {holder} was issued ({serial})"),
+        ),
+        EntryState::Valid => (
+            "certificate_issued",
+            format!("a certificate of {holder} was issued ({serial})"),
+        ),
+        EntryState::Used => (
+            "token_exchanged",
+            format!("the join token {serial} was exchanged for a certificate"),
+        ),
+        EntryState::Revoked { .. } => (
+            "certificate_revoked",
+            format!("the certificate {serial} of {holder} was revoked"),
+        ),
+    };
+    Happening {
+        node: entry.name.node,
+        ..Happening::plain(kind, sentence)
     }
 }
 

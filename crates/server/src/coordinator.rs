@@ -2,17 +2,21 @@
 
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
+use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
 use crate::metadata::{MetadataPlace, MetadataStore};
+use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::node::listen_on;
-use gabion_meta::ClusterId;
+use gabion_meta::{ClusterId, Meta};
+use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, ask};
+use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
+use gabion_wire::trust::{Security, TrustError};
 use gabion_wire::{
-    CertificateRequest, Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts,
-    Responder, Role, TrafficMeter, WireError,
+    CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
+    ProcessPorts, Responder, Role, TrafficMeter, WireError,
 };
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -35,6 +39,10 @@ pub struct CoordinatorConfig {
     pub options: CoordinatorOptions,
     /// How it proves what it is, and certifies others.
     pub protection: Protection,
+    /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
+    pub metrics: Option<String>,
+    /// The time above which operations are logged with their reason; none for no such log.
+    pub slow: Option<Duration>,
 }
 
 /// A listening coordinator.
@@ -44,6 +52,8 @@ pub struct CoordinatorProcess {
     listener: TcpListener,
     address: SocketAddr,
     office: Arc<CertificateOffice>,
+    log: Arc<EventLog>,
+    metrics: Option<(MetricsListener, Arc<CoordinatorMetrics>)>,
 }
 
 impl CoordinatorProcess {
@@ -63,8 +73,14 @@ impl CoordinatorProcess {
             listen,
             options,
             protection,
+            metrics,
+            slow,
         } = config;
         let listener = listen_on(&listen).await?;
+        let metrics = MetricsListener::bind(metrics.as_deref()).await?;
+        let is_observed = metrics.is_some() || slow.is_some();
+        // An alert waits for a store that fails.
+        let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow, STORE_FAILED)));
         // After the address, so that an unusable one leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
@@ -78,52 +94,54 @@ impl CoordinatorProcess {
         if protection.is_insecure() {
             check_loopback(address)?;
         }
+        let counting = work.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let new_cluster = if init {
-                Some(new_cluster(&protection)?)
-            } else {
-                None
-            };
-            let meta = metadata.open_cluster(&holder(address), new_cluster)?;
-            let office = CertificateOffice::open(protection, meta.cluster(), init)?;
-            Ok::<_, ServerError>((meta, Arc::new(office)))
+            Opened::open(&directory, &metadata, (init, address), protection, counting)
         });
-        let (meta, office) = opened.await.expect("opening metadata does not panic")?;
+        let Opened { meta, office, log } =
+            opened.await.expect("opening metadata does not panic")?;
+        log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
             office: Arc::clone(&office),
+            work: work.clone(),
+            log: Arc::clone(&log),
+            refusals: Refusals::default(),
         });
-        let hello = Hello {
-            cluster: Some(meta.cluster()),
-            role: Role::Coordinator,
-            identity: PeerIdentity::default(),
-        };
-        let endpoint = Endpoint::new(
-            hello,
-            Arc::clone(&handler) as Arc<dyn Handler>,
-            Options {
-                security: office.security().clone(),
-                ..Options::default()
-            },
-            Arc::new(TrafficMeter::default()),
-        );
+        let endpoint = endpoint(meta.cluster(), &handler, office.security());
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
+        let observer = CoordinatorObserver {
+            log: Arc::clone(&log),
+            work: work.clone(),
+        };
+        let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
         let made = tokio::task::spawn_blocking(move || {
             // It reads the metadata.
-            Coordinator::new(meta, Arc::new(ports), options)
+            Coordinator::new(meta, ports, options)
         });
         let coordinator = made.await.expect("making a coordinator does not panic")?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
+        let metrics = metrics.zip(work).map(|(listener, work)| {
+            let metrics = CoordinatorMetrics::new(work, Arc::clone(&coordinator));
+            (listener, Arc::new(metrics))
+        });
         Ok(Self {
             coordinator,
             endpoint,
             listener,
             address,
             office,
+            log,
+            metrics,
         })
+    }
+
+    /// The address of its metrics, if they are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(listener, _)| listener.address)
     }
 
     /// Its address.
@@ -137,8 +155,12 @@ impl CoordinatorProcess {
     /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
         self.coordinator.start();
-        let fresh = Arc::clone(&self.office).keep_fresh(Arc::downgrade(&self.endpoint));
+        let office = Arc::clone(&self.office);
+        let fresh = office.keep_fresh(Arc::downgrade(&self.endpoint), Arc::clone(&self.log));
         tokio::spawn(fresh);
+        if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
+            tokio::spawn(serve_metrics(listener, metrics));
+        }
         let stopped = async {
             let reason = self.coordinator.broken().await;
             tracing::error!(%reason, "the coordinator stops");
@@ -151,6 +173,55 @@ impl CoordinatorProcess {
             failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
         }
     }
+}
+
+/// What a coordinator keeps: the metadata, certificates and events.
+struct Opened {
+    meta: Meta<MetadataStore>,
+    office: Arc<CertificateOffice>,
+    log: Arc<EventLog>,
+}
+
+impl Opened {
+    fn open(
+        directory: &Path,
+        metadata: &MetadataPlace,
+        (init, address): (bool, SocketAddr),
+        protection: Protection,
+        work: Option<Arc<CoordinatorWork>>,
+    ) -> Result<Self, ServerError> {
+        let new_cluster = if init {
+            Some(new_cluster(&protection)?)
+        } else {
+            None
+        };
+        let meta = metadata.open_cluster(&holder(address), new_cluster)?;
+        let office = CertificateOffice::open(protection, meta.cluster(), init)?;
+        let log = EventLog::open(&directory.join("events"), work)?;
+        Ok(Self {
+            meta,
+            office: Arc::new(office),
+            log: Arc::new(log),
+        })
+    }
+}
+
+fn endpoint(
+    cluster: ClusterId,
+    handler: &Arc<CoordinatorHandler>,
+    security: &Security,
+) -> Arc<Endpoint> {
+    let hello = Hello {
+        cluster: Some(cluster),
+        role: Role::Coordinator,
+        identity: PeerIdentity::default(),
+    };
+    let options = Options {
+        security: security.clone(),
+        ..Options::default()
+    };
+    let handler = Arc::clone(handler) as Arc<dyn Handler>;
+    Endpoint::new(hello, handler, options, Arc::new(TrafficMeter::default()))
 }
 
 /// The id of a new cluster: that of its certificates, if there are some already.
@@ -175,6 +246,10 @@ fn holder(address: SocketAddr) -> String {
 struct CoordinatorHandler {
     coordinator: OnceLock<Arc<Coordinator<MetadataStore>>>,
     office: Arc<CertificateOffice>,
+    /// Counts what does not reach the coordinator; none without metrics.
+    work: Option<Arc<CoordinatorWork>>,
+    log: Arc<EventLog>,
+    refusals: Refusals,
 }
 
 impl Handler for CoordinatorHandler {
@@ -192,13 +267,28 @@ impl Handler for CoordinatorHandler {
             let (node, reason) = (failure.node, &failure.reason);
             tracing::error!(%node, reason, "the node's store has failed; it leaves the cluster");
         }
-        let coordinator = Arc::clone(coordinator);
+        if let CoordinatorRequest::Events(asked) = &request {
+            responder.reply(&CoordinatorReply::Events(self.log.page(asked)));
+            return;
+        }
+        let (coordinator, log) = (Arc::clone(coordinator), Arc::clone(&self.log));
         let connection = Arc::clone(connection);
+        let office = Arc::clone(&self.office);
         tokio::spawn(async move {
-            let reply = coordinator.handle(request).await;
-            if let CoordinatorReply::JoinBegun(begun) = &reply {
-                // From now on a new node speaks for itself, and gets a certificate of its own.
-                connection.note_joined(begun.session.node);
+            let order = order_of(&request);
+            let reply = match request {
+                CoordinatorRequest::BeginJoin(join) => {
+                    let begun = begin_join(&coordinator, office, &connection, join).await;
+                    begun.unwrap_or_else(CoordinatorReply::Refused)
+                }
+                _ => coordinator.handle(request).await,
+            };
+            let is_done = !matches!(
+                reply,
+                CoordinatorReply::Refused(_) | CoordinatorReply::Busy(_)
+            );
+            if let Some(order) = order.filter(|_| is_done) {
+                log.note(order);
             }
             responder.reply(&reply);
         });
@@ -217,6 +307,28 @@ impl Handler for CoordinatorHandler {
     /// The coordinator moves no data, so it receives none.
     fn flow(&self, _: &Arc<Connection>, _: Flow) {}
 
+    fn not_admitted(&self, connection: &Arc<Connection>, why: NotAdmitted) {
+        if let Some(work) = &self.work {
+            work.not_admitted(why);
+        }
+        if why == NotAdmitted::Sender {
+            let event = self.refusals.event_of_request(&connection.sender());
+            if let Some(event) = event {
+                self.log.note(event);
+            }
+        }
+    }
+
+    fn not_accepted(&self, address: SocketAddr, reason: &WireError) {
+        if let Some(work) = &self.work {
+            work.not_accepted(reason);
+        }
+        let event = self.refusals.event_of(address.ip(), reason);
+        if let Some(event) = event {
+            self.log.note(event);
+        }
+    }
+
     /// If its connection ends, the node itself may have ended.
     fn closed(&self, connection: &Arc<Connection>, _: &WireError) {
         if let (Some(node), Some(coordinator)) = (connection.peer().node, self.coordinator.get()) {
@@ -225,4 +337,59 @@ impl Handler for CoordinatorHandler {
             tokio::spawn(async move { coordinator.handle(request.into()).await });
         }
     }
+}
+
+/// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it
+/// has a certificate with its id.
+async fn begin_join(
+    coordinator: &Arc<Coordinator<MetadataStore>>,
+    office: Arc<CertificateOffice>,
+    connection: &Arc<Connection>,
+    mut join: ask::BeginJoin,
+) -> Result<CoordinatorReply, Denial> {
+    let is_new = connection
+        .certified()
+        .is_some_and(|certified| certified.name.node.is_none());
+    if !is_new {
+        return Ok(coordinator.handle(join.into()).await);
+    }
+    let (asked, asking) = (Arc::clone(&office), Arc::clone(connection));
+    let admitted = with_office(move || asked.admitted(&asking)).await?;
+    match (join.node.node, admitted) {
+        (Some(claimed), admitted) if admitted != Some(claimed) => {
+            let sentence = format!(
+                "this node is {claimed}, and its certificate is none of {claimed}; make one with 'gabion cert issue \
+                 node --node {}'",
+                claimed.0
+            );
+            return Err(Denial::new(Cause::Invalid, sentence));
+        }
+        (None, Some(node)) => {
+            let start = coordinator.admitted_start(node).await?;
+            // Otherwise a second node would get the name of the first.
+            if start.is_some_and(|start| start != join.node.start) {
+                let why = TrustError::Admitted(node).to_string();
+                return Err(Denial::new(Cause::Invalid, why));
+            }
+            join.node.node = Some(node);
+        }
+        _ => {}
+    }
+    let reply = coordinator.handle(join.into()).await;
+    if let CoordinatorReply::JoinBegun(begun) = &reply {
+        let (node, admitting) = (begun.session.node, Arc::clone(connection));
+        with_office(move || office.admit(&admitting, node)).await?;
+        // From now on it speaks for itself, and gets a certificate of its own.
+        connection.note_joined(node);
+    }
+    Ok(reply)
+}
+
+/// Reads or writes the authority's files.
+async fn with_office<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TrustError> + Send + 'static,
+) -> Result<T, Denial> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.expect("the office does not panic");
+    done.map_err(|error| Denial::new(Cause::Failure, error.to_string()))
 }

@@ -33,6 +33,14 @@ pub enum ServerError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The process cannot serve its metrics on the address.
+    #[error("cannot serve metrics on {address}: {source}; choose a free port with --metrics")]
+    Metrics {
+        /// The address.
+        address: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The node's identity file is invalid.
     #[error("{} is not a valid identity file ({reason}); restore the file, or start with an empty directory as a new node", path.display())]
     Identity {

@@ -9,9 +9,12 @@ mod certificates;
 mod coordinator;
 mod engine;
 mod error;
+mod events;
 mod identity;
 mod metadata;
+mod metrics;
 mod node;
+mod slow;
 
 pub use array::ArrayConfig;
 pub use certificates::Protection;

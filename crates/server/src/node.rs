@@ -5,16 +5,18 @@ use crate::certificates::{check_loopback, warn_of_insecurity};
 use crate::engine::Engine;
 use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
+use crate::metrics::{Counting, MetricsListener, NodeMetrics, NodeParts, NodeWork, TimedDisk};
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
+use gabion_metrics::serve_metrics;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
-use gabion_protocol::ports::{Address, Ports};
+use gabion_protocol::ports::{Address, Asker, Ports};
 use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
-    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity,
+    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Options, PeerIdentity,
     ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
 };
 use std::io::ErrorKind;
@@ -60,6 +62,10 @@ pub struct NodeConfig {
     pub links: Option<PathBuf>,
     /// How it proves what it is, and checks its peers.
     pub security: Security,
+    /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
+    pub metrics: Option<String>,
+    /// The time above which operations are logged with their reason; none for no such log.
+    pub slow: Option<Duration>,
 }
 
 /// A node that has joined its cluster.
@@ -68,6 +74,7 @@ pub struct NodeProcess {
     ports: Arc<ProcessPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
+    metrics: Option<(MetricsListener, NodeMetrics)>,
 }
 
 impl NodeProcess {
@@ -94,40 +101,36 @@ impl NodeProcess {
             reserve_bytes_per_s,
             links,
             security,
+            metrics,
+            slow,
         } = config;
-        let store_options = gabion_store::Options {
-            segment_bytes: journal_segment_bytes,
-            log_bytes,
-            ..gabion_store::Options::default()
-        };
+        let counting = Counting::begin(metrics.as_deref(), slow).await?;
+        let store_options = store_options(journal_segment_bytes, log_bytes);
+        let engine = (engine, counting.work.clone());
         let (opened, mut identity) = open(engine, directory, init, store_options).await?;
         identity.begin()?;
-        let Opened {
-            store,
-            capacity_bytes: array_bytes,
-            array,
-        } = opened;
         let (listener, address) = listen_as(&listen, &security).await?;
         let links = links
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
-        let handler = Arc::new(NodeHandler::default());
+        let handler = Arc::new(NodeHandler::new(counting.work.clone()));
         let unnamed = nameless(identity.member, &handler, (&meter, &security));
+        let array = opened.array.clone();
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
         let ports = ProcessPorts::new(Some(coordinator), unnamed).map_err(no_randomness)?;
-        let ports = Arc::new(ports.keeping(array));
+        let ports = Arc::new(ports.keeping(array).observed_by(counting.observer()));
         let options = NodeOptions {
             node: identity.member.map(|(_, node)| node),
             rack,
             address: address.to_string(),
-            capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
+            capacity_bytes: opened.capacity_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
             page_chunk_count: PAGE_CHUNK_COUNT,
             start: this_start(&identity, &ports),
             limits: Limits::default(),
         };
-        let node = join(store, &ports, options, &mut identity).await?;
+        let node = join(opened.store, &ports, options, &mut identity).await?;
         get_own_name(&ports, &security, node.id()).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
@@ -138,14 +141,26 @@ impl NodeProcess {
         handler.serve(Serving {
             node: Arc::clone(&node),
             ports: Arc::clone(&ports),
-            meter,
+            meter: Arc::clone(&meter),
         });
+        let shown = NodeParts {
+            node: Arc::clone(&node),
+            rack,
+            meter,
+            array: opened.array,
+        };
         Ok(Self {
             node,
             ports,
             endpoint,
             listener,
+            metrics: counting.served(shown),
         })
+    }
+
+    /// The address of its metrics, if they are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(listener, _)| listener.address)
     }
 
     /// The node's id.
@@ -165,6 +180,9 @@ impl NodeProcess {
         let own = node.id();
         let meter = Arc::clone(self.endpoint.meter());
         let nodes = move || node.nodes();
+        if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
+            tokio::spawn(serve_metrics(listener, Arc::new(metrics)));
+        }
         tokio::spawn(probe_links(ports, rates, own, nodes, move || {
             meter.snapshot()
         }));
@@ -188,10 +206,18 @@ impl NodeProcess {
 fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
-        Some(node) => node.handle(request, Address::Node(id)),
+        Some(node) => node.handle(request, Address::Node(id), Asker::Member),
         None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
     };
     ports.set_own(id, Box::new(answer));
+}
+
+fn store_options(segment_bytes: u64, log_bytes: u64) -> gabion_store::Options {
+    gabion_store::Options {
+        segment_bytes,
+        log_bytes,
+        ..gabion_store::Options::default()
+    }
 }
 
 /// A store, with the properties of its disk.
@@ -205,7 +231,7 @@ struct Opened {
 /// Opens the store in a node's directory and checks that it belongs to that node. Creates a missing
 /// one only with `init`: an unmounted disk looks like a new one.
 async fn open(
-    engine: Engine,
+    (engine, work): (Engine, Option<Arc<NodeWork>>),
     directory: PathBuf,
     init: bool,
     options: gabion_store::Options,
@@ -233,7 +259,11 @@ async fn open(
         if !init && !Store::is_on(&*disk.disk)? {
             return Err(missing());
         }
-        let (store, report) = Store::open(disk.disk, options)?;
+        let opened = match work {
+            Some(work) => Arc::new(TimedDisk::new(disk.disk, work)),
+            None => disk.disk,
+        };
+        let (store, report) = Store::open(opened, options)?;
         tracing::info!(?report, path = %path.display(), "store opened");
         identity.check(&store.identity())?;
         let opened = Opened {
@@ -427,9 +457,10 @@ fn endpoint(
 }
 
 /// Routes requests of connections to the node, once it has joined.
-#[derive(Default)]
 struct NodeHandler {
     serving: OnceLock<Serving>,
+    /// Counts what does not reach the node; none without metrics.
+    work: Option<Arc<NodeWork>>,
 }
 
 struct Serving {
@@ -439,6 +470,12 @@ struct Serving {
 }
 
 impl NodeHandler {
+    /// Refuses requests until it serves.
+    fn new(work: Option<Arc<NodeWork>>) -> Self {
+        let serving = OnceLock::new();
+        Self { serving, work }
+    }
+
     fn serve(&self, serving: Serving) {
         assert!(
             self.serving.set(serving).is_ok(),
@@ -466,7 +503,9 @@ impl Handler for NodeHandler {
             return;
         }
         let origin = serving.ports.origin_of(connection);
-        let answer = serving.node.handle(request, origin);
+        let answer = serving
+            .node
+            .handle(request, origin, connection.sender().asker());
         tokio::spawn(async move { responder.reply(&answer.await) });
     }
 
@@ -474,6 +513,18 @@ impl Handler for NodeHandler {
         if let Some(serving) = self.serving.get() {
             let origin = serving.ports.origin_of(connection);
             serving.node.flow_from(origin, flow);
+        }
+    }
+
+    fn not_admitted(&self, _: &Arc<Connection>, why: NotAdmitted) {
+        if let Some(work) = &self.work {
+            work.not_admitted(why);
+        }
+    }
+
+    fn not_accepted(&self, _: SocketAddr, reason: &WireError) {
+        if let Some(work) = &self.work {
+            work.not_accepted(reason);
         }
     }
 
@@ -498,7 +549,7 @@ mod tests {
         let open = async |init| {
             let directory = root.path().join("node");
             let options = gabion_store::Options::default();
-            let opened = open(Engine::Files, directory, init, options).await;
+            let opened = open((Engine::Files, None), directory, init, options).await;
             opened.map(|(opened, _)| opened.store.chunks().unwrap().len())
         };
         let refused = async || {

@@ -14,7 +14,7 @@ use gabion_layout::{ByteRange, NodeId};
 use gabion_meta::{Existing, PutId};
 use gabion_protocol::client_ports::FlowRouter;
 use gabion_protocol::message::{Flow, NodeReply, Refusal};
-use gabion_protocol::ports::Address;
+use gabion_protocol::ports::{Address, Asker};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ pub(crate) struct SimClient {
 pub(crate) struct ClientService(pub(crate) Arc<FlowRouter>);
 
 impl Service for ClientService {
-    fn request(&self, _: Request, _: Address) -> BoxFuture<'static, Reply> {
+    fn request(&self, _: Request, _: (Address, Asker)) -> BoxFuture<'static, Reply> {
         let refusal = Refusal::Invalid("a client serves nothing".to_owned());
         ready(Reply::Node(NodeReply::Refused(refusal))).boxed()
     }

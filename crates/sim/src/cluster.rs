@@ -18,7 +18,7 @@ use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, RackId, Start, StripeId, StripeRecord};
 use gabion_meta::{ClusterId, Meta, PutId, Timing, WallClock, WallTime};
 use gabion_planner::repair::Scheme;
-use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
+use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions, TicketTimes};
 use gabion_protocol::message::Purpose;
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::Ports;
@@ -108,6 +108,7 @@ impl Cluster {
         let ledger = Ledger::new(Arc::clone(world), &shape);
         // The operator has a machine, too.
         let machine_count = 1 + shape.node_count + shape.client_count + 1;
+        let machines = (machine_count, shape.node_count);
         let nodes = (0..shape.node_count).map(|at| NodeMachine {
             rack: RackId(at as u32 % shape.rack_count),
             disk: SimDisk::new(world.roll(crate::dice::Dice::any)),
@@ -125,7 +126,7 @@ impl Cluster {
             WallClock::stopped(WallTime::default()),
         );
         let observer = observer.expect("an empty store takes a cluster");
-        let network = Network::new(Arc::clone(world), machine_count, Arc::clone(&tally));
+        let network = Network::new(Arc::clone(world), machines, Arc::clone(&tally));
         if shape.is_thin {
             network.thin_out(Purpose::Repair);
         }
@@ -578,6 +579,12 @@ fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
         progress_ms: 1_000,
         convert_parallel: 2,
         scrub_deadline_ms: 20_000,
+        // So short that keys and tickets change several times in a run.
+        tickets: TicketTimes {
+            rotate_ms: 6_000,
+            lead_ms: 2_000,
+            grace_ms: 60_000,
+        },
         placement_seed: None,
     }
 }

@@ -8,7 +8,7 @@ use gabion_plan::Step;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, Refusal,
-    RunFate, RunPart, ask,
+    RunFate, RunPart, TicketFault, ask,
 };
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -89,11 +89,15 @@ pub struct Coverage {
     pub hole_count: u64,
     /// Holes of files that clients were told.
     pub hole_read_count: u64,
+    /// Requests of clients that a node refused because their ticket had expired.
+    pub expired_ticket_count: u64,
+    /// Requests of clients that a node refused because it did not have the key of their ticket.
+    pub unknown_key_count: u64,
 }
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 36] {
+    pub fn rows(&self) -> [(&'static str, u64); 38] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -131,6 +135,8 @@ impl Coverage {
             ("truncations", self.truncation_count),
             ("holes punched", self.hole_count),
             ("holes seen", self.hole_read_count),
+            ("expired tickets", self.expired_ticket_count),
+            ("tickets of unknown keys", self.unknown_key_count),
         ]
     }
 }
@@ -173,6 +179,8 @@ impl AddAssign for Coverage {
         self.truncation_count += other.truncation_count;
         self.hole_count += other.hole_count;
         self.hole_read_count += other.hole_read_count;
+        self.expired_ticket_count += other.expired_ticket_count;
+        self.unknown_key_count += other.unknown_key_count;
     }
 }
 
@@ -297,8 +305,29 @@ impl Tally {
         }
     }
 
+    /// Notes a reply that refuses a client's ticket.
+    fn refused_ticket(&self, reply: &Reply) {
+        let fault = match reply {
+            Reply::Node(
+                NodeReply::Refused(Refusal::Ticket(fault))
+                | NodeReply::NotBegun(Refusal::Ticket(fault)),
+            ) => *fault,
+            _ => return,
+        };
+        self.add(|coverage| match fault {
+            TicketFault::Expired => coverage.expired_ticket_count += 1,
+            TicketFault::UnknownKey => coverage.unknown_key_count += 1,
+            // The client's failure shows the others.
+            _ => {}
+        });
+    }
+
     /// Counts a machine's reply.
-    pub(crate) fn answered(&self, intent: Intent, slot: Slot, reply: &Reply) {
+    pub(crate) fn answered(&self, intent: Option<Intent>, slot: Slot, reply: &Reply) {
+        self.refused_ticket(reply);
+        let Some(intent) = intent else {
+            return;
+        };
         let state = &mut *lock(&self.0);
         let part_is_done = matches!(reply, Reply::Node(NodeReply::PartDone { .. }));
         if let Reply::Coordinator(reply) = reply {

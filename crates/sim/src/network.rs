@@ -18,7 +18,7 @@ use gabion_layout::NodeId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
 };
-use gabion_protocol::ports::Address;
+use gabion_protocol::ports::{Address, Asker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +51,7 @@ pub(crate) enum Reply {
 
 /// A process's handler of messages.
 pub(crate) trait Service: Send + Sync {
-    fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply>;
+    fn request(&self, request: Request, origin: (Address, Asker)) -> BoxFuture<'static, Reply>;
     fn flow(&self, flow: Flow);
     /// Its node id.
     fn node(&self) -> Option<NodeId>;
@@ -62,6 +62,7 @@ pub(crate) struct Network {
     world: Arc<World>,
     state: Mutex<State>,
     tally: Arc<Tally>,
+    node_count: usize,
 }
 
 struct State {
@@ -152,7 +153,9 @@ pub(crate) struct Stream {
 }
 
 impl Network {
-    pub(crate) fn new(world: Arc<World>, machine_count: usize, tally: Arc<Tally>) -> Arc<Self> {
+    /// A network of machines. The first one is the coordinator's, the next `node_count` are nodes, all others clients.
+    pub(crate) fn new(world: Arc<World>, machines: (usize, usize), tally: Arc<Tally>) -> Arc<Self> {
+        let (machine_count, node_count) = machines;
         let machines = (0..machine_count).map(|_| Machine::default()).collect();
         let state = State {
             machines,
@@ -171,6 +174,7 @@ impl Network {
             world,
             state: Mutex::new(state),
             tally,
+            node_count,
         })
     }
 
@@ -535,12 +539,12 @@ impl Network {
         if let Request::Coordinator(CoordinatorRequest::BeginJoin { .. }) = &request {
             self.tally.joins(connection.dialer.slot);
         }
-        let answer = service.request(request, Address::Origin(id));
+        let serves = connection.dialer.slot.0 <= self.node_count;
+        let asker = if serves { Asker::Member } else { Asker::User };
+        let answer = service.request(request, (Address::Origin(id), asker));
         let handle = async move {
             let reply = answer.await;
-            if let Some(intent) = intent {
-                network.tally.answered(intent, party.slot, &reply);
-            }
+            network.tally.answered(intent, party.slot, &reply);
             if traced.is_some() {
                 let line = format!("{dialer} <- {listener} #{call}: {}", trace::reply(&reply));
                 network.world.note(&line);
@@ -559,7 +563,7 @@ impl Network {
             self.world
                 .note(&format!("{} asks itself: {request}", party.slot.0));
         }
-        let origin = Address::Origin(OWN_ORIGIN);
+        let origin = (Address::Origin(OWN_ORIGIN), Asker::Member);
         Some(self.service(party)?.request(request, origin))
     }
 

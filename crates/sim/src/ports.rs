@@ -130,8 +130,8 @@ impl SimPorts {
             NodeRequest::Unstage(ask::Unstage { run }) => {
                 ended.insert(*run);
             }
-            NodeRequest::Fate(question) => {
-                ended.insert(question.run);
+            NodeRequest::Fate(asked) => {
+                ended.insert(asked.question.run);
             }
             NodeRequest::Update(ask::Update { run, .. }) if ended.contains(run) => {
                 self.world
@@ -212,10 +212,6 @@ impl ClientPorts for SimPorts {
     ) -> BoxFuture<'static, Result<(), CallError>> {
         let to = lock(&self.addresses).get(&node).copied();
         self.reach(to, node.to_string(), deadline_ms)
-    }
-
-    fn now_us(&self) -> u64 {
-        self.counted_us()
     }
 
     fn meter(&self) -> Meter {
@@ -336,6 +332,10 @@ impl Ports for SimPorts {
                 addresses.insert(status.node, slot);
             }
         }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.counted_us()
     }
 
     fn now_ms(&self) -> u64 {

@@ -8,16 +8,23 @@ use gabion_layout::NodeId;
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::message::Flow;
 use gabion_protocol::node::Node;
-use gabion_protocol::ports::Address;
+use gabion_protocol::ports::{Address, Asker};
 use std::sync::Arc;
 
 /// A node.
 pub(crate) struct NodeService(pub(crate) Arc<Node>);
 
 impl Service for NodeService {
-    fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
+    fn request(
+        &self,
+        request: Request,
+        (origin, asker): (Address, Asker),
+    ) -> BoxFuture<'static, Reply> {
         match request {
-            Request::Node(_, request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
+            Request::Node(_, request) => {
+                let answer = self.0.handle(request, origin, asker);
+                answer.map(Reply::Node).boxed()
+            }
             Request::Coordinator(_) => {
                 unreachable!("a node is no coordinator")
             }
@@ -37,7 +44,7 @@ impl Service for NodeService {
 pub(crate) struct CoordinatorService(pub(crate) Arc<Coordinator<MetaDisk>>);
 
 impl Service for CoordinatorService {
-    fn request(&self, request: Request, _: Address) -> BoxFuture<'static, Reply> {
+    fn request(&self, request: Request, _: (Address, Asker)) -> BoxFuture<'static, Reply> {
         let coordinator = Arc::clone(&self.0);
         match request {
             Request::Coordinator(request) => {

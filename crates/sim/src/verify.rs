@@ -6,7 +6,7 @@ use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::ports::SimPorts;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
-use gabion_protocol::message::{FileLayout, Refusal, ask};
+use gabion_protocol::message::{FileLayout, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, NodeError, Ports as _};
 use gabion_store::{Cut, Store, StoreError};
 use std::collections::VecDeque;
@@ -98,7 +98,8 @@ async fn verify_layout(
 ) -> Result<(), Unverified> {
     for (record, offset) in layout.stripes.iter().zip(&layout.offsets) {
         let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
-        let mark = settle(ports, record).await.map_err(not_yet)?;
+        let ticket = Ticket::find(&layout.tickets, record.id);
+        let mark = settle(ports, record, ticket).await.map_err(not_yet)?;
         let left_bytes = layout.file.size_bytes.saturating_sub(*offset);
         verify_chunks(cluster, record, (mark, left_bytes))
             .map_err(|why| Unverified::Wrong(format!("{} as of {mark}: {why}", record.id)))?;
@@ -107,7 +108,11 @@ async fn verify_layout(
 }
 
 /// Settles a stripe anew, with parity up to date. Returns its mark.
-async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, String> {
+async fn settle(
+    ports: &SimPorts,
+    record: &StripeRecord,
+    ticket: Option<Ticket>,
+) -> Result<Sequence, String> {
     let stripe = record.id;
     let (mut why, mut left) = (Vec::new(), VecDeque::from(record.nodes.clone()));
     // A node without a chunk of the stripe may still hold its lease.
@@ -116,6 +121,7 @@ async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, Str
             stripe,
             settle: true,
             reconstruct: true,
+            ticket,
         };
         match ports.ask_node(node, request, MARK_DEADLINE_MS).await {
             Ok((_, sequence)) => return Ok(sequence),

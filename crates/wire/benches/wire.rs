@@ -333,6 +333,7 @@ fn staging() -> NodeRequest {
         chunk: ChunkIndex(0),
         offset: 0,
         bytes,
+        ticket: None,
     })
 }
 

@@ -1,7 +1,8 @@
 //! Limits on connections: their number, their peers, and the descriptors that they leave free.
 //!
 //! Members of the cluster keep places that clients cannot take, so do clients at other addresses, and the
-//! process keeps descriptors for its files.
+//! process keeps descriptors for its files. A peer that has been silent for some time since it connected gives its place
+//! to a new one, so silent peers keep others out for a moment only.
 
 use crate::error::WireError;
 use crate::role::Role;
@@ -10,6 +11,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How long a peer may take for its hello while others wait for its place. A handshake takes some milliseconds.
+const SILENT_FOR: Duration = Duration::from_millis(250);
 
 /// The limits on a process's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +48,59 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// A limit that refuses a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectionLimit {
+    /// The descriptors that are left to files.
+    Descriptors,
+    /// All connections.
+    Connections,
+    /// Those of clients.
+    Clients,
+    /// Those of clients at one network address.
+    Address,
+    /// Those of peers before their hello.
+    Nameless,
+    /// The time for a hello, while others wait for the place.
+    Displaced,
+}
+
+impl ConnectionLimit {
+    /// All limits.
+    pub const ALL: [Self; 6] = [
+        Self::Descriptors,
+        Self::Connections,
+        Self::Clients,
+        Self::Address,
+        Self::Nameless,
+        Self::Displaced,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::Connections => "connections",
+            Self::Clients => "client_connections",
+            Self::Address => "address_connections",
+            Self::Nameless => "unintroduced_connections",
+            Self::Displaced => "displaced_connections",
+        }
+    }
+
+    /// What it means for a peer, to be read after "it".
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::Descriptors => "keeps its last descriptors for its files",
+            Self::Connections => "has as many connections as it takes",
+            Self::Clients => "has as many clients as it takes",
+            Self::Address => "has as many clients at that address as it takes from one",
+            Self::Nameless => "has as many peers that have not introduced themselves as it takes",
+            Self::Displaced => "needed the place for another peer",
+        }
+    }
+}
+
 /// The connections that a process has taken.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -52,9 +112,21 @@ pub(crate) struct Admission {
 struct Taken {
     count: usize,
     client_count: usize,
-    nameless_count: usize,
+    /// Peers that have sent no hello yet, in the order in which they have come.
+    nameless: BTreeMap<u64, Nameless>,
+    /// The number of the next peer.
+    next: u64,
     /// Invariant: no empty ones.
     by_address: BTreeMap<IpAddr, Here>,
+}
+
+/// A peer that has sent no hello yet.
+#[derive(Debug)]
+struct Nameless {
+    address: IpAddr,
+    came: Instant,
+    /// Ends its connection.
+    displace: oneshot::Sender<()>,
 }
 
 /// What one network address has taken.
@@ -71,8 +143,10 @@ pub(crate) struct Place {
     address: IpAddr,
     /// Whether it counts as a client's.
     is_client: bool,
-    /// Whether the peer has sent no hello yet.
-    is_nameless: bool,
+    /// Its number among the peers that have sent no hello yet.
+    number: u64,
+    /// Completes when another peer takes the place.
+    displaced: oneshot::Receiver<()>,
 }
 
 impl Admission {
@@ -92,40 +166,45 @@ impl Admission {
     ) -> Result<Place, WireError> {
         let number = u64::from(socket.as_raw_fd().unsigned_abs());
         if self.is_scarce(number, getrlimit(Resource::Nofile).current) {
-            return Err(WireError::Full("keeps its last descriptors for its files"));
+            return Err(WireError::Full(ConnectionLimit::Descriptors));
         }
         let mut taken = self.lock();
         if taken.count >= self.limits.count_max {
-            return Err(WireError::Full("has as many connections as it takes"));
+            return Err(WireError::Full(ConnectionLimit::Connections));
         }
         if taken.client_count >= self.limits.client_count_max {
-            return Err(WireError::Full("has as many clients as it takes"));
+            return Err(WireError::Full(ConnectionLimit::Clients));
         }
         let here = taken.by_address.get(&address).copied().unwrap_or_default();
         if here.client_count >= self.limits.address_count_max {
-            let reason = "has as many clients at that address as it takes from one";
-            return Err(WireError::Full(reason));
+            return Err(WireError::Full(ConnectionLimit::Address));
         }
-        if taken.nameless_count >= self.limits.nameless_count_max
-            || here.nameless_count >= self.limits.nameless_address_count_max
-        {
-            let reason = "has as many peers that have not introduced themselves as it takes";
-            return Err(WireError::Full(reason));
+        let is_full_here = here.nameless_count >= self.limits.nameless_address_count_max;
+        let is_full = is_full_here || taken.nameless.len() >= self.limits.nameless_count_max;
+        if is_full && !taken.displace(is_full_here.then_some(address)) {
+            return Err(WireError::Full(ConnectionLimit::Nameless));
         }
         taken.count += 1;
         taken.client_count += 1;
-        taken.nameless_count += 1;
-        let here = Here {
-            client_count: here.client_count + 1,
-            nameless_count: here.nameless_count + 1,
+        let number = taken.next;
+        taken.next += 1;
+        let (displace, displaced) = oneshot::channel();
+        let nameless = Nameless {
+            address,
+            came: Instant::now(),
+            displace,
         };
-        taken.by_address.insert(address, here);
+        taken.nameless.insert(number, nameless);
+        let here = taken.by_address.entry(address).or_default();
+        here.client_count += 1;
+        here.nameless_count += 1;
         drop(taken);
         Ok(Place {
             admission: Arc::clone(self),
             address,
             is_client: true,
-            is_nameless: true,
+            number,
+            displaced,
         })
     }
 
@@ -146,9 +225,27 @@ impl Taken {
         self.change(address, |here| here.client_count -= 1);
     }
 
-    fn forget_nameless(&mut self, address: IpAddr) {
-        self.nameless_count -= 1;
-        self.change(address, |here| here.nameless_count -= 1);
+    fn forget_nameless(&mut self, number: u64) {
+        if let Some(nameless) = self.nameless.remove(&number) {
+            self.change(nameless.address, |here| here.nameless_count -= 1);
+        }
+    }
+
+    /// Ends the connection of the peer that has been silent longest, of those at an address if one is given. Returns
+    /// whether there is one that has had time enough.
+    fn displace(&mut self, address: Option<IpAddr>) -> bool {
+        let is_there = |(_, one): &(&u64, &Nameless)| address.is_none_or(|at| one.address == at);
+        let oldest = self.nameless.iter().find(is_there);
+        let silent = oldest.filter(|(_, oldest)| oldest.came.elapsed() >= SILENT_FOR);
+        let Some((&number, &Nameless { address, .. })) = silent else {
+            return false;
+        };
+        if let Some(oldest) = self.nameless.remove(&number) {
+            self.change(address, |here| here.nameless_count -= 1);
+            // It may have ended already.
+            let _ = oldest.displace.send(());
+        }
+        true
     }
 
     fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Here)) {
@@ -162,12 +259,18 @@ impl Taken {
 }
 
 impl Place {
+    /// Waits until another peer has taken the place, which cannot happen after the peer's hello.
+    pub(crate) async fn displaced(&mut self) -> WireError {
+        match (&mut self.displaced).await {
+            Ok(()) => WireError::Full(ConnectionLimit::Displaced),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     /// The peer has sent its hello. Members of the cluster leave clients their places.
     pub(crate) fn is_of(&mut self, role: Role) {
         let mut taken = self.admission.lock();
-        if std::mem::take(&mut self.is_nameless) {
-            taken.forget_nameless(self.address);
-        }
+        taken.forget_nameless(self.number);
         let is_member = matches!(role, Role::Node | Role::Coordinator);
         if is_member && std::mem::take(&mut self.is_client) {
             taken.forget_client(self.address);
@@ -179,9 +282,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.admission.lock();
         taken.count -= 1;
-        if self.is_nameless {
-            taken.forget_nameless(self.address);
-        }
+        taken.forget_nameless(self.number);
         if self.is_client {
             taken.forget_client(self.address);
         }

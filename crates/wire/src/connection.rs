@@ -26,7 +26,7 @@ use crate::certificate_call::CertificateRequest;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::frame::Kind;
-use crate::handler::Responder;
+use crate::handler::{NotAdmitted, Responder};
 use crate::handshake::{check_certificate, send_close_reason, set_socket_options};
 use crate::hello::{Hello, PeerIdentity};
 use crate::permission::{Guarded, Sender};
@@ -475,15 +475,16 @@ impl Connection {
         id: u64,
         request: &R,
     ) -> Result<Option<Responder<R>>, WireError> {
-        let reason = match self.permits(request) {
-            Err(reason) => reason,
-            Ok(()) => match Arc::clone(&self.served).try_acquire_owned() {
-                Ok(place) => {
-                    return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
-                }
-                Err(_) => "it serves as many requests as it can".to_owned(),
-            },
+        let (why, reason) = if let Err(reason) = self.permits(request) {
+            (NotAdmitted::Sender, reason)
+        } else {
+            if let Ok(place) = Arc::clone(&self.served).try_acquire_owned() {
+                return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
+            }
+            let reason = "it serves as many requests as it can".to_owned();
+            (NotAdmitted::ServedRequests, reason)
         };
+        self.endpoint.handler.not_admitted(self, why);
         let refusal = Frame::words(Kind::NoReply, id, &reason);
         // Unlike replies, refusals are not bounded in number, so they wait for room: while a peer
         // does not read them, this side does not read its requests.

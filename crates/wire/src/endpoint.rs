@@ -181,7 +181,11 @@ impl Endpoint {
     }
 
     async fn accept(self: Arc<Self>, stream: TcpStream, address: SocketAddr, mut place: Place) {
-        match Connection::accept(stream, &self).await {
+        let accepted = tokio::select! {
+            accepted = Connection::accept(stream, &self) => accepted,
+            reason = place.displaced() => Err(reason),
+        };
+        match accepted {
             Ok(connection) => {
                 place.is_of(connection.peer_hello().role);
                 tokio::spawn(async move {

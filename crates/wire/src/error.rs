@@ -2,6 +2,7 @@
 //!
 //! A connection fails once and all of its waiters get the same reason, so errors can be cloned.
 
+use crate::admission::ConnectionLimit;
 use gabion_layout::NodeId;
 use gabion_meta::ClusterId;
 use std::io;
@@ -74,8 +75,8 @@ pub enum WireError {
         found: Option<NodeId>,
     },
     /// The process accepts no more connections now.
-    #[error("it {0}; try again later")]
-    Full(&'static str),
+    #[error("it {}; try again later", .0.meaning())]
+    Full(ConnectionLimit),
     /// The message does not fit in a frame; it was not sent, and the connection goes on.
     #[error("a message of {bytes} bytes is longer than the limit of {limit} bytes")]
     TooLarge {

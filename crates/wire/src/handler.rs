@@ -61,10 +61,25 @@ pub trait Handler: Send + Sync + 'static {
         let _ = (connection, reason);
     }
 
+    /// A request of a peer was refused before it reached this process's role: because of its sender, or because the
+    /// peer has too many requests served already.
+    fn not_admitted(&self, connection: &Arc<Connection>, refusal: NotAdmitted) {
+        let _ = (connection, refusal);
+    }
+
     /// A peer has connected, but its connection could not be set up.
     fn not_accepted(&self, address: SocketAddr, reason: &WireError) {
         let _ = (address, reason);
     }
+}
+
+/// Why a request did not reach its role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAdmitted {
+    /// The sender may not send it.
+    Sender,
+    /// As many requests of the peer are served as may be.
+    ServedRequests,
 }
 
 /// The right and the duty to answer one request.

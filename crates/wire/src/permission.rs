@@ -6,6 +6,7 @@
 
 use gabion_layout::{Epoch, NodeId, Sequence};
 use gabion_protocol::message::{CoordinatorRequest, Effect, Flow, NodeRequest, RunPart};
+use gabion_protocol::ports::Asker;
 
 use crate::certificate_call::CertificateRequest;
 use crate::hello::Hello;
@@ -40,6 +41,15 @@ impl Sender {
                 is_token: false,
                 is_proven: false,
             },
+        }
+    }
+
+    /// What the sender is to a node: whether its requests need tickets.
+    pub fn asker(&self) -> Asker {
+        if self.column() == NODE || self.column() == COORDINATOR {
+            Asker::Member
+        } else {
+            Asker::User
         }
     }
 
@@ -175,7 +185,8 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::Drain(_)
         | R::Keep(_)
         | R::ScrubAll
-        | R::OrderForm(_) => OPERATOR,
+        | R::OrderForm(_)
+        | R::Events(_) => OPERATOR,
         R::Pools
         | R::BeginPut(_)
         | R::ExtendPut(_)
@@ -263,8 +274,11 @@ impl Guarded for CoordinatorRequest {
         judge(senders_to_coordinator(self), sender)?;
         // Without TLS a node that restarts has no id on its first connection.
         let is_open = !sender.is_proven && sender.node.is_none();
+        // The coordinator knows which node has begun to join with a certificate without an id.
+        let returns =
+            sender.column() == NEW_NODE && matches!(self, CoordinatorRequest::BeginJoin(_));
         match claimed_node(self) {
-            Some(claimed) if !is_open && sender.node != Some(claimed) => Err(format!(
+            Some(claimed) if !is_open && !returns && sender.node != Some(claimed) => Err(format!(
                 "{} may not speak for {claimed}",
                 sender
                     .node

@@ -19,6 +19,7 @@ use futures::stream::StreamExt;
 use gabion_layout::NodeId;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
+use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest,
     NodeStatus, Purpose, Refusal, RunId, ask,
@@ -45,6 +46,15 @@ pub type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send +
 /// Reports the health of the array that a process's store is on.
 pub type ArrayLook = Box<dyn Fn() -> ArrayStatus + Send + Sync>;
 
+/// Learns what a process does, for its metrics and its event log. Its methods must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// Work has been measured.
+    fn measured(&self, measure: &Measure<'_>);
+
+    /// An event has happened.
+    fn happened(&self, event: &Event);
+}
+
 /// The ports of one process.
 pub struct ProcessPorts {
     /// The coordinator's address; none for the coordinator itself.
@@ -65,6 +75,8 @@ pub struct ProcessPorts {
     disk: DiskWatch,
     /// The array that a node's store is on, if there is one.
     array: Option<ArrayLook>,
+    /// Learns what this process does; none where nothing is measured.
+    observer: Option<Arc<dyn Observer>>,
     /// The receivers of frames for the runs in which this process takes part as a client.
     router: Arc<FlowRouter>,
     /// Kept so that destructors can start tasks, wherever they run.
@@ -108,6 +120,7 @@ impl ProcessPorts {
             doubts: Doubts::default(),
             disk: DiskWatch::default(),
             array: None,
+            observer: None,
             router: Arc::default(),
             runtime: Handle::current(),
         })
@@ -127,6 +140,12 @@ impl ProcessPorts {
         Self { array, ..self }
     }
 
+    /// The same ports for a process whose work is observed, if it is.
+    #[must_use]
+    pub fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { observer, ..self }
+    }
+
     /// Measured link rates.
     pub fn link_rates(&self) -> &Arc<LinkRates> {
         &self.link_rates
@@ -135,13 +154,19 @@ impl ProcessPorts {
     /// Connects to the coordinator, if it can be reached.
     ///
     /// # Errors
-    /// Only [`WireError::WrongCluster`]: all other errors may be temporary.
+    /// [`WireError::WrongCluster`], [`WireError::Untrusted`], [`WireError::NoTls`] and [`WireError::WantsTls`]: all other
+    /// errors may be temporary.
     pub async fn check_cluster(&self) -> Result<(), WireError> {
         let Some(address) = &self.coordinator else {
             return Ok(());
         };
         match self.peers().coordinator(address).await {
-            Err(error @ WireError::WrongCluster { .. }) => Err(error),
+            Err(
+                error @ (WireError::WrongCluster { .. }
+                | WireError::Untrusted(_)
+                | WireError::NoTls
+                | WireError::WantsTls),
+            ) => Err(error),
             _ => Ok(()),
         }
     }
@@ -393,6 +418,10 @@ impl Ports for ProcessPorts {
         self.clock.now_ms()
     }
 
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
         tokio::time::sleep(Duration::from_millis(ms)).boxed()
     }
@@ -425,7 +454,16 @@ impl Ports for ProcessPorts {
         self.array.as_ref().map(|look| look())
     }
 
+    fn measure(&self, measure: &Measure<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.measured(measure);
+        }
+    }
+
     fn note_event(&self, event: &Event) {
+        if let Some(observer) = &self.observer {
+            observer.happened(event);
+        }
         let node = event.node().map(|node| node.0);
         let stripe = event.stripe().map(|stripe| stripe.0);
         if event.is_warning() {
@@ -478,10 +516,6 @@ impl ClientPorts for ProcessPorts {
     ) -> BoxFuture<'static, Result<(), CallError>> {
         let connection = self.connection(Address::Node(node));
         reached(node.to_string(), connection, deadline_in(deadline_ms)).boxed()
-    }
-
-    fn now_us(&self) -> u64 {
-        self.clock.now_us()
     }
 
     fn meter(&self) -> Meter {

@@ -155,10 +155,12 @@ impl ProcessPorts {
         let Some(present) = security.credentials() else {
             return Ok(());
         };
-        self.take_in_revoked(&present).await?;
+        let taken = self.take_in_revoked(&present).await;
+        // A list that cannot be used must not let the certificate expire.
         if present.is_due() {
             self.certify().await?;
         }
+        taken?;
         if security.reload()? {
             self.close_revoked();
         }

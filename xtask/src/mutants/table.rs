@@ -7,6 +7,7 @@ mod disks;
 mod exclusive;
 mod sizes;
 mod surroundings;
+mod tickets;
 
 use super::Mutant;
 use super::check::Check;
@@ -41,6 +42,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(sizes::MUTANTS)
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
+        .chain(tickets::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

@@ -127,6 +127,10 @@ impl Ports for Script {
 
     fn learn_nodes(&self, _: &[NodeStatus]) {}
 
+    fn now_us(&self) -> u64 {
+        self.now_ms() * 1000
+    }
+
     fn now_ms(&self) -> u64 {
         *self.now()
     }
@@ -158,10 +162,6 @@ impl ClientPorts for Script {
 
     fn reach_node(&self, _: NodeId, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
         ready(Ok(())).boxed()
-    }
-
-    fn now_us(&self) -> u64 {
-        self.now_ms() * 1000
     }
 
     fn meter(&self) -> Meter {

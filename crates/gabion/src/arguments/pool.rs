@@ -18,7 +18,8 @@ pub(crate) struct PoolOptions {
     /// Failure that the pool survives: 1-rack, 2-racks, 2-nodes, ...
     #[arg(long, default_value = "1-rack")]
     pub(crate) survive: Survive,
-    /// Code: rs(k,m), cauchy(k,m), polynomial(k,m), rdp(k), evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)
+    /// Code: rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), evenodd(k), lrc(k,l,g),
+    /// rotated(k,m,r) or rep(n)
     /// [default: chosen for --survive]
     #[arg(long)]
     pub(crate) code: Option<String>,

@@ -4,10 +4,10 @@ use crate::arguments::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, Place, TokenOptions,
 };
 use crate::failure::{Context, Failure};
-use crate::output::{Format, print_json, say, table};
+use crate::output::{Format, counted, print_json, say, table, wrapped};
 use gabion_layout::{ClusterId, NodeId};
 use gabion_testbed::LocalCluster;
-use gabion_wire::trust::{Authority, Entry, EntryState, Name, Serial};
+use gabion_wire::trust::{Authority, Entry, EntryState, Name, Register, Serial};
 use gabion_wire::{Role, random_bytes, wall_time};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Where a coordinator with the default --data keeps its authority.
 const DEFAULT_AUTHORITY: &str = "gabion-coordinator/ca";
+
+/// How many digits of the first serial of a line are shown for it.
+const LINE_DIGITS: usize = 8;
 
 pub(crate) fn init(options: &InitOptions, format: Format) -> Result<(), Failure> {
     let bytes = random_bytes().context("draw the cluster's id")?;
@@ -50,22 +53,25 @@ pub(crate) fn run(command: CertCommand, place: &Place, format: Format) -> Result
         CertCommand::Revoke { serial, authority } => {
             let serial: Serial = serial.parse()?;
             let authority = open(&authority, place)?;
-            let entries = authority.entries()?;
+            let register = authority.register()?;
             let is_coordinator = |entry: &Entry| entry.name.role == Role::Coordinator;
-            if entries
-                .iter()
-                .any(|entry| entry.serial == serial && is_coordinator(entry))
-            {
+            if register.of(serial).is_some_and(is_coordinator) {
                 return Err(Failure::usage(
                     "this is the coordinator's own certificate, without which no process reaches it; stop the \
                      coordinator, delete 'tls' in its data directory, and start it again: it makes a new one",
                 ));
             }
-            authority.revoke(serial)?;
+            let count = authority.revoke(serial)?;
+            warn_of_damage(&authority.register()?);
             if format == Format::Json {
-                return print_json(&json!({ "serial": serial.to_string(), "revoked": true }));
+                let serial = serial.to_string();
+                return print_json(&json!({
+                    "serial": serial,
+                    "revoked": true,
+                    "newly_revoked_count": count,
+                }));
             }
-            println!("{serial} is revoked");
+            println!("{}", revoked(serial, count));
             Ok(())
         }
     }
@@ -106,22 +112,27 @@ fn token(options: &TokenOptions, place: &Place, format: Format) -> Result<(), Fa
 }
 
 fn list(authority: &Authority, format: Format) -> Result<(), Failure> {
-    let entries = authority.entries()?;
+    let register = authority.register()?;
+    warn_of_damage(&register);
+    let (entries, lines) = (&register.entries, register.lines());
     if format == Format::Json {
         let rows = entries.iter().map(|entry| {
             json!({
                 "serial": entry.serial.to_string(),
                 "name": entry.name.to_string(),
+                "line": lines[&entry.serial].to_string(),
+                "admitted_node": entry.admitted.map(|node| node.0),
                 "until_s": entry.until_s,
                 "state": state(entry),
             })
         });
         return print_json(&rows.collect::<Vec<_>>());
     }
-    let mut rows = table(&["serial", "role", "until", "state"]);
-    for entry in &entries {
+    let mut rows = table(&["serial", "line", "role", "until", "state"]);
+    for entry in entries {
         rows.add_row([
             entry.serial.to_string(),
+            lines[&entry.serial].to_string()[..LINE_DIGITS].to_owned(),
             entry.name.holder(),
             until(entry),
             state(entry).to_owned(),
@@ -129,6 +140,30 @@ fn list(authority: &Authority, format: Format) -> Result<(), Failure> {
     }
     println!("{rows}");
     Ok(())
+}
+
+/// What `gabion cert revoke` has done, as a sentence.
+fn revoked(serial: Serial, count: usize) -> String {
+    match count {
+        0 => format!("{serial} was revoked already"),
+        1 => format!("{serial} is revoked"),
+        _ => format!(
+            "{serial} is revoked, with all {count} certificates of its line: the one that was issued, and those that \
+             its holder has got for it"
+        ),
+    }
+}
+
+/// Says which lines of the ledger cannot be read.
+fn warn_of_damage(register: &Register) {
+    if let Some(first) = register.damaged.first() {
+        let lines = counted(register.damaged.len() as u64, "line is", "lines are");
+        let text = format!(
+            "{lines} damaged in the authority's ledger, first line {first}: certificates of which they tell may be \
+             missing here, and join tokens from before them are not exchanged any more"
+        );
+        eprintln!("{}", wrapped(&text, 2));
+    }
 }
 
 fn until(entry: &Entry) -> String {

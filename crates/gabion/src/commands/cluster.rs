@@ -19,7 +19,7 @@ use gabion_protocol::message::{
 use gabion_testbed::LocalCluster;
 use gabion_testbed::cluster::lock;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 pub(crate) async fn run(
@@ -244,12 +244,14 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let status = client.status().await?;
     let meters = client.meters().await?;
+    let metrics = metrics_urls(place, &status);
     if format == Format::Json {
         return print_json(&json!({
             "light": health::light(&status),
             "troubles": health::troubles(&status),
             "heard_at_most_ms_ago": health::age_ms(&status),
-            "nodes": status.nodes.iter().map(|node| node_json(&status, node)).collect::<Vec<_>>(),
+            "metrics": metrics.get("coordinator"),
+            "nodes": status.nodes.iter().map(|node| node_json(&status, node, &metrics)).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
             "appending_stripes": status.appending_stripe_count,
             "grouped_chunks": status.grouped_chunk_count,
@@ -276,12 +278,38 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
         ]);
     }
     println!("{nodes}");
+    print_metrics(&metrics);
     array_status::print(&status);
     health::print(&status);
     print_redundancy(&status);
     print_lifecycle(&status.lifecycle);
     print_traffic(&meters.sum());
     Ok(())
+}
+
+/// Where the processes of a local cluster serve their metrics, by the names of the processes.
+fn metrics_urls(place: &Place, status: &ClusterStatus) -> BTreeMap<String, String> {
+    let cluster = place.dir.as_deref().filter(|_| place.coordinator.is_none());
+    let Some(cluster) = cluster.and_then(|directory| LocalCluster::open(directory).ok()) else {
+        return BTreeMap::new();
+    };
+    let nodes = status.nodes.iter().map(|node| process_name(node.node));
+    let names = nodes.chain(["coordinator".to_owned()]);
+    let known = names.filter_map(|name| Some((name.clone(), cluster.metrics_url(&name)?)));
+    known.collect()
+}
+
+/// The name of a node's process in a local cluster.
+fn process_name(node: NodeId) -> String {
+    format!("node-{}", node.0)
+}
+
+fn print_metrics(metrics: &BTreeMap<String, String>) {
+    if let Some(url) = metrics.get("coordinator") {
+        say(format!(
+            "metrics of the coordinator: {url}; --format json has those of the nodes"
+        ));
+    }
 }
 
 /// Redundancy and repair in sentences.
@@ -402,7 +430,11 @@ fn print_traffic(meter: &Meter) {
     }
 }
 
-fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
+fn node_json(
+    status: &ClusterStatus,
+    node: &NodeStatus,
+    metrics: &BTreeMap<String, String>,
+) -> Value {
     let (space, heard_ms_ago) = health::node_json(status, node.node);
     json!({
         "node": node.node.0,
@@ -410,6 +442,7 @@ fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
         "space": space,
         "damaged_chunks": status.damaged_chunk_counts.get(&node.node).unwrap_or(&0),
         "evictions": status.eviction_counts.get(&node.node).unwrap_or(&0),
+        "metrics": metrics.get(&process_name(node.node)),
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),

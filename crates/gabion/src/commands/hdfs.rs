@@ -1,9 +1,12 @@
-//! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop.
+//! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop, and the restoration of chunk files of QFS and HDFS-RAID.
 
 use super::serve::{raise_descriptor_limit, ready};
-use crate::arguments::HdfsAgentOptions;
+use crate::arguments::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
 use crate::failure::{Context, Failure};
-use gabion_hdfs::Agent;
+use crate::output::{Format as Output, print_json, say};
+use gabion_codec::Code;
+use gabion_hdfs::{Agent, HdfsError, Restoration, Restored};
+use gabion_layout::ChunkIndex;
 use gabion_testbed::EndSignals;
 use tokio::net::TcpListener;
 
@@ -12,7 +15,104 @@ use tokio::net::TcpListener;
 const AGENT_OFFSET: u16 = 1000;
 const PLUGIN_OFFSET: u16 = 1001;
 
-pub(crate) async fn agent(options: HdfsAgentOptions) -> Result<(), Failure> {
+pub(crate) async fn run(options: HdfsAgentOptions, output: Output) -> Result<(), Failure> {
+    match options.restoration.restore {
+        Some(format) => restore(format, options.restoration, output).await,
+        None => agent(options).await,
+    }
+}
+
+/// Restores a lost chunk file from others.
+async fn restore(
+    format: FormatName,
+    options: RestorationOptions,
+    output: Output,
+) -> Result<(), Failure> {
+    let missing = || Failure::usage("--restore needs --data, --out and the chunk files");
+    let (k, out) = options.data.zip(options.out).ok_or_else(missing)?;
+    let chunks: Vec<_> = options
+        .chunks
+        .into_iter()
+        .map(|path| Some(path).filter(|path| path.as_os_str() != "-"))
+        .collect();
+    let code = code(format, options.codec, k, chunks.len())?;
+    let lost: Vec<usize> = (0..chunks.len())
+        .filter(|&at| chunks[at].is_none())
+        .collect();
+    let lost = match (options.lost, &lost[..]) {
+        (Some(lost), positions) if positions.contains(&lost) => lost,
+        (None, &[only]) => only,
+        (_, positions) => {
+            let positions: Vec<String> = positions.iter().map(ToString::to_string).collect();
+            return Err(Failure::usage(format!(
+                "name the position of the chunk to restore with --lost; lost ones, given as -, are at: {}",
+                if positions.is_empty() {
+                    "none".to_owned()
+                } else {
+                    positions.join(", ")
+                }
+            )));
+        }
+    };
+    let restoration = Restoration {
+        format: format.format(),
+        code,
+        chunks,
+        lost: ChunkIndex::new(lost),
+        out,
+        length: options.length,
+    };
+    let restored = restoration.run().await.map_err(|error| match error {
+        HdfsError::Policy(_) | HdfsError::Name { .. } => Failure::usage(error.to_string()),
+        other => Failure::failed(other.to_string()),
+    })?;
+    report(&restoration, &restored, output)
+}
+
+/// The code of a stripe of `n` chunks, `k` of them with data.
+fn code(format: FormatName, codec: RaidCodec, k: usize, n: usize) -> Result<Code, Failure> {
+    let m = n.checked_sub(k).filter(|m| *m > 0).ok_or_else(|| {
+        Failure::usage(format!("{n} chunks are given, and a stripe has more than the {k} with data; give - for a lost one"))
+    })?;
+    let text = match (format, codec) {
+        (FormatName::Qfs, RaidCodec::Rs) => format!("powers({k},{m})"),
+        (FormatName::HdfsRaid, RaidCodec::Rs) => format!("polynomial({k},{m})"),
+        (FormatName::HdfsRaid, RaidCodec::Xor) if m == 1 => format!("lrc({k},1,0)"),
+        (FormatName::HdfsRaid, RaidCodec::Xor) => {
+            return Err(Failure::usage(format!(
+                "the codec xor has 1 chunk with parity, and {m} are given"
+            )));
+        }
+        (FormatName::Qfs, RaidCodec::Xor) => {
+            return Err(Failure::usage("QFS has one code; leave --codec out"));
+        }
+    };
+    text.parse()
+        .map_err(|error: gabion_codec::CodeError| Failure::usage(error.to_string()))
+}
+
+fn report(restoration: &Restoration, restored: &Restored, output: Output) -> Result<(), Failure> {
+    let out = restoration.out.display();
+    if output == Output::Json {
+        return print_json(&serde_json::json!({
+            "chunk": restoration.lost.0,
+            "bytes": restored.length,
+            "read_bytes": restored.read_bytes,
+            "proven_by_chunk": restored.proven_by.map(|chunk| chunk.0),
+        }));
+    }
+    let proof = match restored.proven_by {
+        Some(chunk) => format!("chunk {}, which was not needed, agrees with it", chunk.0),
+        None => "no chunk was left that could prove the order and the code right".to_owned(),
+    };
+    say(format!(
+        "restored chunk {} with {} bytes as {out}, from {} bytes of others; {proof}",
+        restoration.lost.0, restored.length, restored.read_bytes
+    ));
+    Ok(())
+}
+
+async fn agent(options: HdfsAgentOptions) -> Result<(), Failure> {
     raise_descriptor_limit();
     let port = |offset| {
         options.transfer_port.checked_add(offset).ok_or_else(|| {

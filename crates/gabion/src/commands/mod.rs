@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod df;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod files;
 pub(crate) mod hdfs;
@@ -28,6 +29,7 @@ pub(crate) mod resize;
 pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod stat;
+pub(crate) mod top;
 
 use crate::arguments::Place;
 use crate::failure::Failure;

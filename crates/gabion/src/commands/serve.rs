@@ -3,12 +3,15 @@
 use super::{metadata, security};
 use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
+use crate::logging::LogOptions;
 use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
 use gabion_testbed::{EndSignals, READY};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Raises the limit of open files and connections to the system's maximum.
 pub(super) fn raise_descriptor_limit() {
@@ -30,6 +33,8 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metadata,
         init,
         behaviour,
+        metrics,
+        log,
     } = options;
     let config = CoordinatorConfig {
         metadata: metadata::place_of(&metadata, &data)?,
@@ -38,9 +43,11 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         init,
         listen,
         options: behaviour_of(&behaviour),
+        metrics,
+        slow: slow(&log),
     };
     let process = CoordinatorProcess::start(config).await?;
-    ready(&process.address().to_string());
+    server_ready(process.address(), process.metrics_address());
     let mut ends = EndSignals::listen()?;
     tokio::select! {
         failed = process.run() => failed.map_err(Failure::failed),
@@ -62,6 +69,8 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         engine,
         links,
         token,
+        metrics,
+        log,
     } = options;
     let (Some(rack), Some(join)) = (rack, join) else {
         return Err(Failure::usage(
@@ -99,10 +108,23 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         log_bytes: merging.log_limit,
         reserve_bytes_per_s: merging.reserve_budget,
         links,
+        metrics,
+        slow: slow(&log),
     };
     let process = NodeProcess::start(config).await?;
-    ready(&process.id().to_string());
+    server_ready(process.id(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
+}
+
+/// The time above which operations are logged.
+fn slow(log: &LogOptions) -> Option<Duration> {
+    (log.slow_ms > 0).then(|| Duration::from_millis(log.slow_ms))
+}
+
+/// Reports that a server is ready, and where its metrics are.
+fn server_ready(at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
+    let metrics = metrics.map_or_else(String::new, |address| format!(" http://{address}/metrics"));
+    ready(&format!("{at}{metrics}"));
 }
 
 /// Reports on stdout that the process serves. The process that started it may have ended already.

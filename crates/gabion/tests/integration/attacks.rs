@@ -1,10 +1,20 @@
 //! What an attacker once could do to a cluster of real processes, with and without certificates: delete the chunks of a
-//! node by one message, fence out every later primary, and fill a node's memory with slices of unknown runs.
+//! node by one message, fence out every later primary, fill a node's memory with slices of unknown runs, and, as a client,
+//! read and write stripes for which it has no ticket.
 
 use crate::support::{TestCluster, pattern};
 use bytes::Bytes;
-use gabion_layout::{ChunkId, Epoch, Generation, NodeId, Sequence};
-use gabion_protocol::message::{Flow, NodeRequest, Purpose, RunId, ask};
+use gabion_client::Client;
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, Keeping, NodeId, Sequence, StripeRecord,
+};
+use gabion_meta::{Existing, FencingToken, NewAttributes, PutId};
+use gabion_plan::{Part, StepOrder};
+use gabion_protocol::message::{
+    CoordinatorReply, Effect, Flow, NodeReply, NodeRequest, NodeStatus, Purpose, PutPlaces,
+    ReadCut, Refusal, RunId, RunPart, Ticket, TicketFault, ask,
+};
+use gabion_protocol::ticket::Operations;
 use gabion_wire::trust::Security;
 use gabion_wire::{Connection, Endpoint, Handler, Hello, Options};
 use serde_json::Value;
@@ -93,11 +103,8 @@ async fn attack(cluster: &TestCluster, as_client: Security, as_operator: Securit
     let endpoint = attacker(as_client);
     for stripe in &layout.stripes {
         for (at, node) in stripe.nodes.iter().enumerate() {
-            let status = layout.nodes.iter().find(|status| status.node == *node);
-            let address = &status.expect("the node is known").address;
-            let connection = Connection::connect(address, &endpoint).await;
-            let connection = connection.expect("the attacker reaches the node");
-            let index = gabion_layout::ChunkIndex(at as u8);
+            let connection = reach(&endpoint, &layout.nodes, *node).await;
+            let index = ChunkIndex(at as u8);
             let stripe = stripe.id;
             for request in attacks(ChunkId { stripe, index }) {
                 let answer = connection.call_node(&request, deadline()).await;
@@ -110,8 +117,176 @@ async fn attack(cluster: &TestCluster, as_client: Security, as_operator: Securit
             connection.close("it has tried all");
         }
     }
+    use_tickets(&endpoint, &client, &coordinator).await;
     let first = layout.nodes.iter().find(|status| status.node == NodeId(0));
     flood(&endpoint, &first.expect("node 0 is a member").address).await;
+}
+
+/// The attacker's connection to a node.
+async fn reach(endpoint: &Arc<Endpoint>, nodes: &[NodeStatus], node: NodeId) -> Arc<Connection> {
+    let status = nodes.iter().find(|status| status.node == node);
+    let address = &status.expect("the node is known").address;
+    let connection = Connection::connect(address, endpoint).await;
+    connection.expect("the attacker reaches the node")
+}
+
+/// What a client may ask of the node of a stripe's first chunk, each with the operation that its ticket must permit.
+fn client_requests(
+    stripe: &StripeRecord,
+    ticket: Option<Ticket>,
+) -> [(NodeRequest, Operations); 5] {
+    let (id, generation, run) = (stripe.id, stripe.generation, RunId(1));
+    let (chunk, node) = (ChunkIndex(0), stripe.nodes[0]);
+    let part = |effect| {
+        NodeRequest::RunPart(Box::new(RunPart {
+            run,
+            part: Part {
+                stripe: id,
+                node,
+                holds: Some(chunk),
+                chunk_bytes: stripe.chunk_bytes,
+                keeping: Keeping::InPlace,
+                order: StepOrder::default(),
+                steps: Vec::new(),
+            },
+            epoch: Epoch(0),
+            generation,
+            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
+            effect,
+            purpose: Purpose::Client,
+            spread_ms: 0,
+            deadline_ms: 1_000,
+            stall_ms: None,
+            ticket,
+        }))
+    };
+    let (stage, update, mark) = (
+        ask::Stage {
+            run,
+            stripe: id,
+            chunk,
+            offset: 0,
+            bytes: Bytes::from_static(b"theirs"),
+            ticket,
+        },
+        ask::Update {
+            run,
+            stripe: id,
+            generation,
+            ranges: Vec::new(),
+            substitutes: Vec::new(),
+            file: PutId(u64::MAX),
+            token: FencingToken(0),
+            ticket,
+        },
+        ask::Mark {
+            stripe: id,
+            settle: false,
+            reconstruct: false,
+            ticket,
+        },
+    );
+    let base = Sequence(0);
+    [
+        (stage.into(), Operations::UPDATE),
+        (update.into(), Operations::UPDATE),
+        (mark.into(), Operations::READ),
+        (part(Effect::None), Operations::READ),
+        (part(Effect::Install { base }), Operations::INSTALL),
+    ]
+}
+
+/// Begins a put of 1 MiB, and never ends it.
+async fn begin_put(connection: &Connection, name: &str) -> PutPlaces {
+    let request = ask::BeginPut {
+        at: name.into(),
+        existing: Existing::Stays,
+        pool: None,
+        size_bytes: 1 << 20,
+        attributes: NewAttributes::FILE,
+    };
+    let reply = connection
+        .call_coordinator(&request.into(), deadline())
+        .await;
+    match reply.expect("the coordinator answers") {
+        CoordinatorReply::Put(places) => places,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks for the stripes of a file and of another client's put without a ticket, and with tickets that are not for that.
+async fn use_tickets(endpoint: &Arc<Endpoint>, victim: &Client, coordinator: &str) {
+    let connection = Connection::connect(coordinator, endpoint).await;
+    let connection = connection.expect("the attacker reaches the coordinator");
+    let theirs = begin_put(&connection, "theirs").await;
+    let open = begin_put(&connection, "open").await;
+    let layout = victim.layout("f").await.expect("the file is there");
+    let stored = &layout.stripes[0];
+    let own = Ticket::find(&layout.tickets, stored.id).expect("its reader has a ticket");
+    let store = theirs.tickets[0];
+    let later = Ticket {
+        expires_ms: own.expires_ms + 1,
+        ..own
+    };
+    let moved = StripeRecord {
+        generation: Generation(stored.generation.0 + 1),
+        ..stored.clone()
+    };
+    for (stripe, ticket, operations, fault) in [
+        (stored, None, None, TicketFault::Missing),
+        (stored, Some(later), None, TicketFault::Forged),
+        (stored, Some(store), None, TicketFault::OtherStripe),
+        (
+            &open.stripes[0],
+            Some(store),
+            None,
+            TicketFault::OtherStripe,
+        ),
+        (&open.stripes[0], Some(own), None, TicketFault::OtherStripe),
+        (
+            stored,
+            Some(own),
+            Some(Operations::INSTALL),
+            TicketFault::OtherOperation,
+        ),
+        (
+            &theirs.stripes[0],
+            Some(store),
+            Some(Operations::UPDATE),
+            TicketFault::OtherOperation,
+        ),
+        (
+            &theirs.stripes[0],
+            Some(store),
+            Some(Operations::READ),
+            TicketFault::OtherOperation,
+        ),
+    ] {
+        let connection = reach(endpoint, &layout.nodes, stripe.nodes[0]).await;
+        for (request, operation) in client_requests(stripe, ticket) {
+            if operations.is_none_or(|only| only == operation) {
+                check_fault(&connection, &request, fault).await;
+            }
+        }
+    }
+    let connection = reach(endpoint, &layout.nodes, stored.nodes[0]).await;
+    let [_, update, _, read, _] = client_requests(&moved, Some(own)).map(|(request, _)| request);
+    for request in [update, read] {
+        check_fault(&connection, &request, TicketFault::OtherGeneration).await;
+    }
+    // The file's number in the request is another one.
+    let [_, update, ..] = client_requests(stored, Some(own)).map(|(request, _)| request);
+    check_fault(&connection, &update, TicketFault::OtherFile).await;
+}
+
+async fn check_fault(connection: &Connection, request: &NodeRequest, fault: TicketFault) {
+    let reply = connection.call_node(request, deadline()).await;
+    let refusal = Refusal::Ticket(fault);
+    let expected = match request {
+        NodeRequest::Update(_) => NodeReply::NotBegun(refusal),
+        _ => NodeReply::Refused(refusal),
+    };
+    assert_eq!(reply.expect("the node answers"), expected, "{request:?}");
 }
 
 /// Sends slices of runs that no node knows, and waits until they have arrived.

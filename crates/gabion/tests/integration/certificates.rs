@@ -162,6 +162,63 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
 }
 
 #[test]
+fn a_certificate_without_an_id_admits_one_node_whose_line_is_revoked_as_a_whole() {
+    let mut by_hand = ByHand::start();
+    let (tls, copy) = (by_hand.path("n0/tls"), by_hand.path("n1/tls"));
+    let out = format!("--out={}", tls.display());
+    run(&["cert", "issue", "node", &out, &by_hand.authority()]);
+    fs::create_dir_all(&copy).expect("make a directory");
+    for file in ["key.pem", "cert.pem", "ca.pem", "revoked.pem"] {
+        fs::copy(tls.join(file), copy.join(file)).expect("copy a file");
+    }
+    let first = by_hand.node_arguments(0);
+    assert_eq!(by_hand.spawn(&words(&first)), "node 0");
+    let exits_with = |arguments: &[String], why: &str| {
+        let output = gabion(&words(arguments)).output().expect("the binary runs");
+        let said = complaint(&output);
+        assert!(
+            output.status.code() == Some(1) && said.contains(why),
+            "{said}"
+        );
+    };
+    exits_with(&by_hand.node_arguments(1), "admits one node");
+    // What cannot be read is named, and the rest goes on.
+    let ledger = by_hand.path("c/ca/ledger");
+    let before = fs::read_to_string(&ledger).expect("the ledger");
+    fs::write(&ledger, format!("{before}izzued\n")).expect("write the ledger");
+    let entries = by_hand.entries();
+    let is_of_node = |entry: &&Value| {
+        let name = entry["name"].as_str().expect("a text");
+        name.ends_with("/node") || name.ends_with("/node/0")
+    };
+    let of_node: Vec<&Value> = entries.iter().filter(is_of_node).collect();
+    assert_eq!(of_node.len(), 2, "{entries:?}");
+    assert_eq!(of_node[0]["admitted_node"], 0);
+    assert_eq!(of_node[0]["line"], of_node[1]["line"]);
+    // The one that was issued is revoked, with the one that the node has got for it.
+    let serial = of_node[0]["serial"].as_str().expect("a text");
+    let output = gabion(&["cert", "revoke", serial, &by_hand.authority()]).output();
+    let output = output.expect("the binary runs");
+    assert!(
+        text(&output.stdout).contains("all 2 certificates"),
+        "{output:?}"
+    );
+    assert!(
+        complaint(&output).contains("damaged in the authority's ledger"),
+        "{output:?}"
+    );
+    let mut node = by_hand.processes.pop().expect("the node");
+    node.kill().expect("kill the node");
+    node.wait().expect("wait for it");
+    // The coordinator takes the list in within a second.
+    wait_for("the coordinator refuses the node", || {
+        let log = fs::read_to_string(by_hand.path("c/tls/revoked.pem"));
+        log.is_ok_and(|list| list == fs::read_to_string(by_hand.path("c/ca/revoked.pem")).unwrap())
+    });
+    exits_with(&first, "certificate is revoked");
+}
+
+#[test]
 fn a_revoked_client_is_refused_and_others_go_on() {
     let by_hand = ByHand::start();
     let (operator, client) = (by_hand.path("c/operator"), by_hand.path("client"));

@@ -74,6 +74,12 @@ impl RepairQueue {
         true
     }
 
+    /// Whether a stripe could be repaired, waits, or is being repaired.
+    pub fn holds(&self, stripe: StripeId) -> bool {
+        let known = [&self.ready, &self.waiting, &self.running];
+        known.iter().any(|state| state.contains_key(&stripe))
+    }
+
     /// Notes that a stripe's repair has ended well.
     pub fn succeeded(&mut self, stripe: StripeId) {
         self.running.remove(&stripe);

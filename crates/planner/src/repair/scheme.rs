@@ -33,6 +33,12 @@ impl Scheme {
         ("cyclic", Self::Cyclic),
     ];
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, scheme)| *scheme == self);
+        known.map_or("unnamed", |(name, _)| name)
+    }
+
     /// The names, for a sentence: `conventional, pipeline, ppr or cyclic`.
     pub fn names() -> String {
         let names = Self::NAMES.map(|(name, _)| name);

@@ -3,6 +3,7 @@
 
 use super::options::CoordinatorOptions;
 use super::wake_up::WakeUp;
+use crate::measure::Measure;
 use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use gabion_layout::{StripeId, StripeRecord};
@@ -74,6 +75,18 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
 
     /// Works on the metadata on a thread that may wait for the disk.
     pub(super) async fn with_meta<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
+    ) -> Result<R, MetaError> {
+        let began_us = self.ports.now_us();
+        let result = self.scan_meta(work).await;
+        let took_us = self.ports.now_us().saturating_sub(began_us);
+        self.ports.measure(&Measure::Transaction { took_us });
+        result
+    }
+
+    /// The same for a count of all rows, whose time says nothing about transactions.
+    pub(super) async fn scan_meta<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
     ) -> Result<R, MetaError> {

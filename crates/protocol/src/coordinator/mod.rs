@@ -7,6 +7,7 @@
 //! places and repair plans.
 
 mod core;
+pub mod figures;
 mod files;
 mod garbage;
 mod leases;
@@ -17,16 +18,19 @@ mod pool_facts;
 mod repair;
 mod shared_state;
 mod status;
+mod tickets;
 mod usage;
 mod wake_up;
 
-pub use options::CoordinatorOptions;
+pub use options::{CoordinatorOptions, TicketTimes};
 
 use self::core::{Answer, Core};
+use crate::measure::{Answered, Measure};
 use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
 use crate::ports::Ports;
 use files::Files;
 use futures::FutureExt;
+use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use garbage::Garbage;
 use leases::Leases;
@@ -97,6 +101,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(&self.grouping).run().boxed(),
             Arc::clone(&self.files).expire_puts().boxed(),
             Arc::clone(&self.lifecycles).run().boxed(),
+            Arc::clone(&self.shared.tickets).rotate().boxed(),
         ];
         let this = Arc::clone(self);
         let begin = async move {
@@ -110,20 +115,31 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Answers a request. The answer's promises are durable.
     pub async fn handle(self: &Arc<Self>, request: Ask) -> CoordinatorReply {
+        let ports = &self.shared.core.ports;
+        let (began_us, request_name) = (ports.now_us(), request.name());
         let answer = match self.shared.core.check_whole() {
             // Not even a lease is granted: the node's failure could not be handled.
             Err(error) => Err(error.into()),
             Ok(()) => self.answer(request).await,
         };
+        let refusal = match &answer {
+            Err(denial) | Ok(CoordinatorReply::Refused(denial)) => Some(denial.cause.name()),
+            Ok(CoordinatorReply::Busy(_)) => Some("busy"),
+            Ok(_) => None,
+        };
+        ports.measure(&Measure::Answered(Answered {
+            request: request_name,
+            purpose: None,
+            refusal,
+            took_us: ports.now_us().saturating_sub(began_us),
+        }));
         answer.unwrap_or_else(CoordinatorReply::Refused)
     }
 
     /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
     /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if request.relies_on_metadata()
-            && let Some(busy) = self.until_heard().await?
-        {
+        if let Some(busy) = self.until_heard(&request).await? {
             return Ok(busy);
         }
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
@@ -182,6 +198,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,
             Ask::Usage => self.usage().await,
+            Ask::Events(_) => Err("the event log is the process's to read".into()),
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
             Ask::Hasten(ask::Hasten { stripe }) => self.repair.hasten(stripe).await,
@@ -191,8 +208,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Waits until most nodes have been heard. The reply, if that takes too long.
-    async fn until_heard(&self) -> Result<Option<CoordinatorReply>, Denial> {
+    /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long.
+    async fn until_heard(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
+        if !request.relies_on_metadata() {
+            return Ok(None);
+        }
         if let Err(sentence) = self.members.most_heard().await {
             return Ok(Some(CoordinatorReply::Busy(sentence.into())));
         }
@@ -205,6 +225,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let answer = self.members.heartbeat(told)?;
         self.repair.throttle().note_foreground(&told.health);
         Ok(answer)
+    }
+
+    /// The start of a node that was admitted last; none before the node has been a member.
+    ///
+    /// # Errors
+    /// If there is no such node, or the metadata cannot be read.
+    pub async fn admitted_start(&self, node: NodeId) -> Result<Option<Start>, Denial> {
+        let find = move |meta: &Meta<K>| Ok(meta.node(node)?.admitted);
+        Ok(self.shared.core.with_meta(find).await?)
     }
 
     /// Waits until the metadata store has failed; returns the error. The process then ends: a failed

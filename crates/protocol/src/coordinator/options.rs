@@ -3,6 +3,35 @@
 use gabion_meta::Timing;
 use gabion_planner::repair::Scheme;
 
+/// For how long tickets and their keys are good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TicketTimes {
+    /// Period of new keys.
+    pub rotate_ms: u64,
+    /// The time from the drawing of a key to its first use, in which nodes learn it. A ticket is good for a period
+    /// without this time.
+    pub lead_ms: u64,
+    /// For how much longer nodes without a lease accept tickets.
+    pub grace_ms: u64,
+}
+
+impl TicketTimes {
+    /// For how long a ticket is good.
+    pub const fn lifetime_ms(&self) -> u64 {
+        self.rotate_ms.saturating_sub(self.lead_ms)
+    }
+}
+
+impl Default for TicketTimes {
+    fn default() -> Self {
+        Self {
+            rotate_ms: 3_600_000,
+            lead_ms: 60_000,
+            grace_ms: 24 * 3_600_000,
+        }
+    }
+}
+
 /// A coordinator's options at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorOptions {
@@ -36,6 +65,8 @@ pub struct CoordinatorOptions {
     pub convert_parallel: usize,
     /// Longest time that one node may take to verify all that it stores.
     pub scrub_deadline_ms: u64,
+    /// For how long tickets and their keys are good.
+    pub tickets: TicketTimes,
     /// Seed of the places of stripes, so that files of the same size get the same places in all pools of a scheme's
     /// placement; none for random places.
     pub placement_seed: Option<u64>,
@@ -71,6 +102,7 @@ impl Default for CoordinatorOptions {
             progress_ms: 10_000,
             convert_parallel: 2,
             scrub_deadline_ms: 3_600_000,
+            tickets: TicketTimes::default(),
             placement_seed: None,
         }
     }

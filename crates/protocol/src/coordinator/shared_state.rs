@@ -7,6 +7,7 @@ use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use super::repair::backlog::Backlog;
+use super::tickets::Tickets;
 use gabion_meta::{KeyValue, MetaError};
 use std::sync::Arc;
 
@@ -21,13 +22,14 @@ pub(super) struct SharedState<K> {
     pub(super) leftovers: Arc<Leftovers>,
     /// Stripes that are being repaired, replaced, converted or grouped.
     pub(super) occupied: Occupied,
+    pub(super) tickets: Arc<Tickets<K>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> SharedState<K> {
     /// The state from the metadata at the start. Waits for the disk.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When they cannot be read, or a first key of tickets cannot be written.
     pub(super) fn new(core: Core<K>) -> Result<Self, MetaError> {
         let core = Arc::new(core);
         let pools = Arc::new(Pools::default());
@@ -36,6 +38,7 @@ impl<K: KeyValue + Send + Sync + 'static> SharedState<K> {
             backlog: Arc::new(Backlog::new(&core, &pools, &nodes)),
             leftovers: Arc::new(Leftovers::new(core.meta.all_former_holders()?)),
             occupied: Occupied::default(),
+            tickets: Arc::new(Tickets::new(&core)?),
             core,
             pools,
             nodes,

@@ -16,17 +16,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn status(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
-        let status = self.shared.core.with_meta(count).await?;
+        let status = self.shared.core.scan_meta(count).await?;
         Ok(CoordinatorReply::Status(status))
     }
 
-    fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {
+    pub(super) fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {
         // Read first: if no work is under way at this point, the counts below include all finished work.
         let running_count = self.shared.backlog.running_count() as u64;
         let fleet = self.shared.nodes.fleet();
         let (spaces, silence_ms) = self.shared.nodes.last_heard(&fleet);
         let mut status = ClusterStatus {
             spaces,
+            served: self.shared.nodes.served(&fleet),
             silence_ms,
             joining: self.shared.nodes.joining(),
             nodes: fleet.nodes().to_vec(),

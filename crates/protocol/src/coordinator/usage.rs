@@ -14,11 +14,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn usage(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_usage(meta);
-        let usage = self.shared.core.with_meta(count).await?;
+        let usage = self.shared.core.scan_meta(count).await?;
         Ok(CoordinatorReply::Usage(usage))
     }
 
-    fn count_usage(&self, meta: &Meta<K>) -> Result<ClusterUsage, MetaError> {
+    pub(super) fn count_usage(&self, meta: &Meta<K>) -> Result<ClusterUsage, MetaError> {
         let fleet = self.shared.nodes.fleet();
         let mut usage = ClusterUsage {
             nodes: self.shared.nodes.usages(&fleet),

@@ -28,6 +28,15 @@ macro_rules! calls {
             )+
         }
 
+        impl $request {
+            /// Its name, as in the table of roles and requests.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => stringify!($name),)+
+                }
+            }
+        }
+
         /// A request that names its reply.
         pub trait $call: Into<$request> + Clone + Send + 'static {
             /// The peer's answer to this request.

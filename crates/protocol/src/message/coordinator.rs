@@ -1,11 +1,13 @@
 //! The coordinator's replies to nodes and clients. The state of the cluster is in [`ClusterStatus`].
 
 use super::denial::Denial;
+use super::events::EventPage;
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
 use super::usage::ClusterUsage;
+use crate::ticket::{Ticket, TicketKeys};
 use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
@@ -159,6 +161,8 @@ pub enum CoordinatorReply {
         lease_ms: u64,
         /// All nodes.
         nodes: Vec<NodeStatus>,
+        /// The keys of tickets.
+        keys: TicketKeys,
     },
     /// The node was declared failed: it must join again.
     Rejoin,
@@ -239,6 +243,8 @@ pub enum CoordinatorReply {
     },
     /// The space of the cluster.
     Usage(ClusterUsage),
+    /// Some of the event log.
+    Events(EventPage),
 }
 
 /// Whether a node that is alive is a member.
@@ -252,6 +258,8 @@ pub enum Standing {
         lease_ms: u64,
         /// All nodes.
         nodes: Vec<NodeStatus>,
+        /// The keys of tickets.
+        keys: TicketKeys,
     },
     /// [`CoordinatorReply::Rejoin`].
     Rejoin,
@@ -268,6 +276,8 @@ pub struct PutPlaces {
     pub pool: PoolRecord,
     /// The stripes, in the file's order.
     pub stripes: Vec<StripeRecord>,
+    /// The tickets to store them.
+    pub tickets: Vec<Ticket>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
 }
@@ -315,6 +325,8 @@ pub struct Replacement {
     pub settled: Vec<SettledStripe>,
     /// The new stripes, one for each new extent.
     pub stripes: Vec<StripeRecord>,
+    /// The tickets to read the displaced stripes, and to store the new ones.
+    pub tickets: Vec<Ticket>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
 }
@@ -354,6 +366,8 @@ pub struct FileLayout {
     pub offsets: Vec<u64>,
     /// Those of them that may have updates that parity does not cover, by id.
     pub appending: Vec<StripeId>,
+    /// The tickets to read and write the stripes.
+    pub tickets: Vec<Ticket>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
     /// Which clients may write it.

@@ -7,6 +7,7 @@ use super::coordinator::{
     PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure,
     StripeLease,
 };
+use super::events::EventPage;
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
 use super::refusal::Damage;
@@ -66,7 +67,9 @@ calls! {
         /// Its health.
         health: NodeHealth,
     } -> Standing {
-        CoordinatorReply::Alive { coordinator, lease_ms, nodes } => Standing::Alive { coordinator, lease_ms, nodes },
+        CoordinatorReply::Alive { coordinator, lease_ms, nodes, keys } => {
+            Standing::Alive { coordinator, lease_ms, nodes, keys }
+        },
         CoordinatorReply::Rejoin => Standing::Rejoin,
         CoordinatorReply::Leave => Standing::Leave,
     }
@@ -192,15 +195,15 @@ calls! {
         /// The file's size afterwards.
         size_bytes: u64,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
-    /// A node did not take its chunk of a stripe of a put: place the stripe anew. May be repeated; the
-    /// answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
+    /// A node did not take its chunk of a stripe of a put: place the stripe anew. Or its ticket has expired. May be
+    /// repeated; the answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
     PlaceAnew {
         /// The put.
         put: PutId,
         /// The id that the segment's stripe had when the put began.
         first: StripeId,
-        /// The stripe that was not stored. No chunk of it counts from now on.
-        failed: StripeId,
+        /// The stripe that was not stored, of which no chunk counts from now on; none to get a new ticket alone.
+        failed: Option<StripeId>,
         /// Nodes that must not get a chunk of it.
         avoid: Vec<NodeId>,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
@@ -461,6 +464,15 @@ calls! {
     }
     /// The space of files, chunks and reserves by pool, and of nodes.
     Usage -> ClusterUsage { CoordinatorReply::Usage(usage) => usage }
+    /// Some of the event log. The coordinator's process answers it.
+    Events {
+        /// Only those with higher numbers.
+        after: u64,
+        /// Only those since this time, in milliseconds since 1970.
+        since_ms: Option<i64>,
+        /// Most events; the coordinator may send fewer.
+        limit: u64,
+    } -> EventPage { CoordinatorReply::Events(page) => page }
 }
 
 impl CoordinatorRequest {
@@ -486,6 +498,7 @@ impl CoordinatorRequest {
                 | Self::Links { .. }
                 | Self::ScrubAll { .. }
                 | Self::Usage { .. }
+                | Self::Events { .. }
         )
     }
 }

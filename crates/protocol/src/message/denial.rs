@@ -43,6 +43,29 @@ pub enum Cause {
     Failure,
 }
 
+impl Cause {
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Exists => "exists",
+            Self::NotADirectory => "not_a_directory",
+            Self::IsADirectory => "is_a_directory",
+            Self::NotEmpty => "not_empty",
+            Self::NoSpace => "no_space",
+            Self::InUse => "in_use",
+            Self::Stale => "stale",
+            Self::Invalid => "invalid",
+            Self::NameTooLong => "name_too_long",
+            Self::IsASymlink => "is_a_symlink",
+            Self::TooManyNames => "too_many_names",
+            Self::TooLarge => "too_large",
+            Self::Unsupported => "unsupported",
+            Self::Failure => "failure",
+        }
+    }
+}
+
 /// A refusal of the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Denial {

@@ -2,6 +2,7 @@
 
 use super::origin::Origin;
 use super::status::NodeStatus;
+use crate::ticket::TicketKeys;
 use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
@@ -173,4 +174,6 @@ pub struct Joined {
     pub answer: PageAnswer,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+    /// The keys of tickets.
+    pub keys: TicketKeys,
 }

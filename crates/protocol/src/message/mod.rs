@@ -8,6 +8,7 @@ mod calls;
 mod coordinator;
 mod coordinator_request;
 mod denial;
+mod events;
 mod flow;
 mod join;
 mod meter;
@@ -27,6 +28,7 @@ pub use coordinator::{
 };
 pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
 pub use denial::{Cause, Denial};
+pub use events::{EventPage, LoggedEvent};
 pub use flow::Flow;
 pub use join::{
     Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession,
@@ -43,10 +45,11 @@ pub use purpose::Purpose;
 pub use refusal::{Damage, Refusal};
 pub use status::{
     ClusterStatus, JoinProgress, LifecycleStatus, LinkRate, Liveness, NodeHealth, NodeStatus,
-    RepairStatus, failed_nodes,
+    RepairStatus, Served, failed_nodes,
 };
 pub use usage::{ClusterUsage, NodeUsage, PoolUsage};
 
+pub use crate::ticket::{Ticket, TicketFault, TicketKeys};
 pub use gabion_layout::RunId;
 pub use gabion_meta::{Departure, Progress};
 pub use gabion_store::{RunMemory, StoreCounts};

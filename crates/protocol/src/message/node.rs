@@ -4,6 +4,7 @@
 use super::meter::Meter;
 use super::purpose::Purpose;
 use super::refusal::{Damage, Refusal};
+use crate::ticket::Ticket;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, RunId, Sequence, StripeId,
 };
@@ -121,6 +122,8 @@ pub struct RunPart {
     pub deadline_ms: u64,
     /// Abort when no progress is made for this time.
     pub stall_ms: Option<u64>,
+    /// A client's ticket for the stripe.
+    pub ticket: Option<Ticket>,
 }
 
 /// A primary's statement that all updates of a stripe up to one are committed.

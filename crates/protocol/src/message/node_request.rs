@@ -4,8 +4,9 @@
 use super::calls::calls;
 use super::meter;
 use super::node::{
-    Attestation, CommittedMark, Holding, NodeReply, RunFate, RunPart, RunQuestion, Scrubbed,
+    Attestation, CommittedMark, Effect, Holding, NodeReply, RunFate, RunPart, RunQuestion, Scrubbed,
 };
+use crate::ticket::{Claim, Operations, Ticket};
 use bytes::Bytes;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, RunId, Sequence,
@@ -31,6 +32,8 @@ calls! {
         offset: u64,
         /// The bytes.
         bytes: Bytes,
+        /// A client's ticket for the stripe.
+        ticket: Option<Ticket>,
     } -> Sequence { NodeReply::Staged { newest } => newest }
     /// Discard the staged bytes of the run, and never begin its part from now on.
     Unstage {
@@ -58,9 +61,16 @@ calls! {
         file: PutId,
         /// The file's fencing token, of which the client knows.
         token: FencingToken,
+        /// A client's ticket for the stripe.
+        ticket: Option<Ticket>,
     } -> Sequence { NodeReply::Updated { sequence } => sequence }
     /// To a stripe's primary: the fate of a run.
-    Fate(RunQuestion) -> RunFate { NodeReply::Fate(fate) => fate }
+    Fate {
+        /// The question.
+        question: RunQuestion,
+        /// A client's ticket for the stripe.
+        ticket: Option<Ticket>,
+    } -> RunFate { NodeReply::Fate(fate) => fate }
     /// Refuse updates of a file with a lower fencing token from now on. Answered when no earlier one runs in
     /// the node's present terms, with those that are known to be of the file's stripes. Answered without a
     /// lease.
@@ -89,6 +99,8 @@ calls! {
         /// Commit appended updates first, so that parity covers all updates up to the mark: the asker will
         /// decode from parity.
         reconstruct: bool,
+        /// A client's ticket for the stripe.
+        ticket: Option<Ticket>,
     } -> (Epoch, Sequence) { NodeReply::Mark { epoch, sequence } => (epoch, sequence) }
     /// The node's knowledge of the stripe, without any promise. Answered without a lease.
     Attest {
@@ -213,6 +225,77 @@ calls! {
 }
 
 impl NodeRequest {
+    /// What the request needs a ticket for if it is a client's. All requests are listed: those without a claim tell or
+    /// change nothing of a stripe's bytes, name a run that only its client knows, or come from members only.
+    pub fn claim(&self) -> Option<Claim> {
+        let (operation, stripe, generation, file, ticket) = match self {
+            Self::Stage(stage) => (Operations::UPDATE, stage.stripe, None, None, stage.ticket),
+            Self::Update(update) => {
+                let (generation, file) = (Some(update.generation), Some(update.file));
+                (
+                    Operations::UPDATE,
+                    update.stripe,
+                    generation,
+                    file,
+                    update.ticket,
+                )
+            }
+            // The run is of an earlier layout.
+            Self::Fate(fate) => (
+                Operations::UPDATE,
+                fate.question.stripe,
+                None,
+                None,
+                fate.ticket,
+            ),
+            Self::Mark(mark) => (Operations::READ, mark.stripe, None, None, mark.ticket),
+            Self::RunPart(part) => {
+                let is_read = part.effect == Effect::None;
+                let operation = if is_read {
+                    Operations::READ
+                } else {
+                    Operations::INSTALL
+                };
+                (
+                    operation,
+                    part.part.stripe,
+                    Some(part.generation),
+                    None,
+                    part.ticket,
+                )
+            }
+            Self::Unstage(_)
+            | Self::RaiseToken(_)
+            | Self::Recollect(_)
+            | Self::Attest(_)
+            | Self::Commit(_)
+            | Self::Collect(_)
+            | Self::Fence(_)
+            | Self::Resolve(_)
+            | Self::Committed(_)
+            | Self::Pin(_)
+            | Self::Unpin(_)
+            | Self::Missed(_)
+            | Self::Latest(_)
+            | Self::Written(_)
+            | Self::Remove(_)
+            | Self::Discard(_)
+            | Self::Scrub(_)
+            | Self::Probe(_)
+            | Self::Reach(_)
+            | Self::Progress(_)
+            | Self::Meter
+            | Self::StoreCounts => return None,
+        };
+        Some(Claim {
+            operation,
+            stripe,
+            generation,
+            file,
+            ticket,
+        })
+    }
+
     /// Whether the request needs a node with a lease. A reader that has asked a quorum knows by itself
     /// whether the node is behind.
     pub fn needs_lease(&self) -> bool {

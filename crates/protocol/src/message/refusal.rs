@@ -1,6 +1,7 @@
 //! The reasons why a node refuses a request, by which the sender decides whether to retry, to ask another
 //! node, or to fail.
 
+use crate::ticket::TicketFault;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_meta::FencingToken;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,10 @@ pub enum Refusal {
         /// The file's token.
         current: FencingToken,
     },
+    /// The request is a client's, and its ticket does not permit it. Nothing was done; with a new layout the client gets
+    /// another ticket.
+    #[error("{0}")]
+    Ticket(TicketFault),
     /// Nothing is wrong with the request, and another run may succeed: messages were lost, late or repeated,
     /// or the stripe is being changed.
     #[error("{0}")]
@@ -114,6 +119,32 @@ fn awaited_words(awaited: &[NodeId]) -> String {
 }
 
 impl Refusal {
+    /// The name of its kind, in metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fenced { .. } => "fenced",
+            Self::StaleGeneration { .. } => "stale_generation",
+            Self::Unsettled => "unsettled",
+            Self::CutPassed { .. } => "cut_passed",
+            Self::Damaged(_) => "damaged",
+            Self::NoSuchChunk(_) => "no_such_chunk",
+            Self::NotPrimary(_) => "not_primary",
+            Self::TooFewLeft { .. } => "too_few_left",
+            Self::StageAt(_) => "stage_at",
+            Self::Unavailable(_) => "unavailable",
+            Self::Stalled(_) => "stalled",
+            Self::NoLease => "no_lease",
+            Self::StoreFailed(_) => "store_failed",
+            Self::Busy(_) => "busy",
+            Self::NoSpace => "no_space",
+            Self::Failed(_) => "failed",
+            Self::Invalid(_) => "invalid",
+            Self::Superseded { .. } => "superseded",
+            Self::Interrupted(_) => "interrupted",
+            Self::Ticket(_) => "ticket",
+        }
+    }
+
     /// Whether the same request may succeed later or elsewhere without harm.
     pub const fn is_temporary(&self) -> bool {
         !matches!(self, Self::NoSpace | Self::Failed(_) | Self::Invalid(_))

@@ -61,6 +61,17 @@ pub struct NodeHealth {
     pub space: Option<Space>,
     /// The space that its store takes; none before it is counted.
     pub usage: Option<NodeUsage>,
+    /// The clients' requests that it has served.
+    pub served: Served,
+}
+
+/// The clients' requests that a node has served since its process began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Served {
+    /// Updates that it has committed as a primary.
+    pub update_count: u64,
+    /// Parts of reads.
+    pub read_count: u64,
 }
 
 /// The last measured rate of the link from one node to another.
@@ -85,6 +96,8 @@ pub struct ClusterStatus {
     pub arrays: BTreeMap<NodeId, ArrayStatus>,
     /// The disk space of these nodes, from their last heartbeats.
     pub spaces: BTreeMap<NodeId, Space>,
+    /// What these nodes have served, from their last heartbeats.
+    pub served: BTreeMap<NodeId, Served>,
     /// Age of the last heartbeat of each node that is not failed, in milliseconds; nodes without a
     /// heartbeat since the coordinator's start are left out.
     pub silence_ms: BTreeMap<NodeId, u64>,

@@ -2,18 +2,20 @@
 //!
 //! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/` (with the
 //! cluster's certificate authority in `ca/` and the credentials of clients in `operator/`), `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and
-//! `run/` with one file a live process. A process reports on its stdout when it is ready; a start
+//! `run/` with one file a live process (`run_files`). A process reports on its stdout when it is ready; a start
 //! waits only for that line.
 
 mod address;
 mod process;
 mod readiness;
+mod run_files;
 mod shape;
 
 use self::address::free_address;
-use self::process::{Running, holds_anything};
+use self::process::holds_anything;
 use self::readiness::{
-    NotReady, START_DEADLINE, has_left, last_line, state_of, until_it_waits, wait_until_ready,
+    NotReady, Ready, START_DEADLINE, has_left, last_line, state_of, until_it_waits,
+    wait_until_ready,
 };
 pub use self::readiness::{READY, Started};
 use self::shape::Shape;
@@ -30,7 +32,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
@@ -272,12 +274,19 @@ impl LocalCluster {
         arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
         arguments.extend(options.insecure.then(|| "--insecure".to_owned()));
         arguments.extend(place.iter().map(|url| format!("--metadata={url}")));
+        arguments.extend(self.metrics_argument()?);
         let kept = place
             .as_ref()
             .map_or("coordinator/metadata.redb", |_| "cluster.json");
         let (kept, seat) = (self.directory.join(kept), namespaces::COORDINATOR);
         self.spawn_with_data("coordinator", seat, &kept, arguments)
             .await
+    }
+
+    /// The argument by which a process serves its metrics. In a testbed no other process could reach them.
+    fn metrics_argument(&self) -> Result<Option<String>, TestbedError> {
+        let is_alone = self.testbed()?.is_some();
+        Ok((!is_alone).then(|| "--metrics=127.0.0.1:0".to_owned()))
     }
 
     /// Starts a process that keeps data, at this path. Only the first start of each may create it: lost data
@@ -372,6 +381,7 @@ impl LocalCluster {
                 self.directory.join("links").display()
             ));
         }
+        arguments.extend(self.metrics_argument()?);
         if self.testbed()?.is_some() {
             arguments.push(format!(
                 "--listen={}:0",
@@ -505,7 +515,10 @@ impl LocalCluster {
         self.note_running(name, &child)?;
         let stdout = child.stdout.take().expect("stdout is piped");
         match wait_until_ready(stdout).await {
-            Ok(address) => Ok(address),
+            Ok(Ready { at, metrics }) => {
+                self.note_metrics(name, metrics)?;
+                Ok(at)
+            }
             Err(NotReady::Late) => Err(TestbedError::Late {
                 name: name.to_owned(),
                 after_s: START_DEADLINE.as_secs(),
@@ -528,39 +541,6 @@ impl LocalCluster {
     #[must_use]
     pub fn log_path(&self, name: &str) -> PathBuf {
         self.directory.join("logs").join(format!("{name}.log"))
-    }
-
-    fn note_running(&self, name: &str, child: &Child) -> Result<(), TestbedError> {
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        // A process that has ended is not running; its log has the reason.
-        let Some(running) = pid.and_then(Running::of) else {
-            return Ok(());
-        };
-        let text = serde_json::to_string(&running).context("note the process")?;
-        let path = self.run_file(name);
-        fs::write(&path, text).context(format!("write {}", path.display()))
-    }
-
-    /// The running process of this name. Waits for the end of one that was killed just now: its port and its files
-    /// are its own until then.
-    async fn staying(&self, name: &str) -> Result<Option<Running>, TestbedError> {
-        let Some(running) = self.running(name) else {
-            return Ok(None);
-        };
-        if running.is_ending() {
-            running.ended(name).await?;
-        }
-        Ok(self.running(name))
-    }
-
-    fn running(&self, name: &str) -> Option<Running> {
-        let text = fs::read_to_string(self.run_file(name)).ok()?;
-        let running: Running = serde_json::from_str(&text).ok()?;
-        running.is_alive().then_some(running)
-    }
-
-    fn run_file(&self, name: &str) -> PathBuf {
-        self.directory.join("run").join(name)
     }
 
     fn save(&self) -> Result<(), TestbedError> {

@@ -21,13 +21,20 @@ pub(super) struct Running {
     pub(super) pid: i32,
     /// When the kernel started it, in clock ticks since boot: pids are reused.
     started_ticks: u64,
+    /// Where it serves its metrics, once it is ready.
+    #[serde(default)]
+    pub(super) metrics: Option<String>,
 }
 
 impl Running {
     /// The process with this pid now; none if it is gone.
     pub(super) fn of(pid: i32) -> Option<Self> {
         let started_ticks = started_ticks(pid)?;
-        Some(Self { pid, started_ticks })
+        Some(Self {
+            pid,
+            started_ticks,
+            metrics: None,
+        })
     }
 
     /// Whether the same process still exists and is not a zombie.

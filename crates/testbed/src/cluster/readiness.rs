@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
 
-/// The word with which a process reports that it is ready; its address follows.
+/// The word with which a process reports that it is ready; its address follows, and that of its metrics.
 pub const READY: &str = "ready";
 /// Time limit of a process from its start until it is ready: a node recovers its store first.
 pub(super) const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -37,16 +37,30 @@ pub(super) enum NotReady {
     Gone(&'static str),
 }
 
-/// Waits for the line with which a process reports that it is ready; returns the text behind the
-/// word.
-pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<String, NotReady> {
+/// A process's report that it is ready.
+pub(super) struct Ready {
+    /// The coordinator's address, or the node's id.
+    pub(super) at: String,
+    /// Where it serves its metrics.
+    pub(super) metrics: Option<String>,
+}
+
+/// Waits for the line with which a process reports that it is ready.
+pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<Ready, NotReady> {
     let mut lines = BufReader::new(stdout).lines();
     let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
     let line = line.map_err(|_| NotReady::Late)?.ok().flatten();
     let line = line.ok_or(NotReady::Gone("it ended without a ready line"))?;
     let no_word = NotReady::Gone("its first line is not the ready line");
-    let address = line.strip_prefix(READY).ok_or(no_word)?;
-    Ok(address.trim().to_owned())
+    let told = line.strip_prefix(READY).ok_or(no_word)?.trim();
+    let (at, metrics) = match told.rsplit_once(' ') {
+        Some((at, url)) if url.starts_with("http://") => (at, Some(url.to_owned())),
+        _ => (told, None),
+    };
+    Ok(Ready {
+        at: at.to_owned(),
+        metrics,
+    })
 }
 
 /// A coordinator's address, and how to prove oneself to it.

@@ -82,7 +82,7 @@ fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_coordinator: Vec<CoordinatorRequest> = one_of_each();
     assert_eq!(
         to_coordinator.len(),
-        60,
+        61,
         "a request cannot be made of zeros"
     );
     for request in &to_coordinator {
@@ -154,6 +154,42 @@ fn check_parts(part: &RunPart) {
             ..part.clone()
         }));
         check_row(&format!("RunPart, {name}"), &request);
+    }
+}
+
+/// What a client may send without a ticket tells or changes none of a stripe's bytes.
+#[test]
+fn each_request_of_users_is_for_a_stripe_and_needs_a_ticket_or_is_listed() {
+    let users = [Role::Client, Role::Operator].map(|role| Sender {
+        role,
+        node: None,
+        is_token: false,
+        is_proven: true,
+    });
+    let mut without = BTreeSet::new();
+    for request in one_of_each::<NodeRequest>() {
+        let is_users = users.iter().any(|user| request.may_come_from(user).is_ok());
+        if is_users && request.claim().is_none() {
+            without.insert(name_of(&request));
+        }
+    }
+    let listed = [
+        "Attest",
+        "Meter",
+        "Probe",
+        "Recollect",
+        "StoreCounts",
+        "Unstage",
+    ];
+    assert_eq!(without, BTreeSet::from(listed.map(str::to_owned)));
+    for (role, sender) in proven() {
+        let is_member = ["node", "coordinator"].contains(&role);
+        let expected = if is_member {
+            Asker::Member
+        } else {
+            Asker::User
+        };
+        assert_eq!(sender.asker(), expected, "{role}");
     }
 }
 

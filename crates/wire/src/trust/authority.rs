@@ -4,15 +4,15 @@
 //! `revoked.pem` (a certificate revocation list in X.509's form). The coordinator and 'gabion cert' share it; each
 //! change holds the lock of the ledger.
 
-use super::credentials::{Credentials, parse_certificate, write_credentials};
+use super::credentials::{Credentials, parse_certificate, serials_of_list, write_credentials};
 use super::error::{TrustError, io_error, malformed};
 use super::files;
-use super::ledger::{Entry, EntryState, Ledger, Serial};
+use super::ledger::{Entry, EntryState, Ledger, Register, Serial};
 use super::name::{Name, TLS_NAME};
 use super::token::Token;
 use crate::randomness::random_bytes;
 use crate::role::Role;
-use gabion_layout::ClusterId;
+use gabion_layout::{ClusterId, NodeId};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
@@ -20,6 +20,7 @@ use rcgen::{
 };
 // tidy: allow(serial number) X.509's name
 use rcgen::SerialNumber as X509Serial;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl Authority {
         };
         if !authority.revoked_path().exists() {
             let _lock = authority.lock()?;
-            authority.write_revoked()?;
+            authority.write_revoked(&authority.register()?, &BTreeSet::new())?;
         }
         Ok(authority)
     }
@@ -144,8 +145,16 @@ impl Authority {
     ///
     /// # Errors
     /// When the ledger cannot be read.
-    pub fn entries(&self) -> Result<Vec<Entry>, TrustError> {
-        self.ledger.entries()
+    pub fn register(&self) -> Result<Register, TrustError> {
+        self.ledger.register()
+    }
+
+    /// Bytes of the ledger: it has changed if they have.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn ledger_bytes(&self) -> Result<u64, TrustError> {
+        self.ledger.bytes()
     }
 
     /// Makes a key and its certificate, and writes them into a directory.
@@ -179,21 +188,39 @@ impl Authority {
     pub fn refresh(&self, directory: &Path, name: Name) -> Result<(), TrustError> {
         let is_fresh =
             |known: &Credentials| *known.name() == name && !known.is_due() && self.counts(known);
-        if let Some(known) = Credentials::open(directory).ok().filter(is_fresh) {
-            let revoked = self.revoked()?;
-            if known.revoked_text() != Some(&revoked) {
-                known.keep_revoked(&revoked)?;
-            }
+        match Credentials::open(directory).ok().filter(is_fresh) {
+            Some(known) => self.give_revoked(&known),
+            None => self.issue_into(directory, name, Self::LIFETIME).map(drop),
+        }
+    }
+
+    /// Gives credentials the present list of revoked certificates. If they have a newer one, the authority is an
+    /// earlier copy, and takes in what is revoked there.
+    ///
+    /// # Errors
+    /// When files cannot be read or written.
+    pub fn give_revoked(&self, known: &Credentials) -> Result<(), TrustError> {
+        let revoked = self.revoked()?;
+        if known.revoked_text() == Some(&revoked) {
             return Ok(());
         }
-        self.issue_into(directory, name, Self::LIFETIME).map(drop)
+        match known.keep_revoked(&revoked) {
+            Err(TrustError::OldList { .. }) => {
+                let lock = self.lock()?;
+                let further = serials_of_list(known.revoked_text());
+                let further = further.map_err(|e| malformed(known.directory(), e))?;
+                self.write_revoked(&self.register()?, &further)?;
+                drop(lock);
+                known.keep_revoked(&self.revoked()?)
+            }
+            kept => kept,
+        }
     }
 
     /// Whether it has issued these credentials, and not revoked them.
     fn counts(&self, known: &Credentials) -> bool {
-        let is_it = |entry: &&Entry| entry.serial == known.serial();
-        let entries = self.entries().unwrap_or_default();
-        let entry = entries.iter().find(is_it);
+        let register = self.register().unwrap_or_default();
+        let entry = register.of(known.serial());
         entry.is_some_and(|entry| entry.state == EntryState::Valid)
     }
 
@@ -219,7 +246,7 @@ impl Authority {
         lifetime: Duration,
     ) -> Result<(Serial, String), TrustError> {
         let _lock = self.lock()?;
-        self.sign_locked(key, name, lifetime)
+        self.sign_locked(key, name, lifetime, None)
     }
 
     fn sign_locked(
@@ -227,6 +254,7 @@ impl Authority {
         key: &impl PublicKeyData,
         name: Name,
         lifetime: Duration,
+        parent: Option<Serial>,
     ) -> Result<(Serial, String), TrustError> {
         let serial = new_serial()?;
         let now = OffsetDateTime::now_utc();
@@ -241,21 +269,24 @@ impl Authority {
             name,
             from_s: params.not_before.unix_timestamp(),
             until_s: params.not_after.unix_timestamp(),
+            parent,
+            admitted: None,
             state: EntryState::Valid,
         })?;
         Ok((serial, certificate.pem()))
     }
 
     /// Signs a new key for the holder of a certificate, whose time is a third over, or whose name has got a node's id.
+    /// The new certificate is valid as long as the held one was.
     ///
     /// # Errors
     /// [`TrustError::NotSigned`] when the certificate does not count any more, is not due, or has another name.
     pub fn renew(&self, held: Serial, name: Name, key: &PublicKey) -> Result<String, TrustError> {
         let _lock = self.lock()?;
-        let entries = self.entries()?;
-        let Some(entry) = entries.iter().find(|entry| entry.serial == held) else {
+        let register = self.register()?;
+        let Some(entry) = register.of(held) else {
             // The signature is ours, so the ledger is an earlier copy: it must not end the cluster.
-            return Ok(self.sign_locked(key, name, Self::LIFETIME)?.1);
+            return Ok(self.sign_locked(key, name, Self::LIFETIME, None)?.1);
         };
         let refused = |reason: &str| Err(TrustError::NotSigned(reason.to_owned()));
         if entry.state != EntryState::Valid {
@@ -265,12 +296,43 @@ impl Authority {
         if entry.name.role != name.role || (entry.name != name && !gets_id) {
             return refused("the certificate has another name");
         }
+        if gets_id && entry.admitted != name.node {
+            return refused("no node with this id has joined with the certificate");
+        }
         let now_s = OffsetDateTime::now_utc().unix_timestamp();
-        if !gets_id && now_s - entry.from_s < (entry.until_s - entry.from_s) / 3 {
+        let span_s = entry.until_s - entry.from_s;
+        if !gets_id && now_s - entry.from_s < span_s / 3 {
             return refused("the certificate is not due for renewal yet");
         }
-        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME)?;
+        let lifetime = Duration::from_secs(span_s.unsigned_abs()).saturating_sub(CLOCK_TOLERANCE);
+        let (_, certificate) = self.sign_locked(key, name, lifetime, Some(held))?;
         Ok(certificate)
+    }
+
+    /// The node that joins with a new node's certificate: none before [`Authority::admit`].
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn admitted(&self, held: Serial) -> Result<Option<NodeId>, TrustError> {
+        Ok(self.register()?.of(held).and_then(|entry| entry.admitted))
+    }
+
+    /// Notes durably that a node joins with a new node's certificate, which admits no other one.
+    ///
+    /// # Errors
+    /// [`TrustError::Admitted`] when another node has; otherwise when the ledger cannot be written.
+    pub fn admit(&self, held: Serial, node: NodeId) -> Result<(), TrustError> {
+        let _lock = self.lock()?;
+        let register = self.register()?;
+        // A certificate that the ledger does not know: the ledger is an earlier copy, see `renew`.
+        let Some(entry) = register.of(held) else {
+            return Ok(());
+        };
+        match entry.admitted {
+            None => self.ledger.note_admitted(held, node),
+            Some(admitted) if admitted == node => Ok(()),
+            Some(admitted) => Err(TrustError::Admitted(admitted)),
+        }
     }
 
     /// Exchanges a join token, which is used up by that, for a certificate.
@@ -279,8 +341,8 @@ impl Authority {
     /// [`TrustError::TokenUsed`]; [`TrustError::UnknownSerial`] for a token of another authority.
     pub fn exchange(&self, token: Serial, key: &PublicKey) -> Result<String, TrustError> {
         let _lock = self.lock()?;
-        let entries = self.entries()?;
-        let entry = entries.iter().find(|entry| entry.serial == token);
+        let register = self.register()?;
+        let entry = register.of(token);
         let entry = entry.ok_or_else(|| TrustError::UnknownSerial(token.to_string()))?;
         if entry.state != EntryState::Valid || !entry.name.is_token {
             return Err(TrustError::TokenUsed);
@@ -288,24 +350,31 @@ impl Authority {
         // A crash behind this uses the token up for nothing, which is the safe side.
         self.ledger.note_used(token)?;
         let name = entry.name.without_token();
-        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME)?;
+        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME, Some(token))?;
         Ok(certificate)
     }
 
-    /// Revokes a certificate. Processes refuse it as soon as they have the new list.
+    /// Revokes a certificate, and all others of its holder that come from the same one by exchange and renewal.
+    /// Processes refuse them as soon as they have the new list. Returns how many certificates were revoked.
     ///
     /// # Errors
     /// [`TrustError::UnknownSerial`], or when files cannot be written.
-    pub fn revoke(&self, serial: Serial) -> Result<(), TrustError> {
+    pub fn revoke(&self, serial: Serial) -> Result<usize, TrustError> {
         let _lock = self.lock()?;
-        let entries = self.entries()?;
-        let entry = entries.iter().find(|entry| entry.serial == serial);
-        let entry = entry.ok_or_else(|| TrustError::UnknownSerial(serial.to_string()))?;
-        if !matches!(entry.state, EntryState::Revoked { .. }) {
+        let register = self.register()?;
+        let lines = register.lines();
+        let unknown = || TrustError::UnknownSerial(serial.to_string());
+        let line = lines.get(&serial).ok_or_else(unknown)?;
+        let is_of_line =
+            |one: &&Entry| one.state == EntryState::Valid && lines[&one.serial] == *line;
+        let of_line = register.entries.iter().filter(is_of_line);
+        let serials: BTreeSet<Serial> = of_line.map(|one| one.serial).collect();
+        if !serials.is_empty() {
             let now_s = OffsetDateTime::now_utc().unix_timestamp();
-            self.ledger.note_revoked(serial, now_s)?;
+            self.ledger.note_revoked(&serials, now_s)?;
         }
-        self.write_revoked()
+        self.write_revoked(&self.register()?, &BTreeSet::new())?;
+        Ok(serials.len())
     }
 
     /// Its certificate in PEM, the trust anchor of the cluster's processes.
@@ -327,23 +396,33 @@ impl Authority {
         self.directory.join("revoked.pem")
     }
 
-    /// Signs the list of what the ledger says is revoked and could still be used.
-    fn write_revoked(&self) -> Result<(), TrustError> {
+    /// Signs the list of what is revoked and could still be used: by the ledger, by the present list, since a line of the
+    /// ledger may be damaged, and `further` ones.
+    fn write_revoked(
+        &self,
+        register: &Register,
+        further: &BTreeSet<Serial>,
+    ) -> Result<(), TrustError> {
         let now = OffsetDateTime::now_utc();
-        let mut revoked_certs = Vec::new();
-        let entries = self.entries()?;
-        for entry in &entries {
-            let EntryState::Revoked { at_s } = entry.state else {
-                continue;
-            };
-            if entry.until_s < now.unix_timestamp() {
-                continue;
+        let now_s = now.unix_timestamp();
+        let listed = files::read(&self.revoked_path())?;
+        let listed = serials_of_list(listed.as_deref()).unwrap_or_default();
+        let mut revoked: BTreeMap<Serial, i64> = BTreeMap::new();
+        revoked.extend(listed.iter().chain(further).map(|&serial| (serial, now_s)));
+        for entry in &register.entries {
+            if let EntryState::Revoked { at_s } = entry.state {
+                revoked.insert(entry.serial, at_s);
             }
-            let wrong = |_| malformed(self.ledger.path(), "a time in it is out of range");
+            if entry.until_s < now_s {
+                revoked.remove(&entry.serial);
+            }
+        }
+        let mut revoked_certs = Vec::new();
+        for (serial, at_s) in revoked {
             revoked_certs.push(RevokedCertParams {
                 // tidy: allow(serial number) X.509's name
-                serial_number: x509_serial(entry.serial),
-                revocation_time: OffsetDateTime::from_unix_timestamp(at_s).map_err(wrong)?,
+                serial_number: x509_serial(serial),
+                revocation_time: OffsetDateTime::from_unix_timestamp(at_s).unwrap_or(now),
                 reason_code: Some(RevocationReason::Unspecified),
                 invalidity_date: None,
             });
@@ -424,7 +503,7 @@ mod tests {
     }
 
     fn last(authority: &Authority) -> Entry {
-        *authority.entries().unwrap().last().unwrap()
+        *authority.register().unwrap().entries.last().unwrap()
     }
 
     #[test]
@@ -444,11 +523,11 @@ mod tests {
         opened.refresh(&own, name).unwrap();
         assert_eq!(*Credentials::open(&own).unwrap().name(), name);
         made.refresh(&own, name).unwrap();
-        assert_eq!(made.entries().unwrap().len(), 1, "it is fresh");
+        assert_eq!(made.register().unwrap().entries.len(), 1, "it is fresh");
         made.revoke(last(&made).serial).unwrap();
         made.refresh(&own, name).unwrap();
         assert_eq!(
-            made.entries().unwrap().len(),
+            made.register().unwrap().entries.len(),
             2,
             "a revoked one is replaced"
         );
@@ -495,11 +574,90 @@ mod tests {
             let error = authority.renew(short, other, &key()).unwrap_err();
             assert!(error.to_string().contains("another name"), "{error}");
         }
-        let new = sign(Name::of_node(CLUSTER, None), Authority::LIFETIME);
-        authority.renew(new, node, &key()).unwrap();
+        // It is valid as long as the one before.
+        let (renewed, held) = (last(&authority), Duration::from_mins(1));
+        assert_eq!(renewed.parent, Some(short));
+        let span = Duration::from_secs((renewed.until_s - renewed.from_s) as u64);
+        assert_eq!(span, held + CLOCK_TOLERANCE);
         authority.revoke(short).unwrap();
         let error = authority.renew(short, node, &key()).unwrap_err();
         assert!(error.to_string().contains("revoked"), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_of_a_new_node_admits_one_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let node = |number| Name::of_node(CLUSTER, Some(NodeId(number)));
+        let new = Name::of_node(CLUSTER, None);
+        let (new, _) = authority.sign(&key(), new, Authority::LIFETIME).unwrap();
+        assert!(authority.renew(new, node(3), &key()).is_err());
+        assert_eq!(authority.admitted(new).unwrap(), None);
+        for _ in 0..2 {
+            authority.admit(new, NodeId(3)).unwrap();
+            assert_eq!(authority.admitted(new).unwrap(), Some(NodeId(3)));
+        }
+        authority.renew(new, node(3), &key()).unwrap();
+        let error = authority.admit(new, NodeId(4)).unwrap_err().to_string();
+        assert!(error.contains("admits one node"), "{error}");
+        assert!(authority.renew(new, node(4), &key()).is_err());
+    }
+
+    #[test]
+    fn a_line_of_certificates_is_revoked_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), CLUSTER).unwrap();
+        let client = Name::of(CLUSTER, Role::Client);
+        let short = Duration::from_mins(1);
+        let (first, _) = authority.sign(&key(), client, short).unwrap();
+        let (other, _) = authority.sign(&key(), client, short).unwrap();
+        authority.renew(first, client, &key()).unwrap();
+        let second = last(&authority).serial;
+        authority.renew(second, client, &key()).unwrap();
+        let third = last(&authority).serial;
+        // Whichever of them is named.
+        assert_eq!(authority.revoke(second).unwrap(), 3);
+        assert_eq!(authority.revoke(first).unwrap(), 0, "it is revoked already");
+        let listed =
+            |authority: &Authority| serials_of_list(Some(&authority.revoked().unwrap())).unwrap();
+        assert_eq!(listed(&authority), [first, second, third].into());
+        assert!(authority.renew(third, client, &key()).is_err());
+        authority.renew(other, client, &key()).unwrap();
+        // What a damaged line said stays on the list.
+        let ledger = directory.path().join("ledger");
+        let text = std::fs::read_to_string(&ledger).unwrap();
+        std::fs::write(&ledger, text.replace("revoked", "revokod")).unwrap();
+        let renewed = last(&authority).serial;
+        assert_eq!(authority.revoke(renewed).unwrap(), 2);
+        let all = [first, second, third, other, renewed].into();
+        assert_eq!(listed(&authority), all);
+    }
+
+    #[test]
+    fn an_authority_that_went_back_takes_in_what_was_revoked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ca, own) = (directory.path().join("ca"), directory.path().join("own"));
+        let authority = Authority::create(&ca, CLUSTER).unwrap();
+        let name = Name::of(CLUSTER, Role::Coordinator);
+        let client = Name::of(CLUSTER, Role::Client);
+        let (one, _) = authority.sign(&key(), client, Authority::LIFETIME).unwrap();
+        authority.refresh(&own, name).unwrap();
+        let copy = ["ledger", "revoked.pem"].map(|file| std::fs::read(ca.join(file)).unwrap());
+        authority.revoke(one).unwrap();
+        authority.refresh(&own, name).unwrap();
+        for (file, bytes) in ["ledger", "revoked.pem"].iter().zip(copy) {
+            std::fs::write(ca.join(file), bytes).unwrap();
+        }
+        let known = Credentials::open(&own).unwrap();
+        let old = known.keep_revoked(&authority.revoked().unwrap());
+        assert!(matches!(old, Err(TrustError::OldList { .. })));
+        authority.give_revoked(&known).unwrap();
+        let list = authority.revoked().unwrap();
+        assert_eq!(serials_of_list(Some(&list)).unwrap(), [one].into());
+        assert_eq!(
+            Credentials::open(&own).unwrap().revoked_text(),
+            Some(&*list)
+        );
     }
 
     #[test]

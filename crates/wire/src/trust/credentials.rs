@@ -20,10 +20,11 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use time::OffsetDateTime;
+use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::revocation_list::CertificateRevocationList;
 
@@ -211,11 +212,20 @@ impl Credentials {
     /// Takes in a newer list of revoked certificates.
     ///
     /// # Errors
-    /// When it is damaged or cannot be written.
+    /// [`TrustError::OldList`] when an authority's list has a lower number than the one that is held; otherwise when
+    /// it is damaged or cannot be written.
     pub fn keep_revoked(&self, text: &str) -> Result<(), TrustError> {
         let path = self.directory.join(REVOKED_FILE);
-        let lists = lists(Some(text)).map_err(|e| malformed(&path, e))?;
-        revoked_serials(&lists).map_err(|e| malformed(&path, e))?;
+        let numbers = |text| lists(text).and_then(|lists| list_numbers(&lists));
+        let new = numbers(Some(text)).map_err(|e| malformed(&path, e))?;
+        serials_of_list(Some(text)).map_err(|e| malformed(&path, e))?;
+        let held = numbers(self.revoked_text()).unwrap_or_default();
+        let is_older = |(authority, number): (&String, &BigUint)| {
+            new.get(authority).is_some_and(|new| new < number)
+        };
+        if held.iter().any(is_older) {
+            return Err(TrustError::OldList { path });
+        }
         files::replace(&path, text)
     }
 
@@ -337,12 +347,34 @@ fn lists(text: Option<&str>) -> Result<Lists, String> {
     lists.map_err(|e: rustls::pki_types::pem::Error| e.to_string())
 }
 
+/// The numbers of lists, by their authorities' names. A list without a number is replaced by any other.
+fn list_numbers(lists: &Lists) -> Result<BTreeMap<String, BigUint>, String> {
+    let mut numbers = BTreeMap::new();
+    for list in lists {
+        let list = parse_list(list)?;
+        if let Some(number) = list.crl_number() {
+            numbers.insert(list.issuer().to_string(), number.clone());
+        }
+    }
+    Ok(numbers)
+}
+
+fn parse_list(list: &[u8]) -> Result<CertificateRevocationList<'_>, String> {
+    let parsed = CertificateRevocationList::from_der(list);
+    let damaged = |_| "the list of revoked certificates is damaged".to_owned();
+    parsed.map(|(_, list)| list).map_err(damaged)
+}
+
+/// The serials in a list of revoked certificates, in PEM.
+pub(super) fn serials_of_list(text: Option<&str>) -> Result<BTreeSet<Serial>, String> {
+    revoked_serials(&lists(text)?)
+}
+
 /// The serials in lists, by which open connections are ended. TLS itself checks the lists' signatures.
 fn revoked_serials(lists: &Lists) -> Result<BTreeSet<Serial>, String> {
     let mut serials = BTreeSet::new();
     for list in lists {
-        let (_, list) = CertificateRevocationList::from_der(list)
-            .map_err(|_| "the list of revoked certificates is damaged".to_owned())?;
+        let list = parse_list(list)?;
         let revoked = list.iter_revoked_certificates();
         serials.extend(revoked.filter_map(|one| Serial::from_bytes(one.raw_serial())));
     }

@@ -1,5 +1,6 @@
 //! Why certificates, keys or the authority cannot be used.
 
+use gabion_layout::NodeId;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -49,6 +50,12 @@ pub enum TrustError {
         /// The directory.
         path: PathBuf,
     },
+    /// A list of revoked certificates is older than the one in use.
+    #[error("the list of revoked certificates that is offered is older than {}, which stays in use; was the authority's directory restored from a copy?", path.display())]
+    OldList {
+        /// The list in use.
+        path: PathBuf,
+    },
     /// A join token cannot be read.
     #[error("this is no join token; copy all of what 'gabion cert token' has printed")]
     NoToken,
@@ -61,6 +68,11 @@ pub enum TrustError {
     /// No certificate has this serial.
     #[error("the authority has issued no certificate {0}; 'gabion cert ls' lists them")]
     UnknownSerial(String),
+    /// A new node's certificate was used by another node.
+    #[error(
+        "{0} has joined with this certificate, and a certificate admits one node; make another one with 'gabion cert token'"
+    )]
+    Admitted(NodeId),
     /// The authority does not sign for this name.
     #[error("{0}")]
     NotSigned(String),

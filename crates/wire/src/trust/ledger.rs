@@ -1,17 +1,20 @@
 //! What an authority has issued and revoked: a text file to which lines are appended.
 //!
-//! `issued SERIAL FROM UNTIL NAME`, `used SERIAL` for a join token that was exchanged, and `revoked SERIAL AT`; times
-//! are seconds since 1970. A line without its end, which a crash has left, does not count.
+//! `issued SERIAL FROM UNTIL NAME [PARENT]`, where PARENT is the certificate or token that its holder showed for this
+//! one; `used SERIAL` for a join token that was exchanged; `admitted SERIAL NODE` for a new node's certificate with which
+//! that node joins; and `revoked SERIAL AT`. Times are seconds since 1970. A line without its end, which a crash has
+//! left, does not count.
 
-use super::error::{TrustError, io_error, malformed};
+use super::error::{TrustError, io_error};
 use super::files;
 use super::name::Name;
-use std::collections::BTreeMap;
+use gabion_layout::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The serial of a certificate.
@@ -78,8 +81,65 @@ pub struct Entry {
     pub from_s: i64,
     /// Until when it is valid, in seconds since 1970.
     pub until_s: i64,
+    /// The certificate or join token that its holder showed for it; none if an operator issued it.
+    pub parent: Option<Serial>,
+    /// The node that joins with it, if it is that of a new node.
+    pub admitted: Option<NodeId>,
     /// Whether it counts.
     pub state: EntryState,
+}
+
+/// What the file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Register {
+    /// All certificates, in the order in which they were issued.
+    pub entries: Vec<Entry>,
+    /// Numbers of the lines that are damaged, from 1. What they said is unknown, so join tokens that were issued
+    /// before the last of them count as used.
+    pub damaged: Vec<usize>,
+}
+
+impl Register {
+    /// The entry of a certificate.
+    pub fn of(&self, serial: Serial) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.serial == serial)
+    }
+
+    /// The line of each certificate, by the first one of it: the one from which it comes by exchange and renewal.
+    pub fn lines(&self) -> BTreeMap<Serial, Serial> {
+        let mut lines = BTreeMap::new();
+        // A parent was issued before its child.
+        for entry in &self.entries {
+            let line = entry.parent.and_then(|parent| lines.get(&parent));
+            lines.insert(entry.serial, line.copied().unwrap_or(entry.serial));
+        }
+        lines
+    }
+
+    fn take_in(&mut self, line: Line, places: &mut BTreeMap<Serial, usize>) -> Option<()> {
+        let (serial, change) = match line {
+            Line::Issued(entry) => {
+                let is_known = |parent| places.contains_key(&parent);
+                let is_new = !places.contains_key(&entry.serial);
+                if !is_new || !entry.parent.is_none_or(is_known) {
+                    return None;
+                }
+                places.insert(entry.serial, self.entries.len());
+                self.entries.push(entry);
+                return Some(());
+            }
+            Line::Changed(serial, change) => (serial, change),
+        };
+        let entry = &mut self.entries[*places.get(&serial)?];
+        match change {
+            // What is revoked stays so.
+            Change::Used if entry.state == EntryState::Valid => entry.state = EntryState::Used,
+            Change::Used => {}
+            Change::Revoked { at_s } => entry.state = EntryState::Revoked { at_s },
+            Change::Admitted(node) => entry.admitted = Some(node),
+        }
+        Some(())
+    }
 }
 
 /// The file.
@@ -92,27 +152,33 @@ impl Ledger {
         Self { path }
     }
 
-    /// All certificates, in the order in which they were issued.
-    pub(super) fn entries(&self) -> Result<Vec<Entry>, TrustError> {
+    /// All that it says.
+    pub(super) fn register(&self) -> Result<Register, TrustError> {
         let text = files::read(&self.path)?.unwrap_or_default();
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut register = Register::default();
         let mut places = BTreeMap::new();
         // What stands behind the last end of a line is incomplete.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        for line in complete.lines() {
-            let wrong = || malformed(&self.path, format!("the line '{line}' is damaged"));
-            match parse(line).ok_or_else(wrong)? {
-                Line::Issued(entry) => {
-                    places.insert(entry.serial, entries.len());
-                    entries.push(entry);
-                }
-                Line::Changed(serial, state) => {
-                    let place = places.get(&serial).ok_or_else(wrong)?;
-                    entries[*place].state = state;
-                }
+        for (number, line) in complete.lines().enumerate() {
+            let parsed = parse(line);
+            let taken = parsed.and_then(|line| register.take_in(line, &mut places));
+            if taken.is_none() {
+                register.damaged.push(number + 1);
+                let tokens = register.entries.iter_mut();
+                let valid = tokens.filter(|e| e.name.is_token && e.state == EntryState::Valid);
+                valid.for_each(|token| token.state = EntryState::Used);
             }
         }
-        Ok(entries)
+        Ok(register)
+    }
+
+    /// Its length.
+    pub(super) fn bytes(&self) -> Result<u64, TrustError> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(io_error("read", &self.path)(error)),
+        }
     }
 
     pub(super) fn note_issued(&self, entry: &Entry) -> Result<(), TrustError> {
@@ -123,19 +189,34 @@ impl Ledger {
             name,
             ..
         } = entry;
-        self.append(&format!("issued {serial} {from_s} {until_s} {name}\n"))
+        let parent = entry.parent.map_or_else(String::new, |p| format!(" {p}"));
+        self.append(&format!(
+            "issued {serial} {from_s} {until_s} {name}{parent}\n"
+        ))
     }
 
     pub(super) fn note_used(&self, serial: Serial) -> Result<(), TrustError> {
         self.append(&format!("used {serial}\n"))
     }
 
-    pub(super) fn note_revoked(&self, serial: Serial, at_s: i64) -> Result<(), TrustError> {
-        self.append(&format!("revoked {serial} {at_s}\n"))
+    pub(super) fn note_admitted(&self, serial: Serial, node: NodeId) -> Result<(), TrustError> {
+        self.append(&format!("admitted {serial} {}\n", node.0))
     }
 
-    /// Appends a line durably. One that a crash has cut short is completed first, so that it stays on its own.
-    fn append(&self, line: &str) -> Result<(), TrustError> {
+    /// Notes these as revoked, all or, after a crash, the first ones.
+    pub(super) fn note_revoked(
+        &self,
+        serials: &BTreeSet<Serial>,
+        at_s: i64,
+    ) -> Result<(), TrustError> {
+        let lines = serials
+            .iter()
+            .map(|serial| format!("revoked {serial} {at_s}\n"));
+        self.append(&lines.collect::<String>())
+    }
+
+    /// Appends lines durably. One that a crash has cut short is removed first.
+    fn append(&self, lines: &str) -> Result<(), TrustError> {
         let is_cut = files::read(&self.path)?.is_some_and(|text| !cut_part(&text).is_empty());
         if is_cut {
             let text = files::read(&self.path)?.unwrap_or_default();
@@ -148,14 +229,10 @@ impl Ledger {
                 .append(true)
                 .mode(0o600)
                 .open(&self.path)?;
-            file.write_all(line.as_bytes())?;
+            file.write_all(lines.as_bytes())?;
             file.sync_all()
         };
         append().map_err(io_error("write", &self.path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 }
 
@@ -166,26 +243,36 @@ fn cut_part(text: &str) -> &str {
 
 enum Line {
     Issued(Entry),
-    Changed(Serial, EntryState),
+    Changed(Serial, Change),
+}
+
+enum Change {
+    Used,
+    Revoked { at_s: i64 },
+    Admitted(NodeId),
 }
 
 fn parse(line: &str) -> Option<Line> {
     let words: Vec<&str> = line.split(' ').collect();
+    let changed = |serial: &str, change| Some(Line::Changed(serial.parse().ok()?, change));
     match words[..] {
-        ["issued", serial, from_s, until_s, name] => Some(Line::Issued(Entry {
-            serial: serial.parse().ok()?,
-            name: name.parse().ok()?,
-            from_s: from_s.parse().ok()?,
-            until_s: until_s.parse().ok()?,
-            state: EntryState::Valid,
-        })),
-        ["used", serial] => Some(Line::Changed(serial.parse().ok()?, EntryState::Used)),
+        ["issued", serial, from_s, until_s, name, ref parent @ ..] if parent.len() <= 1 => {
+            let parent = parent.first().map(|parent| parent.parse()).transpose();
+            Some(Line::Issued(Entry {
+                serial: serial.parse().ok()?,
+                name: name.parse().ok()?,
+                from_s: from_s.parse().ok()?,
+                until_s: until_s.parse().ok()?,
+                parent: parent.ok()?,
+                admitted: None,
+                state: EntryState::Valid,
+            }))
+        }
+        ["used", serial] => changed(serial, Change::Used),
+        ["admitted", serial, node] => changed(serial, Change::Admitted(NodeId(node.parse().ok()?))),
         ["revoked", serial, at_s] => {
             let at_s = at_s.parse().ok()?;
-            Some(Line::Changed(
-                serial.parse().ok()?,
-                EntryState::Revoked { at_s },
-            ))
+            changed(serial, Change::Revoked { at_s })
         }
         _ => None,
     }
@@ -204,42 +291,99 @@ mod tests {
             name: Name::of(ClusterId(1), Role::Client),
             from_s: 5,
             until_s: 9,
+            parent: None,
+            admitted: None,
             state: EntryState::Valid,
         }
+    }
+
+    fn ledger(directory: &tempfile::TempDir) -> Ledger {
+        Ledger::at(directory.path().join("ledger"))
     }
 
     #[test]
     fn a_ledger_is_read_as_it_is_written() {
         let directory = tempfile::tempdir().unwrap();
-        let ledger = Ledger::at(directory.path().join("ledger"));
-        assert_eq!(ledger.entries().unwrap(), []);
-        for number in 1..=3 {
-            ledger.note_issued(&entry(number)).unwrap();
+        let ledger = ledger(&directory);
+        assert_eq!(ledger.register().unwrap(), Register::default());
+        let child = Entry {
+            parent: Some(Serial(3)),
+            ..entry(4)
+        };
+        for issued in [entry(1), entry(2), entry(3), child] {
+            ledger.note_issued(&issued).unwrap();
         }
-        ledger.note_revoked(Serial(2), 7).unwrap();
+        ledger.note_revoked(&[Serial(2)].into(), 7).unwrap();
+        ledger.note_used(Serial(2)).unwrap();
         ledger.note_used(Serial(3)).unwrap();
-        let states: Vec<EntryState> = ledger.entries().unwrap().iter().map(|e| e.state).collect();
-        let expected = [
-            EntryState::Valid,
-            EntryState::Revoked { at_s: 7 },
-            EntryState::Used,
-        ];
-        assert_eq!(states, expected);
+        ledger.note_admitted(Serial(1), NodeId(6)).unwrap();
+        let register = ledger.register().unwrap();
+        let admitted = Entry {
+            admitted: Some(NodeId(6)),
+            ..entry(1)
+        };
+        let of_state = |number, state| Entry {
+            state,
+            ..entry(number)
+        };
+        let revoked = of_state(2, EntryState::Revoked { at_s: 7 });
+        let used = of_state(3, EntryState::Used);
+        assert_eq!(register.entries, [admitted, revoked, used, child]);
+        assert_eq!(register.damaged, []);
+        let lines = register.lines();
+        assert_eq!(lines[&child.serial], Serial(3));
+        assert_eq!(lines[&used.serial], Serial(3));
     }
 
     #[test]
-    fn a_line_that_a_crash_has_cut_does_not_count_and_another_damage_is_named() {
+    fn a_line_that_a_crash_has_cut_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        let ledger = Ledger::at(directory.path().join("ledger"));
+        let ledger = ledger(&directory);
         ledger.note_issued(&entry(1)).unwrap();
-        let text = fs::read_to_string(ledger.path()).unwrap();
-        fs::write(ledger.path(), format!("{text}issued 00")).unwrap();
-        assert_eq!(ledger.entries().unwrap(), [entry(1)]);
+        let text = fs::read_to_string(&ledger.path).unwrap();
+        fs::write(&ledger.path, format!("{text}issued 00")).unwrap();
+        assert_eq!(ledger.register().unwrap().entries, [entry(1)]);
         ledger.note_issued(&entry(2)).unwrap();
-        assert_eq!(ledger.entries().unwrap(), [entry(1), entry(2)]);
-        fs::write(ledger.path(), format!("{text}revoked 2 7\n")).unwrap();
-        let error = ledger.entries().unwrap_err().to_string();
-        assert!(error.contains("'revoked 2 7' is damaged"), "{error}");
+        let register = ledger.register().unwrap();
+        assert_eq!(
+            (register.entries, register.damaged),
+            (vec![entry(1), entry(2)], vec![])
+        );
+    }
+
+    #[test]
+    fn damaged_lines_are_named_and_earlier_tokens_count_as_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let ledger = ledger(&directory);
+        let token = |number| Entry {
+            name: entry(number).name.as_token(),
+            ..entry(number)
+        };
+        ledger.note_issued(&token(1)).unwrap();
+        ledger.note_issued(&entry(2)).unwrap();
+        let orphan = Entry {
+            parent: Some(Serial(9)),
+            ..entry(3)
+        };
+        for damage in [
+            "uzed 1",
+            "revoked 8 7",
+            "admitted 2 x",
+            "",
+            "issued 2 5 9 x",
+        ] {
+            let text = fs::read_to_string(&ledger.path).unwrap();
+            fs::write(&ledger.path, format!("{text}{damage}\n")).unwrap();
+        }
+        ledger.note_issued(&orphan).unwrap();
+        ledger.note_issued(&token(4)).unwrap();
+        let register = ledger.register().unwrap();
+        let used = Entry {
+            state: EntryState::Used,
+            ..token(1)
+        };
+        assert_eq!(register.entries, [used, entry(2), token(4)]);
+        assert_eq!(register.damaged, [3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

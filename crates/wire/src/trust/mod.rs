@@ -18,7 +18,7 @@ pub use authority::{Authority, PublicKey};
 pub(crate) use credentials::server_name;
 pub use credentials::{Certified, Credentials};
 pub use error::TrustError;
-pub use ledger::{Entry, EntryState, Serial};
+pub use ledger::{Entry, EntryState, Register, Serial};
 pub use name::{Name, NameError};
 pub use security::Security;
 pub use token::Token;

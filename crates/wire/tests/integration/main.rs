@@ -104,6 +104,7 @@ async fn large_staged_bytes_arrive_whole() {
             chunk,
             offset,
             bytes,
+            ticket: None,
         });
         assert_eq!(
             connection.call_node(&request, far()).await.unwrap(),
@@ -334,6 +335,7 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
         chunk,
         offset: 0,
         bytes,
+        ticket: None,
     });
     let error = connection.call_node(&few, soon()).await.unwrap_err();
     assert!(matches!(error, WireError::DeadlinePassed { .. }), "{error}");

@@ -191,8 +191,9 @@ async fn a_revoked_certificate_is_refused_and_its_connections_end() {
     let other = Process::with(hello(Role::Operator), office.of(Role::Operator));
     let connection = client.connect(&server).await;
     let stays = other.connect(&server).await;
-    let entries = office.authority.entries().unwrap();
-    let revoked = entries
+    let register = office.authority.register().unwrap();
+    let revoked = register
+        .entries
         .iter()
         .find(|entry| entry.name.role == Role::Client)
         .expect("it was issued");

@@ -24,8 +24,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-stripe-of-a-put-goes-elsewhere",
         file: "crates/client/src/elsewhere.rs",
-        text: "if blamed.is_empty() ||",
-        replacement: "if true ||",
+        text: "let is_final = blamed.is_empty() && !is_ticket;",
+        replacement: "let is_final = true;",
         check: test(
             "gabion",
             "integration",
@@ -174,8 +174,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-answers-clients-before-nodes-have-spoken",
         file: "crates/protocol/src/coordinator/mod.rs",
-        text: "if request.relies_on_metadata()\n",
-        replacement: "if false\n",
+        text: "if !request.relies_on_metadata() {",
+        replacement: "if true {",
         check: protocol(
             "coordinator::identity::a_coordinator_answers_clients_when_most_nodes_have_spoken",
         ),

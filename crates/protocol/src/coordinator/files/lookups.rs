@@ -6,6 +6,7 @@
 use super::Files;
 use crate::coordinator::core::Answer;
 use crate::message::{CoordinatorReply, FileLayout, ask};
+use crate::ticket::Operations;
 use gabion_layout::{ByteRange, StripeRecord};
 use gabion_meta::{
     FILE_BYTES_MAX, FilePart, FileRecord, KeyValue, Meta, MetaError, PoolRecord, Symlink,
@@ -53,7 +54,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
         };
         let layout = self.core.with_meta(look).await?;
-        Ok(CoordinatorReply::File(self.with_nodes(layout)))
+        Ok(CoordinatorReply::File(self.usable(layout)))
     }
 
     /// The file that a put made, and the window that has the byte at an offset.
@@ -65,18 +66,25 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let this = Arc::clone(self);
         let look = move |meta: &Meta<K>| this.window(meta, &meta.file_of(file)?, offset);
         match self.core.with_meta(look).await {
-            Ok(layout) => Ok(CoordinatorReply::File(self.with_nodes(layout))),
+            Ok(layout) => Ok(CoordinatorReply::File(self.usable(layout))),
             Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::Gone),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn with_nodes(&self, layout: FileLayout) -> FileLayout {
+    /// A layout with the nodes, and with tickets for its stripes.
+    fn usable(&self, layout: FileLayout) -> FileLayout {
         let nodes = self.nodes.statuses();
-        FileLayout { nodes, ..layout }
+        let (put, operations) = (layout.file.put, Operations::OF_FILE);
+        let tickets = self.tickets.grant(put, &layout.stripes, operations);
+        FileLayout {
+            tickets,
+            nodes,
+            ..layout
+        }
     }
 
-    /// The window of a file with the byte at an offset, without the nodes. A file keeps its put and its pool.
+    /// The window of a file with the byte at an offset, without the nodes and tickets. A file keeps its put and its pool.
     fn window(
         &self,
         meta: &Meta<K>,
@@ -112,6 +120,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             stripes,
             offsets,
             appending,
+            tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive,
         })

@@ -29,6 +29,7 @@ use super::pool_facts::Pools;
 use super::repair::Repair;
 use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
+use super::tickets::Tickets;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
@@ -48,6 +49,7 @@ pub(in crate::coordinator) struct Files<K> {
     garbage: Arc<Garbage<K>>,
     repair: Arc<Repair<K>>,
     timetable: Arc<Timetable>,
+    tickets: Arc<Tickets<K>>,
     /// When the client of each put was last heard of, and what it is to replace.
     puts: Mutex<BTreeMap<PutId, LivePut>>,
     sessions: Sessions,
@@ -85,6 +87,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             garbage: Arc::clone(garbage),
             repair: Arc::clone(repair),
             timetable: Arc::clone(timetable),
+            tickets: Arc::clone(&shared.tickets),
             opening: AsyncMutex::default(),
             sessions: Sessions::new(shared.core.meta.sessions()?, heard_ms),
             puts: Mutex::new(puts.map(|put| (put.id, live())).collect()),

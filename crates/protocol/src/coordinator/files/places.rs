@@ -8,8 +8,9 @@ use crate::coordinator::core::Answer;
 use crate::coordinator::members::fleet::{Fleet, is_welcoming};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Liveness, NodeStatus, PutPlaces, ask};
-use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{Departure, KeyValue, Meta, Placement};
+use crate::ticket::Operations;
+use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord, Topology};
+use gabion_meta::{Departure, KeyValue, Meta, Placement, PutId};
 use gabion_planner::placement::Room;
 use gabion_planner::{PlanError, Stripe, update};
 use rand::SeedableRng;
@@ -18,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Places a stripe of a put anew, without the nodes in `avoid`. If `failed` has a successor already,
-    /// answers with that one.
+    /// Places a stripe of a put anew, without the nodes in `avoid`. If `failed` has a successor already, or there is
+    /// none, answers with the present stripe and a new ticket.
     pub(in crate::coordinator) async fn place_anew(
         self: &Arc<Self>,
         asked: ask::PlaceAnew,
@@ -38,7 +39,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok((stripe, facts))
         };
         let (mut stripe, facts) = self.core.with_meta(find).await?;
-        if stripe.id == failed {
+        if let Some(failed) = failed.filter(|failed| *failed == stripe.id) {
             // Failed nodes among these are detected soon; full nodes stay full for long.
             let fleet = self.nodes.fleet().distrusting(&avoid);
             let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {
@@ -52,12 +53,23 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             };
             self.leftovers.wake();
         }
-        Ok(CoordinatorReply::Put(PutPlaces {
+        Ok(self.places(put, &facts, vec![stripe]))
+    }
+
+    /// The answer with places for stripes of a put, and with the tickets to store them.
+    pub(super) fn places(
+        &self,
+        put: PutId,
+        facts: &PoolFacts,
+        stripes: Vec<StripeRecord>,
+    ) -> CoordinatorReply {
+        CoordinatorReply::Put(PutPlaces {
             put,
             pool: facts.record.clone(),
-            stripes: vec![stripe],
+            tickets: self.tickets.grant(put, &stripes, Operations::INSTALL),
+            stripes,
             nodes: self.nodes.statuses(),
-        }))
+        })
     }
 
     /// Places stripes with chunks of these sizes.

@@ -6,7 +6,7 @@ use super::pools::{no_pool, pool_of};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{Cause, CoordinatorReply, Denial, Growth, PutPlaces, ask};
+use crate::message::{Cause, CoordinatorReply, Denial, Growth, ask};
 use gabion_meta::{
     Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,
 };
@@ -53,12 +53,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: None,
         };
         lock(&self.puts).insert(put.id, live);
-        Ok(CoordinatorReply::Put(PutPlaces {
-            put: put.id,
-            pool: facts.record.clone(),
-            stripes: put.stripes,
-            nodes: self.nodes.statuses(),
-        }))
+        Ok(self.places(put.id, &facts, put.stripes))
     }
 
     /// Reserves more places for a put, or fewer.
@@ -100,12 +95,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         stripes.drain(..stripes.len().min(kept_count as usize));
         // Stripes that were dropped are garbage.
         self.leftovers.wake();
-        Ok(CoordinatorReply::Put(PutPlaces {
-            put,
-            pool: facts.record.clone(),
-            stripes,
-            nodes: self.nodes.statuses(),
-        }))
+        Ok(self.places(put, &facts, stripes))
     }
 
     /// Places the stripes of a new file, or the blocks that they are first, but for the first `kept_count`

@@ -77,12 +77,15 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: Some(occupation),
         };
         lock(&self.puts).insert(put.id, live);
-        Ok(CoordinatorReply::Replacement(Replacement {
+        let mut replacement = Replacement {
             put: put.id,
             settled,
             stripes: put.stripes,
+            tickets: Vec::new(),
             nodes: self.nodes.statuses(),
-        }))
+        };
+        replacement.tickets = self.tickets.grant_replacement(file, &replacement);
+        Ok(CoordinatorReply::Replacement(replacement))
     }
 
     /// Releases stripes that were not replaced. Their settlement may have found chunks to repair, and

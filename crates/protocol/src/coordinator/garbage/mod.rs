@@ -4,18 +4,18 @@
 
 pub(in crate::coordinator) mod leftovers;
 
-use super::core::{Core, PAGE, SHORT_DEADLINE_MS};
+use super::core::{Core, PAGE, SHORT_DEADLINE_MS, each_page, lock};
 use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::shared_state::SharedState;
 use crate::message::{Liveness, NodeReply, NodeRequest, ask};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
+use gabion_layout::{ChunkId, Epoch, NodeId, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use leftovers::Leftovers;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Longest time that a node may take to remove a page's chunks.
 const REMOVE_DEADLINE_MS: u64 = 30_000;
@@ -34,6 +34,8 @@ pub(in crate::coordinator) struct Garbage<K> {
     nodes: Arc<Nodes<K>>,
     occupied: Occupied,
     leftovers: Arc<Leftovers>,
+    /// Since when a pass over all garbage has left some; none when the last one has left nothing.
+    left_since_ms: Mutex<Option<u64>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
@@ -43,7 +45,25 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
             nodes: Arc::clone(&shared.nodes),
             occupied: shared.occupied.clone(),
             leftovers: Arc::clone(&shared.leftovers),
+            left_since_ms: Mutex::default(),
         }
+    }
+
+    /// Stripes whose chunks are still to be removed.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub(in crate::coordinator) fn stripe_count(meta: &Meta<K>) -> Result<u64, MetaError> {
+        let mut count = 0;
+        each_page(
+            |after: Option<&StripeId>| meta.garbage(after.copied(), PAGE),
+            |stripe| stripe.id,
+            |stripes| {
+                count += stripes.len() as u64;
+                Ok(())
+            },
+        )?;
+        Ok(count)
     }
 
     /// Removes garbage, until the metadata store fails.
@@ -52,6 +72,7 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
             // Garbage that cannot be read now stays garbage.
             let all_gone = self.remove_garbage().await.unwrap_or(false)
                 & self.remove_leftovers().await.unwrap_or(false);
+            self.note_pass(all_gone);
             let woken = self.leftovers.woken();
             if all_gone {
                 woken.await;
@@ -65,6 +86,18 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
                 () = self.core.ports.sleep_ms(wait_ms).fuse() => {}
             }
         }
+    }
+
+    fn note_pass(&self, all_gone: bool) {
+        let now_ms = self.core.ports.now_ms();
+        let mut since_ms = lock(&self.left_since_ms);
+        *since_ms = (!all_gone).then(|| since_ms.unwrap_or(now_ms));
+    }
+
+    /// For how long no pass over all garbage has left nothing; none when the last one did.
+    pub(in crate::coordinator) fn left_for_ms(&self) -> Option<u64> {
+        let since_ms = *lock(&self.left_since_ms);
+        since_ms.map(|since_ms| self.core.ports.now_ms().saturating_sub(since_ms))
     }
 
     /// Goes over all garbage once. Returns whether none is left.

@@ -19,6 +19,7 @@ use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::attempt::OUTRUN_COUNT_MAX;
 use crate::coordinator::repair::pins::Pins;
 use crate::coordinator::repair::survey::TaskError;
+use crate::event::Event;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunId, SettledStripe};
 use futures::future::{join_all, try_join_all};
@@ -401,6 +402,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                     .repair_deadline_ms
                     .saturating_add(spread_ms),
                 stall_ms: None,
+                ticket: None,
             };
             let ran = run_plan(&*self.core.ports, &job.plan, &terms, |_| {
                 unreachable!("a conversion moves bytes between nodes alone")
@@ -491,6 +493,14 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
             .stripes
             .iter()
             .map(|stripe| stripe.chunk_bytes * data_count);
+        if let Some(stripe) = made.stripes.first().map(|stripe| stripe.id) {
+            let event = if conversion.encodes() {
+                Event::Encoded(stripe)
+            } else {
+                Event::Promoted(stripe)
+            };
+            self.core.ports.note_event(&event);
+        }
         let mut converted = lock(&self.converted);
         converted.converted_bytes += data.sum::<u64>();
         if conversion.encodes() {

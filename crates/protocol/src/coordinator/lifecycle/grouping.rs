@@ -221,6 +221,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
             spread_ms: 0,
             deadline_ms: self.core.options.repair_deadline_ms,
             stall_ms: Some(self.core.options.repair_stall_ms),
+            ticket: None,
         };
         let ran = run_plan(&*self.core.ports, &exchange.plan, &terms, |_| {
             unreachable!("chunks move between nodes alone")

@@ -238,6 +238,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             heartbeat_ms: self.core.options.heartbeat_ms,
             answer,
             nodes,
+            keys: self.tickets.told(),
         }))
     }
 }

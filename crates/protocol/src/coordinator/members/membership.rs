@@ -145,6 +145,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 coordinator,
                 lease_ms: self.core.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms, &lock(&self.nodes.suspicions)),
+                keys: self.tickets.told(),
             }
         } else {
             CoordinatorReply::Rejoin

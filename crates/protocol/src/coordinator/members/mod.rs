@@ -23,6 +23,7 @@ use super::garbage::leftovers::Leftovers;
 use super::pool_facts::Pools;
 use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
+use super::tickets::Tickets;
 use gabion_meta::{KeyValue, MetaError};
 use nodes::Nodes;
 use positions::Positions;
@@ -36,6 +37,7 @@ pub(in crate::coordinator) struct Members<K> {
     nodes: Arc<Nodes<K>>,
     backlog: Arc<Backlog<K>>,
     leftovers: Arc<Leftovers>,
+    tickets: Arc<Tickets<K>>,
     /// This start of the coordinator and earlier ones.
     starts: Starts,
     /// Nodes' journal positions.
@@ -54,6 +56,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             nodes: Arc::clone(&shared.nodes),
             backlog: Arc::clone(&shared.backlog),
             leftovers: Arc::clone(&shared.leftovers),
+            tickets: Arc::clone(&shared.tickets),
             starts: Starts::new(&shared.core.meta.note_start(shared.core.ports.random())?),
             positions: Arc::new(Positions::new(&shared.core, &shared.nodes)?),
         })

@@ -11,7 +11,7 @@ use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, lock};
 use crate::message::{
     ArrayStatus, Cause, CoordinatorReply, Denial, JoinCount, JoinProgress, LinkRate, Liveness,
-    NodeHealth, NodeStatus, NodeUsage,
+    NodeHealth, NodeStatus, NodeUsage, Served,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -240,6 +240,13 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         let reports = lock(&self.reports);
         let usages = not_failed(fleet).filter_map(|node| Some((node, reports.usage(node)?)));
         usages.collect()
+    }
+
+    /// The clients' requests that nodes that are not failed have served, from their last reports.
+    pub(in crate::coordinator) fn served(&self, fleet: &Fleet) -> BTreeMap<NodeId, Served> {
+        let reports = lock(&self.reports);
+        let served = not_failed(fleet).filter_map(|node| Some((node, reports.served(node)?)));
+        served.collect()
     }
 
     /// Those of some nodes that are not full; all of them if all are full.

@@ -1,7 +1,7 @@
 //! Disk space of nodes from their heartbeats, and the time of each last heartbeat.
 
 use crate::event::Event;
-use crate::message::{NodeHealth, NodeUsage};
+use crate::message::{NodeHealth, NodeUsage, Served};
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ struct Report {
     at_ms: u64,
     space: Option<Space>,
     usage: Option<NodeUsage>,
+    served: Served,
 }
 
 impl Reports {
@@ -26,6 +27,7 @@ impl Reports {
             at_ms,
             space,
             usage,
+            served: health.served,
         };
         self.0.insert(node, report);
         let space = space?;
@@ -44,6 +46,11 @@ impl Reports {
     /// The space that a node's store takes.
     pub(super) fn usage(&self, node: NodeId) -> Option<NodeUsage> {
         self.0.get(&node)?.usage.clone()
+    }
+
+    /// The clients' requests that a node has served.
+    pub(super) fn served(&self, node: NodeId) -> Option<Served> {
+        Some(self.0.get(&node)?.served)
     }
 
     /// The age of a node's last heartbeat.

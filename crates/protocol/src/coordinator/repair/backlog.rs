@@ -9,6 +9,7 @@ use futures::FutureExt;
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::manager::RepairQueue;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// The stripes that are to be repaired, and the wake-up of the task that repairs them.
@@ -16,8 +17,16 @@ pub(in crate::coordinator) struct Backlog<K> {
     core: Arc<Core<K>>,
     pools: Arc<Pools>,
     nodes: Arc<Nodes<K>>,
-    queue: Mutex<RepairQueue>,
+    waiting: Mutex<Waiting>,
     wake_up: WakeUp,
+}
+
+/// The queue, and since when each of its stripes is in it.
+#[derive(Default)]
+struct Waiting {
+    queue: RepairQueue,
+    /// Invariant: the stripes of the queue.
+    since_ms: BTreeMap<StripeId, u64>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
@@ -31,7 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
             core: Arc::clone(core),
             pools: Arc::clone(pools),
             nodes: Arc::clone(nodes),
-            queue: Mutex::default(),
+            waiting: Mutex::default(),
             wake_up: WakeUp::default(),
         }
     }
@@ -90,29 +99,35 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
 
     /// Retries stripes whose repair has failed: a change may help.
     pub(in crate::coordinator) fn retry_all(&self) {
-        lock(&self.queue).retry_all();
+        lock(&self.waiting).queue.retry_all();
         self.wake();
     }
 
     /// Whether nothing is queued, waits or runs.
     pub(in crate::coordinator) fn is_idle(&self) -> bool {
-        lock(&self.queue).is_idle()
+        lock(&self.waiting).queue.is_idle()
     }
 
     /// Whether a stripe is being repaired, or could be.
     pub(in crate::coordinator) fn is_busy(&self) -> bool {
-        let queue = lock(&self.queue);
+        let queue = &lock(&self.waiting).queue;
         queue.running_count() > 0 || queue.ready().next().is_some()
     }
 
     /// How many stripes are being repaired.
     pub(in crate::coordinator) fn running_count(&self) -> usize {
-        lock(&self.queue).running_count()
+        lock(&self.waiting).queue.running_count()
+    }
+
+    /// How long the stripe that has been here longest has waited for the end of its repair.
+    pub(in crate::coordinator) fn longest_wait_ms(&self) -> Option<u64> {
+        let oldest_ms = lock(&self.waiting).since_ms.values().min().copied();
+        oldest_ms.map(|since_ms| self.core.ports.now_ms().saturating_sub(since_ms))
     }
 
     /// The most endangered stripes that may be repaired now; none while `parallel` repairs run.
     pub(super) fn window(&self, parallel: usize, limit: usize) -> Vec<StripeId> {
-        let queue = lock(&self.queue);
+        let queue = &lock(&self.waiting).queue;
         if queue.running_count() >= parallel {
             return Vec::new();
         }
@@ -121,26 +136,29 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
 
     /// Removes a stripe to repair it. Returns whether it was queued.
     pub(super) fn take(&self, stripe: StripeId) -> bool {
-        lock(&self.queue).take(stripe)
+        lock(&self.waiting).queue.take(stripe)
     }
 
     /// Notes that a repair that was taken has succeeded, and calls `rest` if it was the last one.
     pub(super) fn succeeded(&self, stripe: StripeId, rest: impl FnOnce()) {
-        let mut queue = lock(&self.queue);
-        queue.succeeded(stripe);
-        if queue.is_idle() {
+        let mut waiting = lock(&self.waiting);
+        waiting.queue.succeeded(stripe);
+        if !waiting.queue.holds(stripe) {
+            waiting.since_ms.remove(&stripe);
+        }
+        if waiting.queue.is_idle() {
             rest();
         }
     }
 
     /// Notes that a repair has failed; returns how often. The stripe waits until it is retried.
     pub(super) fn failed(&self, stripe: StripeId) -> u32 {
-        lock(&self.queue).failed(stripe)
+        lock(&self.waiting).queue.failed(stripe)
     }
 
     /// Retries a stripe whose repair has failed.
     pub(super) fn retry(&self, stripe: StripeId) {
-        lock(&self.queue).retry(stripe);
+        lock(&self.waiting).queue.retry(stripe);
         self.wake();
     }
 
@@ -174,7 +192,10 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         {
             let lost = fleet.lost(stripe);
             let left = self.pools.failures_left(meta, stripe.pool, &lost)?;
-            lock(&self.queue).add(stripe.id, left);
+            let now_ms = self.core.ports.now_ms();
+            let mut waiting = lock(&self.waiting);
+            waiting.since_ms.entry(stripe.id).or_insert(now_ms);
+            waiting.queue.add(stripe.id, left);
         }
         self.wake();
         Ok(())

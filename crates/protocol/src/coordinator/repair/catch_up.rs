@@ -187,6 +187,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             spread_ms: 0,
             deadline_ms: self.core.options.repair_deadline_ms,
             stall_ms: None,
+            ticket: None,
         };
         let ran = run_plan(&*self.core.ports, &plan, &terms, |_| {
             unreachable!("catching up moves bytes between nodes alone")

@@ -121,11 +121,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Counts of repairs since the start.
     pub(in crate::coordinator) fn counts(&self) -> RepairStatus {
-        let scheme = *lock(&self.scheme);
-        let mut names = Scheme::NAMES.iter();
-        let name = names.find(|(_, known)| *known == scheme);
         RepairStatus {
-            scheme: name.expect("every scheme has a name").0.to_owned(),
+            scheme: lock(&self.scheme).name().to_owned(),
             ..lock(&self.counts).clone()
         }
     }

@@ -147,6 +147,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             spread_ms,
             deadline_ms: (self.core.options.repair_deadline_ms).saturating_add(spread_ms),
             stall_ms: Some(self.core.options.repair_stall_ms + 2 * slice_ms as u64),
+            ticket: None,
         };
         let ran = run_plan(&*self.core.ports, plan, &terms, |_| {
             unreachable!("a repair moves bytes between nodes alone")

@@ -7,6 +7,7 @@ use super::attempt::{Admitted, Ended, Intent};
 use super::survey::{Survey, Target, TaskError};
 use crate::coordinator::core::lock;
 use crate::event::Event;
+use crate::measure::Measure;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
 use gabion_meta::KeyValue;
@@ -115,12 +116,24 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         });
         self.core.ports.note_event(&Event::RepairBegan(stripe));
         let this = Arc::clone(self);
+        let began_us = self.core.ports.now_us();
         let repair = async move {
             let ended = Arc::clone(&this).repair_stripe(stripe, admitted).await;
+            this.measure(ended.is_ok(), began_us);
             this.note_end(stripe, ended).await;
             this.backlog.wake();
         };
         self.core.ports.spawn(repair.boxed());
+    }
+
+    /// Tells the process of a repair that has ended.
+    fn measure(&self, is_done: bool, began_us: u64) {
+        let ports = &self.core.ports;
+        ports.measure(&Measure::Repaired {
+            scheme: lock(&self.scheme).name(),
+            is_done,
+            took_us: ports.now_us().saturating_sub(began_us),
+        });
     }
 
     async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, TaskError>) {

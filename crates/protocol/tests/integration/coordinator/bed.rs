@@ -13,7 +13,7 @@ use gabion_layout::{
     UpdateScheme,
 };
 use gabion_meta::{ClusterId, MemoryStore, Meta, NewAttributes, Timing, WallClock, WallTime};
-use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
+use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions, TicketTimes};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, Cause, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
@@ -231,6 +231,8 @@ impl Bed {
         let ports = Arc::new(FakePorts::default());
         let dyn_ports: Arc<dyn Ports> = ports.clone();
         let coordinator = Coordinator::new(meta, dyn_ports, options.clone()).unwrap();
+        // A first start draws a key. Tests know some of what is drawn afterwards, like the places of chunks.
+        ports.world().drawn = 1;
         coordinator.start();
         let mut bed = Self {
             ports,
@@ -274,6 +276,13 @@ impl Bed {
         self.coordinator = Coordinator::new(meta, ports, self.options.clone()).unwrap();
         self.coordinator.start();
         self.drive();
+    }
+
+    /// Starts the coordinator again with other times of tickets.
+    pub(crate) fn change_keys_each(&mut self, times: TicketTimes) {
+        self.options.tickets = times;
+        self.restart();
+        self.pass(TIMING.lease_ms);
     }
 
     /// The metadata's store, to make it fail.

@@ -401,7 +401,7 @@ fn place_anew(
     bed.ask(ask::PlaceAnew {
         put,
         first,
-        failed,
+        failed: Some(failed),
         avoid: avoid.iter().map(|&node| NodeId(node)).collect(),
     })
 }

@@ -25,4 +25,5 @@ mod repair_edges;
 mod replace;
 mod resume;
 mod suspicion;
+mod tickets;
 mod together;

@@ -14,7 +14,7 @@ use gabion_meta::{FencingToken, PutId};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId, ask};
 use gabion_protocol::node::{Node, NodeOptions};
-use gabion_protocol::ports::{Address, Ports};
+use gabion_protocol::ports::{Address, Asker, Ports};
 use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -30,7 +30,7 @@ pub(crate) struct Bed {
     disks: Vec<SimDisk>,
 }
 
-fn update_of(
+pub(crate) fn update_of(
     run: u64,
     chunk: u8,
     length: usize,
@@ -49,6 +49,7 @@ fn update_of(
         substitutes: substitutes.to_vec(),
         file: FILE,
         token,
+        ticket: None,
     }
 }
 
@@ -191,9 +192,19 @@ impl Bed {
 
     /// Sends a request to a node and waits for its reply.
     pub(crate) fn ask(&self, node: u32, request: impl Into<NodeRequest>) -> NodeReply {
+        self.ask_as(Asker::Member, node, request)
+    }
+
+    /// The same as this asker.
+    pub(crate) fn ask_as(
+        &self,
+        asker: Asker,
+        node: u32,
+        request: impl Into<NodeRequest>,
+    ) -> NodeReply {
         let request = request.into();
         let called = Arc::clone(&self.world().nodes[&NodeId(node)]);
-        self.run(called.handle(request, Address::Node(NodeId::CLIENT)))
+        self.run(called.handle(request, Address::Node(NodeId::CLIENT), asker))
     }
 
     /// Stages new bytes of a chunk at a node.
@@ -204,6 +215,7 @@ impl Bed {
             chunk: ChunkIndex(chunk),
             offset: 0,
             bytes: Bytes::from_static(bytes),
+            ticket: None,
         };
         self.ask(node, request)
     }
@@ -244,6 +256,11 @@ impl Bed {
         self.ask(0, ask::Update { token, ..update })
     }
 
+    /// The coordinator has another key of tickets from now on.
+    pub(crate) fn change_ticket_key(&self, number: u32) {
+        self.world().ticket_key = number;
+    }
+
     /// A session opens the file at the coordinator; no node is told.
     pub(crate) fn set_token(&self, token: FencingToken) {
         self.world().token = token;
@@ -273,8 +290,8 @@ impl Bed {
         let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
         let origin = Address::Node(NodeId::CLIENT);
         let update = update_of(7, 1, bytes.len(), &[], Generation(1));
-        let mut update = primary.handle(update.into(), origin);
-        let mut raise = primary.handle(raise.into(), origin);
+        let mut update = primary.handle(update.into(), origin, Asker::Member);
+        let mut raise = primary.handle(raise.into(), origin, Asker::Member);
         let begun = self.until(|world| !world.held_back.is_empty());
         self.run(futures::future::select(&mut update, std::pin::pin!(begun)));
         self.run(poll_fn(|context| {
@@ -288,13 +305,14 @@ impl Bed {
         let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
         let origin = Address::Node(NodeId::CLIENT);
         let update = update_of(run, chunk, length, &[], Generation(1));
-        let update = primary.handle(update.into(), origin);
+        let update = primary.handle(update.into(), origin, Asker::Member);
         let mark = ask::Mark {
             stripe: STRIPE,
             settle: false,
             reconstruct: false,
+            ticket: None,
         };
-        let mark = primary.handle(mark.into(), origin);
+        let mark = primary.handle(mark.into(), origin, Asker::Member);
         match self.run(futures::future::select(update, mark)) {
             Either::Left((reply, _)) => panic!("the update ended: {reply:?}"),
             Either::Right((reply, _)) => reply,
@@ -353,6 +371,7 @@ impl Bed {
             stripe,
             settle,
             reconstruct,
+            ticket: None,
         };
         self.ask(0, request)
     }
@@ -506,7 +525,7 @@ impl Bed {
         let origin = Address::Node(NodeId::CLIENT);
         let [primary, data] = [0, 1].map(|node| Arc::clone(&self.world().nodes[&NodeId(node)]));
         let update = update_of(run, 1, length, &[], Generation(1));
-        let update = primary.handle(update.into(), origin);
+        let update = primary.handle(update.into(), origin, Asker::Member);
         let replies = |world: &World| {
             let mut replies = world.part_replies.iter();
             replies.find(|(node, _)| node.0 == other).cloned()
@@ -516,7 +535,8 @@ impl Bed {
             self.world().must_rejoin = true;
             self.beat(other).await;
             let part = self.world().held_back.remove(0);
-            data.handle(part, Address::Node(NodeId(0))).await;
+            data.handle(part, Address::Node(NodeId(0)), Asker::Member)
+                .await;
             self.until(|world| replies(world).is_some()).await;
         };
         self.run(futures::future::select(update, std::pin::pin!(script)));

@@ -17,6 +17,11 @@ fn id(chunk: u8) -> ChunkId {
 impl Bed {
     /// Has a chunk made of data chunk 0 and the last parity chunk where it was, in a term.
     fn make(&self, chunk: u8, epoch: u64) -> Result<(), PartFailed> {
+        self.make_under(epoch, chunk, epoch)
+    }
+
+    /// The same by this run.
+    fn make_under(&self, run: u64, chunk: u8, epoch: u64) -> Result<(), PartFailed> {
         let (chunk, code) = (ChunkIndex(chunk), "rs(2,2)".parse().expect("a code"));
         let (placement, helpers) = (stripe().nodes, [0, 3].map(ChunkIndex));
         let lost = [chunk];
@@ -31,7 +36,7 @@ impl Bed {
         let plan = repair::repair(&view, chunk, place, &helpers, Scheme::Pipeline, CHUNK_BYTES);
         let plan = plan.expect("two chunks are enough");
         let terms = RunTerms {
-            run: RunId(epoch),
+            run: RunId(run),
             epoch: Epoch(epoch),
             generation: Generation(1),
             cut: ReadCut::Settled(Sequence(0)),
@@ -40,6 +45,7 @@ impl Bed {
             spread_ms: 0,
             deadline_ms: u64::MAX / 2,
             stall_ms: None,
+            ticket: None,
         };
         let ports = self.ports(place.0);
         let own = |_| unreachable!("a repair moves bytes between nodes alone");
@@ -101,4 +107,17 @@ fn a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more() {
     let name = name.rsplit('/').next().unwrap();
     assert!(trash[0].starts_with(name), "{trash:?}");
     assert!(!bed.is_whole(1), "it is not served");
+}
+
+/// Outside of any term, clients store new chunks: none may take the place of one that is there, though no update has
+/// ever changed it.
+#[test]
+fn a_chunk_that_is_stored_is_not_replaced_outside_of_a_term() {
+    let bed = Bed::new(&[]);
+    assert_eq!(bed.discard(1, 0), NodeReply::Done);
+    bed.make(1, 0).unwrap();
+    assert!(bed.is_whole(1));
+    let again = bed.make_under(2, 1, 0).unwrap_err();
+    assert!(matches!(&again.refusal, Refusal::Invalid(why) if why.contains("stored already")));
+    bed.make_under(3, 1, 7).unwrap();
 }

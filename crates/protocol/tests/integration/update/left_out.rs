@@ -48,6 +48,7 @@ impl Bed {
             spread_ms: 0,
             deadline_ms: u64::MAX / 2,
             stall_ms: None,
+            ticket: None,
         };
         self.ask(node, NodeRequest::RunPart(Box::new(part)))
     }

@@ -7,6 +7,7 @@ mod left_out;
 mod ports;
 mod quorum;
 mod retry;
+mod tickets;
 mod tokens;
 
 use bed::Bed;

@@ -2,6 +2,7 @@
 //! grants everything.
 
 use crate::update::bed::{CHUNK_BYTES, stripe};
+use crate::update::tickets::{TICKET_GRACE_MS, ticket_key};
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::{BoxFuture, pending, ready};
@@ -10,14 +11,14 @@ use gabion_layout::{
     AppendSpec, ChunkId, ChunkIndex, Epoch, NodeId, PoolId, RackId, Sequence, StripeRecord,
     UpdateScheme,
 };
-use gabion_meta::{FencingToken, PoolRecord, PoolSpec};
+use gabion_meta::{FencingToken, PoolRecord, PoolSpec, PutId};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
     JoinBegun, JoinCount, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus,
-    Origin, PageAnswer, Refusal, Scope, StripeLease, ask,
+    Origin, PageAnswer, Refusal, Scope, StripeLease, TicketKeys, ask,
 };
 use gabion_protocol::node::Node;
-use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::ports::{Address, Asker, CallError, Ports};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -40,6 +41,8 @@ pub(crate) struct World {
     /// The participants of each record that a node was to make.
     pub(crate) records: Vec<(Sequence, Vec<ChunkIndex>)>,
     pub(crate) drawn: u64,
+    /// The number of the only key of tickets.
+    pub(crate) ticket_key: u32,
     pub(crate) scheme: UpdateScheme,
     /// Whether the stripe is noted to be in an append phase.
     pub(crate) appends: bool,
@@ -187,10 +190,37 @@ impl BedPorts {
         let probe = ask::Probe {
             bytes: Bytes::new(),
         };
-        let asked = node.handle(probe.into(), Address::Node(NodeId::CLIENT));
+        let asked = node.handle(probe.into(), Address::Node(NodeId::CLIENT), Asker::Member);
         // The node looks at the time, so nothing may be locked meanwhile.
         let answer = asked.now_or_never();
         self.world().last_answers.push(answer);
+    }
+
+    /// The keys of tickets, at the coordinator's time 0.
+    fn keys(&self) -> TicketKeys {
+        TicketKeys {
+            now_ms: 0,
+            grace_ms: TICKET_GRACE_MS,
+            keys: vec![ticket_key(self.world().ticket_key)],
+        }
+    }
+
+    /// The lease of the stripe in a new term, for the primary of a file.
+    fn lease(&self, file: Option<PutId>) -> StripeLease {
+        let nodes = self.statuses();
+        let mut world = self.world();
+        let pool = pool(world.scheme);
+        world.epoch += 1;
+        StripeLease {
+            epoch: Epoch(world.epoch),
+            stripe: world.stripe(),
+            pool,
+            nodes,
+            former: world.former.clone(),
+            appends: world.appends,
+            joins: JoinCount::default(),
+            token: file.map(|_| world.token),
+        }
     }
 
     fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
@@ -212,6 +242,7 @@ impl BedPorts {
                 heartbeat_ms: u64::MAX / 2,
                 answer: PageAnswer::default(),
                 nodes: self.joined(),
+                keys: self.keys(),
             }),
             CoordinatorRequest::Heartbeat { .. } if self.world().must_rejoin => {
                 CoordinatorReply::Rejoin
@@ -220,24 +251,10 @@ impl BedPorts {
                 coordinator: Some(ORIGIN),
                 lease_ms: self.lease_ms(),
                 nodes: self.joined(),
+                keys: self.keys(),
             },
             CoordinatorRequest::Token(_) => CoordinatorReply::Exclusive(self.world().token),
-            CoordinatorRequest::Acquire(ask::Acquire { file, .. }) => {
-                let nodes = self.statuses();
-                let mut world = self.world();
-                let pool = pool(world.scheme);
-                world.epoch += 1;
-                CoordinatorReply::Lease(StripeLease {
-                    epoch: Epoch(world.epoch),
-                    stripe: world.stripe(),
-                    pool,
-                    nodes,
-                    former: world.former.clone(),
-                    appends: world.appends,
-                    joins: JoinCount::default(),
-                    token: file.map(|_| world.token),
-                })
-            }
+            CoordinatorRequest::Acquire(asked) => CoordinatorReply::Lease(self.lease(asked.file)),
             CoordinatorRequest::NoteDegraded(ask::NoteDegraded { epoch, chunks, .. }) => {
                 let mut world = self.world();
                 if world.refuses_notes {
@@ -298,7 +315,7 @@ impl Ports for BedPorts {
         let called = Arc::clone(&world.nodes[&node]);
         drop(world);
         let ports = self.clone();
-        let called = called.handle(request, Address::Node(self.me));
+        let called = called.handle(request, Address::Node(self.me), Asker::Member);
         let called = called.map(move |reply| {
             if is_part {
                 ports.world().part_replies.push((node, reply.clone()));

@@ -39,6 +39,7 @@ impl Bed {
             spread_ms: 0,
             deadline_ms: 1000,
             stall_ms: None,
+            ticket: None,
         };
         self.ask(node.into(), NodeRequest::RunPart(Box::new(request)))
     }

@@ -4,7 +4,7 @@
 use crate::update::bed::{Bed, STRIPE};
 use crate::update::{NEW, OLD, committed};
 use gabion_layout::{ChunkIndex, Generation, RunId, Sequence, UpdateScheme};
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunQuestion};
+use gabion_protocol::message::{NodeReply, Refusal, RunFate, RunQuestion, ask};
 
 /// Asks node 0 what became of a run of chunk 1.
 fn fate(bed: &Bed, run: u64, after: Sequence) -> NodeReply {
@@ -15,7 +15,8 @@ fn fate(bed: &Bed, run: u64, after: Sequence) -> NodeReply {
         after,
         chunks: vec![ChunkIndex(1)],
     };
-    bed.ask(0, NodeRequest::Fate(question))
+    let ticket = None;
+    bed.ask(0, ask::Fate { question, ticket })
 }
 
 const fn stood(sequence: u64) -> NodeReply {

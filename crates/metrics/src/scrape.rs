@@ -1,10 +1,10 @@
 //! Serves metrics by HTTP: `GET /metrics`, and nothing else.
 
 use crate::accept::passing;
-use crate::metrics::RequestMetrics;
+use crate::page::Form;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,10 +22,17 @@ const CONNECTION_COUNT_MAX: usize = 16;
 /// Longest time of a connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 
-const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Longest head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Metrics that can be served.
+pub trait Exposed: Send + Sync + 'static {
+    /// All metrics as text.
+    fn text(&self, form: Form) -> impl Future<Output = String> + Send;
+}
 
 /// Serves metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
-pub async fn serve_metrics(listener: TcpListener, metrics: Arc<RequestMetrics>) -> io::Error {
+pub async fn serve_metrics<M: Exposed>(listener: TcpListener, metrics: Arc<M>) -> io::Error {
     let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
@@ -39,10 +46,12 @@ pub async fn serve_metrics(listener: TcpListener, metrics: Arc<RequestMetrics>) 
         let metrics = Arc::clone(&metrics);
         tokio::spawn(async move {
             let answer = service_fn(|request| {
-                let response = response(&request, &metrics);
-                async move { Ok::<_, Infallible>(response) }
+                let metrics = Arc::clone(&metrics);
+                async move { Ok::<_, Infallible>(response(&request, &*metrics).await) }
             });
-            let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            let served = http1::Builder::new()
+                .max_buf_size(HEAD_BYTES_MAX)
+                .serve_connection(TokioIo::new(stream), answer);
             // The peer has its answer, or has gone, or was too slow.
             let _ = timeout(CONNECTION_LIMIT, served).await;
             drop(place);
@@ -50,21 +59,24 @@ pub async fn serve_metrics(listener: TcpListener, metrics: Arc<RequestMetrics>) 
     }
 }
 
-fn response(request: &Request<Incoming>, metrics: &RequestMetrics) -> Response<Full<Bytes>> {
+async fn response<M: Exposed>(request: &Request<Incoming>, metrics: &M) -> Response<Full<Bytes>> {
     let is_known = request.uri().path() == "/metrics";
+    let mut kind = "text/plain; charset=utf-8";
     let (status, text) = if is_known && request.method() == Method::GET {
-        (StatusCode::OK, metrics.text())
+        let accept = request.headers().get(ACCEPT);
+        let form = Form::of(
+            accept
+                .and_then(|accept| accept.to_str().ok())
+                .unwrap_or_default(),
+        );
+        kind = form.content_type();
+        (StatusCode::OK, metrics.text(form).await)
     } else if is_known {
         let sentence = "metrics are read with GET\n";
         (StatusCode::METHOD_NOT_ALLOWED, sentence.to_owned())
     } else {
         let sentence = "there is only /metrics here\n";
         (StatusCode::NOT_FOUND, sentence.to_owned())
-    };
-    let kind = if status == StatusCode::OK {
-        TEXT
-    } else {
-        "text/plain"
     };
     Response::builder()
         .status(status)

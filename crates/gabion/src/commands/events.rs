@@ -1,0 +1,122 @@
+//! `gabion events`: the coordinator's event log.
+
+use super::connect;
+use crate::arguments::{EventsOptions, Place};
+use crate::failure::Failure;
+use crate::output::{Format, print_json, say, written};
+use gabion_client::Client;
+use gabion_protocol::message::{LoggedEvent, ask};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Events without `--last` and `--since`.
+const LAST_COUNT: u64 = 100;
+/// Events of one question.
+const PAGE_COUNT: u64 = 1000;
+/// Interval of asking for new events.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(
+    options: EventsOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let (mut events, mut after) = kept(&client, &options).await?;
+    events.retain(|event| is_wanted(event, &options));
+    if !options.follow {
+        if format == Format::Json {
+            return print_json(&events.iter().map(as_json).collect::<Vec<_>>());
+        }
+        if events.is_empty() {
+            println!("there are no events");
+        }
+        return print(&events, Format::Text);
+    }
+    print(&events, format)?;
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        let page = client.events(page_after(after, None)).await?;
+        after = page.last;
+        let new = page.events.into_iter();
+        let new: Vec<LoggedEvent> = new.filter(|event| is_wanted(event, &options)).collect();
+        print(&new, format)?;
+    }
+}
+
+/// The events so far that are asked for, and the number after which others follow.
+async fn kept(
+    client: &Client,
+    options: &EventsOptions,
+) -> Result<(Vec<LoggedEvent>, u64), Failure> {
+    let since_ms = options.since.map(Timestamp::as_millisecond);
+    let mut events = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = client.events(page_after(after, since_ms)).await?;
+        events.extend(page.events);
+        after = page.last;
+        if !page.is_cut {
+            break;
+        }
+    }
+    let default = options.since.is_none().then_some(LAST_COUNT);
+    if let Some(last) = options.last.or(default) {
+        events.retain(|event| is_wanted(event, options));
+        events.drain(..events.len().saturating_sub(last as usize));
+    }
+    Ok((events, after))
+}
+
+fn page_after(after: u64, since_ms: Option<i64>) -> ask::Events {
+    ask::Events {
+        after,
+        since_ms,
+        limit: PAGE_COUNT,
+    }
+}
+
+fn is_wanted(event: &LoggedEvent, options: &EventsOptions) -> bool {
+    let is_repair = || {
+        matches!(
+            event.kind.as_str(),
+            "repair_began" | "repair_ended" | "repair_failed"
+        )
+    };
+    !(options.no_repairs && is_repair())
+}
+
+fn print(events: &[LoggedEvent], format: Format) -> Result<(), Failure> {
+    for event in events {
+        if format == Format::Json {
+            print_json(&as_json(event))?;
+        } else {
+            let mark = if event.is_warning { "!" } else { " " };
+            say(format!(
+                "{} {mark} {}: {}",
+                time(event),
+                event.kind,
+                event.sentence
+            ));
+        }
+    }
+    written()
+}
+
+fn time(event: &LoggedEvent) -> String {
+    let time = Timestamp::from_millisecond(event.time_ms);
+    time.map_or_else(|_| event.time_ms.to_string(), |time| format!("{time:.3}"))
+}
+
+fn as_json(event: &LoggedEvent) -> Value {
+    json!({
+        "number": event.number,
+        "time": time(event),
+        "kind": event.kind,
+        "warning": event.is_warning,
+        "node": event.node.map(|node| node.0),
+        "stripe": event.stripe.map(|stripe| stripe.0),
+        "sentence": event.sentence,
+    })
+}

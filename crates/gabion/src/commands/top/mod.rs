@@ -1,0 +1,54 @@
+//! `gabion top`: the cluster at a glance, on a terminal until a key ends it, or once as text or JSON.
+
+mod sample;
+mod screen;
+mod view;
+
+use super::connect;
+use crate::arguments::{Place, TopOptions};
+use crate::failure::Failure;
+use crate::output::{Format, print_json};
+use sample::Sample;
+use screen::Screen;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+pub(crate) async fn run(options: TopOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let is_once = options.once || format == Format::Json;
+    if !is_once && !std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "the output is no terminal; 'gabion top --once' prints plain text",
+        ));
+    }
+    let client = connect(place).await?;
+    let interval = Duration::from_secs(options.interval);
+    let mut before = Sample::take(&client).await?;
+    if is_once {
+        tokio::time::sleep(interval).await;
+        let now = Sample::take(&client).await?;
+        if format == Format::Json {
+            return print_json(&view::as_json(&now, &now.since(&before)));
+        }
+        for line in view::lines(&now, Some(&now.since(&before)), usize::MAX) {
+            println!("{}", line.text);
+        }
+        return Ok(());
+    }
+    let mut screen = Screen::open()?;
+    screen.show(|rows| view::lines(&before, None, rows))?;
+    loop {
+        let looked = async {
+            tokio::time::sleep(interval).await;
+            Sample::take(&client).await
+        };
+        tokio::select! {
+            () = screen.ended() => return Ok(()),
+            now = looked => {
+                let now = now?;
+                let rates = now.since(&before);
+                screen.show(|rows| view::lines(&now, Some(&rates), rows))?;
+                before = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The coordinator's event log: what happens to nodes, disks, repairs, settings and certificates, kept over restarts.
+//!
+//! [`EventLog`] keeps the last events in memory and has a thread write them to files, so that no role waits for a disk.
+//! Repairs and conversions of single stripes, of which there may be thousands, have their own share, and so has what peers
+//! can provoke, so that they displace no others.
+
+mod file;
+mod log;
+mod orders;
+mod refusals;
+
+pub(crate) use log::{EventLog, Happening};
+pub(crate) use orders::{STORE_FAILED, order_of};
+pub(crate) use refusals::Refusals;
+
+use crate::metrics::CoordinatorWork;
+use gabion_protocol::event::Event;
+use gabion_protocol::measure::Measure;
+use gabion_wire::Observer;
+use std::sync::Arc;
+
+/// Passes what the coordinator's role tells to the event log, and to the metrics if there are some.
+pub(crate) struct CoordinatorObserver {
+    pub(crate) log: Arc<EventLog>,
+    pub(crate) work: Option<Arc<CoordinatorWork>>,
+}
+
+impl Observer for CoordinatorObserver {
+    fn measured(&self, measure: &Measure<'_>) {
+        if let Some(work) = &self.work {
+            work.measured(measure);
+        }
+    }
+
+    fn happened(&self, event: &Event) {
+        self.log.note(Happening::of(event));
+    }
+}
