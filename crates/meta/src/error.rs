@@ -7,8 +7,8 @@ use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The reason why a metadata operation failed. After every variant but [`MetaError::Storage`] and
-/// [`MetaError::Deposed`] the state is unchanged.
+/// The reason why a metadata operation failed. The state is unchanged after every variant that does not end the store
+/// ([`MetaError::ends_the_coordinator`]).
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MetaError {
     /// The engine failed. It is unknown whether a commit reached the disk: close the store and
@@ -30,6 +30,25 @@ pub enum MetaError {
         /// What has happened, with the database.
         reason: String,
     },
+    /// The store's database has not answered for some seconds, so another process may have taken it over. It may
+    /// answer again.
+    #[error("the database of the metadata does not answer ({reason}); the request may be repeated")]
+    Away {
+        /// The database.
+        reason: String,
+    },
+    /// The store's database was replaced by an older state of itself. Nothing of this process is committed since.
+    #[error(
+        "the database lacks metadata that this coordinator had committed ({reason}); find the server that has them, \
+         or see 'Lost commits' in docs/deploy.md"
+    )]
+    LostCommits {
+        /// The database, and what it lacks.
+        reason: String,
+    },
+    /// The store was closed.
+    #[error("the coordinator is stopping; the request may be repeated at the next one")]
+    Closed,
     /// Another process has the store open.
     #[error("{} is in use by another process; stop that process or choose another file", path.display())]
     Locked {
@@ -406,7 +425,11 @@ impl MetaError {
     pub fn ends_the_coordinator(&self) -> bool {
         matches!(
             self,
-            Self::Storage { .. } | Self::Deposed { .. } | Self::WentBack { .. }
+            Self::Storage { .. }
+                | Self::Deposed { .. }
+                | Self::LostCommits { .. }
+                | Self::Closed
+                | Self::WentBack { .. }
         )
     }
 }

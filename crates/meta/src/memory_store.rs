@@ -19,6 +19,8 @@ struct State {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Operations that still succeed; `None` for all.
     allowance: Option<u64>,
+    /// What `standing` says; none for yes.
+    standing: Option<MetaError>,
 }
 
 impl MemoryStore {
@@ -36,6 +38,11 @@ impl MemoryStore {
     /// Ends [`MemoryStore::fail_after`].
     pub fn heal(&self) {
         self.lock().allowance = None;
+    }
+
+    /// Lets [`KeyValue::standing`] give this error, or none, from now on.
+    pub fn stand_by(&self, standing: Option<MetaError>) {
+        self.lock().standing = standing;
     }
 
     /// Reads without counting as an operation of [`MemoryStore::fail_after`], and never fails by
@@ -102,6 +109,10 @@ impl KeyValue for MemoryStore {
             }
         }
         result
+    }
+
+    fn standing(&self) -> Result<(), MetaError> {
+        self.lock().standing.clone().map_or(Ok(()), Err)
     }
 }
 

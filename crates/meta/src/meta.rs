@@ -105,6 +105,14 @@ impl<K: KeyValue> Meta<K> {
         Ok(done)
     }
 
+    /// Whether this process may act on what it knows of the metadata; see [`KeyValue::standing`].
+    ///
+    /// # Errors
+    /// Those of [`KeyValue::standing`].
+    pub fn standing(&self) -> Result<(), MetaError> {
+        self.store.standing()
+    }
+
     /// The store, for backups and for tests. Rows written directly are not checked.
     pub fn store(&self) -> &K {
         &self.store

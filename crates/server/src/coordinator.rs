@@ -10,6 +10,7 @@ use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
+use gabion_sql::{Leadership, StoreOptions};
 use gabion_wire::trust::{Security, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
@@ -23,6 +24,8 @@ use tokio::net::TcpListener;
 
 /// How long a stopped coordinator still reports the reason.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The file that notes the last commit of metadata in a database.
+const LAST_COMMIT: &str = "last-commit";
 
 /// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
@@ -48,6 +51,7 @@ pub struct CoordinatorConfig {
 /// A listening coordinator.
 pub struct CoordinatorProcess {
     coordinator: Arc<Coordinator<MetadataStore>>,
+    leadership: Option<Leadership>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
     address: SocketAddr,
@@ -85,21 +89,17 @@ impl CoordinatorProcess {
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServerError::Listen {
-                address: listen.clone(),
-                source,
-            })?;
-        if protection.is_insecure() {
-            check_loopback(address)?;
-        }
+        let address = address_of(&listener, &listen, &protection)?;
         let counting = work.clone();
         let opened = tokio::task::spawn_blocking(move || {
             Opened::open(&directory, &metadata, (init, address), protection, counting)
         });
-        let Opened { meta, office, log } =
-            opened.await.expect("opening metadata does not panic")?;
+        let Opened {
+            meta,
+            leadership,
+            office,
+            log,
+        } = opened.await.expect("opening metadata does not panic")?;
         log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
@@ -130,6 +130,7 @@ impl CoordinatorProcess {
         });
         Ok(Self {
             coordinator,
+            leadership,
             endpoint,
             listener,
             address,
@@ -154,6 +155,18 @@ impl CoordinatorProcess {
     /// # Errors
     /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
+        self.run_until(std::future::pending()).await
+    }
+
+    /// The same until `end`. Metadata in a database are then free for another process at once, if the database answers
+    /// within 3 s.
+    ///
+    /// # Errors
+    /// Those of [`CoordinatorProcess::run`].
+    ///
+    /// # Panics
+    /// If the end of the leadership panics, which is a bug.
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<(), ServerError> {
         self.coordinator.start();
         let office = Arc::clone(&self.office);
         let fresh = office.keep_fresh(Arc::downgrade(&self.endpoint), Arc::clone(&self.log));
@@ -168,16 +181,44 @@ impl CoordinatorProcess {
             tokio::time::sleep(LAST_WORDS).await;
             reason
         };
-        tokio::select! {
+        let ended = tokio::select! {
+            () = end => Ok(()),
             reason = stopped => Err(reason.into()),
             failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
+        };
+        if let Some(leadership) = self.leadership {
+            let released = tokio::task::spawn_blocking(move || leadership.release()).await;
+            if !released.expect("the end of the leadership does not panic") {
+                tracing::warn!(
+                    "the metadata's database was not told of the end; its lease expires"
+                );
+            }
         }
+        ended
     }
+}
+
+/// The address at which it listens.
+fn address_of(
+    listener: &TcpListener,
+    listen: &str,
+    protection: &Protection,
+) -> Result<SocketAddr, ServerError> {
+    let address = listener.local_addr();
+    let address = address.map_err(|source| ServerError::Listen {
+        address: listen.to_owned(),
+        source,
+    })?;
+    if protection.is_insecure() {
+        check_loopback(address)?;
+    }
+    Ok(address)
 }
 
 /// What a coordinator keeps: the metadata, certificates and events.
 struct Opened {
     meta: Meta<MetadataStore>,
+    leadership: Option<Leadership>,
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
 }
@@ -195,11 +236,17 @@ impl Opened {
         } else {
             None
         };
-        let meta = metadata.open_cluster(&holder(address), new_cluster)?;
+        let options = StoreOptions {
+            last_commit: Some(directory.join(LAST_COMMIT)),
+            ..StoreOptions::of(holder(address))
+        };
+        let meta = metadata.open_cluster(&options, new_cluster)?;
+        let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = EventLog::open(&directory.join("events"), work)?;
         Ok(Self {
             meta,
+            leadership,
             office: Arc::new(office),
             log: Arc::new(log),
         })

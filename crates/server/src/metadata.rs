@@ -3,7 +3,7 @@
 
 use crate::error::ServerError;
 use gabion_meta::{ClusterId, KeyValue, Meta, MetaError, ReadTxn, RedbStore, WriteTxn};
-use gabion_sql::{DatabaseAddress, PostgresStore, StoreOptions};
+use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
 use gabion_wire::system_wall_clock;
 use std::path::{Path, PathBuf};
 
@@ -25,17 +25,15 @@ impl MetadataPlace {
         Self::File(directory.join(FILE))
     }
 
-    /// Opens a store in which a cluster is, or is to be. Blocks; `holder` is what other processes are told about this
-    /// one.
+    /// Opens a store in which a cluster is, or is to be. Blocks; `options` are for a database.
     ///
     /// # Errors
     /// If the store does not exist, is in use, or cannot be used.
-    pub fn open(&self, holder: &str) -> Result<MetadataStore, ServerError> {
+    pub fn open(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         Ok(match self {
             Self::File(path) => MetadataStore::File(RedbStore::open(path)?),
             Self::Database(address) => {
-                let options = StoreOptions::of(holder);
-                MetadataStore::Database(PostgresStore::open(address.clone(), &options)?)
+                MetadataStore::Database(PostgresStore::open(address.clone(), options)?)
             }
         })
     }
@@ -44,17 +42,17 @@ impl MetadataPlace {
     ///
     /// # Errors
     /// As [`MetadataPlace::open`].
-    pub fn open_or_create(&self, holder: &str) -> Result<MetadataStore, ServerError> {
+    pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         match self {
             Self::File(path) => Ok(MetadataStore::File(RedbStore::create(path)?)),
-            Self::Database(_) => self.open(holder),
+            Self::Database(_) => self.open(options),
         }
     }
 
     /// Opens the cluster, or makes a new one if there is none and `new_cluster` is given. Blocks.
     pub(crate) fn open_cluster(
         &self,
-        holder: &str,
+        options: &StoreOptions,
         new_cluster: Option<ClusterId>,
     ) -> Result<Meta<MetadataStore>, ServerError> {
         let missing = || match self {
@@ -70,8 +68,8 @@ impl MetadataPlace {
             return Err(missing());
         }
         let open = || match new_cluster {
-            Some(_) => self.open_or_create(holder),
-            None => self.open(holder),
+            Some(_) => self.open_or_create(options),
+            None => self.open(options),
         };
         match Meta::open(open()?, system_wall_clock()) {
             // A new file or database; or the process ended between making it and making the cluster in it.
@@ -93,6 +91,16 @@ pub enum MetadataStore {
     Database(PostgresStore),
 }
 
+impl MetadataStore {
+    /// The leadership of a database, to be ended before the process ends; none for a file.
+    pub(crate) fn leadership(&self) -> Option<Leadership> {
+        match self {
+            Self::File(_) => None,
+            Self::Database(store) => Some(store.leadership()),
+        }
+    }
+}
+
 impl KeyValue for MetadataStore {
     fn read<T>(
         &self,
@@ -111,6 +119,13 @@ impl KeyValue for MetadataStore {
         match self {
             Self::File(store) => store.write(body),
             Self::Database(store) => store.write(body),
+        }
+    }
+
+    fn standing(&self) -> Result<(), MetaError> {
+        match self {
+            Self::File(store) => store.standing(),
+            Self::Database(store) => store.standing(),
         }
     }
 }

@@ -13,7 +13,7 @@ mod operations;
 
 use gabion_meta::{KeyValue, RedbStore};
 use gabion_sql::{DatabaseAddress, PostgresStore, StoreOptions, migrate};
-use gabion_testbed::database::LocalDatabase;
+use gabion_testbed::database::{Endurance, LocalDatabase};
 use operations::{cluster, create, rates, together};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -45,7 +45,8 @@ fn main() {
     let directory = Directory(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&directory.0).expect("a temporary directory");
     let redb = redb_rates(&directory.0, count);
-    let server = LocalDatabase::create(&directory.0).expect("a server that starts");
+    let server =
+        LocalDatabase::create(&directory.0, Endurance::Power).expect("a server that starts");
     server.create_database("meta").expect("a new database");
     let address = DatabaseAddress::parse(&server.url("meta")).expect("an address");
     migrate(&address).expect("tables");

@@ -8,14 +8,17 @@ use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// A connection that is not made by then has failed.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// A connection to one of a host's IP addresses that is not made by then has failed.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// What the address of a database begins with.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 /// Bytes that the peer has not acknowledged by then end the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
@@ -66,10 +69,15 @@ pub enum AddressError {
     },
 }
 
-/// Where a database is, and how to log in. `Display` shows no password.
+/// Where a database is, and how to log in. `Display` shows the URL without a password.
 #[derive(Clone)]
 pub struct DatabaseAddress {
+    shown: String,
     config: Box<Config>,
+    /// The parameters of a connection to each host.
+    each: Arc<[Config]>,
+    /// The host that is tried first.
+    preferred: Arc<AtomicUsize>,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -80,7 +88,9 @@ impl DatabaseAddress {
     /// # Errors
     /// [`AddressError`], all but [`AddressError::Passfile`].
     pub fn parse(url: &str) -> Result<Self, AddressError> {
-        let (plain, asked) = without_tls(url)?;
+        let parts = Parts::of(url)?;
+        let shown = parts.without_password();
+        let (plain, asked) = parts.without_tls()?;
         let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             let reason = cause.unwrap_or_else(|| error.to_string());
@@ -95,6 +105,17 @@ impl DatabaseAddress {
         if config.get_dbname().is_none() {
             return Err(AddressError::Lacks("database"));
         }
+        if !config.get_hostaddrs().is_empty() {
+            // Otherwise the host's name would decide whether TLS is needed, and another one would be connected to.
+            let reason =
+                "it has hostaddr; write the IP address in place of the host's name".to_owned();
+            return Err(AddressError::Form { reason });
+        }
+        let (host_count, port_count) = (config.get_hosts().len(), config.get_ports().len());
+        if port_count > 1 && port_count != host_count {
+            let reason = format!("it has {host_count} hosts and {port_count} ports");
+            return Err(AddressError::Form { reason });
+        }
         let tls = tls_of(&config, &asked)?;
         let mode = tls.as_ref().map_or(SslMode::Disable, |_| SslMode::Require);
         config
@@ -105,7 +126,10 @@ impl DatabaseAddress {
             .keepalives_idle(UNACKNOWLEDGED_MAX)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(Self {
+            shown,
+            each: each_host(&config),
             config: Box::new(config),
+            preferred: Arc::default(),
             tls,
         })
     }
@@ -134,11 +158,27 @@ impl DatabaseAddress {
         {
             self.config.password(password);
         }
+        self.each = each_host(&self.config);
         Ok(self)
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
+    /// The parameters of a connection to each host, with its number, beginning with the preferred one.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (usize, &Config)> {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let (before, from) = self.each.split_at(first.min(self.each.len()));
+        let from = (first..).zip(from);
+        from.chain(before.iter().enumerate())
+    }
+
+    /// Tries this host first from now on.
+    pub(crate) fn prefer(&self, host: usize) {
+        self.preferred.store(host, Ordering::Relaxed);
+    }
+
+    /// The name of a host.
+    pub(crate) fn host_name(&self, host: usize) -> String {
+        let host = self.config.get_hosts().get(host);
+        host.map(host_text).unwrap_or_default()
     }
 
     pub(crate) fn tls(&self) -> Option<MakeRustlsConnect> {
@@ -149,19 +189,7 @@ impl DatabaseAddress {
 
 impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("postgres://")?;
-        if let Some(user) = self.config.get_user() {
-            write!(f, "{user}@")?;
-        }
-        for (at, host) in self.config.get_hosts().iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            write!(f, "{comma}{}", host_text(host))?;
-            let ports = self.config.get_ports();
-            if let Some(port) = ports.get(at).or(ports.first()) {
-                write!(f, ":{port}")?;
-            }
-        }
-        write!(f, "/{}", self.config.get_dbname().unwrap_or_default())
+        f.write_str(&self.shown)
     }
 }
 
@@ -178,29 +206,110 @@ pub(crate) fn host_text(host: &Host) -> String {
     }
 }
 
+/// The parameters of a connection to each host of an address, so that each has a deadline of its own.
+fn each_host(config: &Config) -> Arc<[Config]> {
+    let one = |(at, host): (usize, &Host)| {
+        let mut one = Config::new();
+        match host {
+            Host::Tcp(name) => one.host(name),
+            Host::Unix(path) => one.host_path(path),
+        };
+        let ports = config.get_ports();
+        if let Some(&port) = ports.get(at).or(ports.first()) {
+            one.port(port);
+        }
+        if let Some(password) = config.get_password() {
+            one.password(password);
+        }
+        if let Some(options) = config.get_options() {
+            one.options(options);
+        }
+        one.user(config.get_user().unwrap_or_default())
+            .dbname(config.get_dbname().unwrap_or_default())
+            .application_name(config.get_application_name().unwrap_or_default())
+            .ssl_mode(config.get_ssl_mode())
+            .channel_binding(config.get_channel_binding())
+            .connect_timeout(CONNECT_DEADLINE)
+            .tcp_user_timeout(UNACKNOWLEDGED_MAX)
+            .keepalives_idle(UNACKNOWLEDGED_MAX)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        one
+    };
+    config.get_hosts().iter().enumerate().map(one).collect()
+}
+
+/// The parts of a URL.
+struct Parts<'u> {
+    /// The scheme, and the user with the password and `@`, if they are there.
+    head: &'u str,
+    /// Hosts and database.
+    place: &'u str,
+    parameters: Vec<&'u str>,
+}
+
+impl<'u> Parts<'u> {
+    fn of(url: &'u str) -> Result<Self, AddressError> {
+        let scheme = SCHEMES.iter().find(|scheme| url.starts_with(**scheme));
+        let scheme = scheme.ok_or_else(|| AddressError::Form {
+            reason: "it does not begin with postgres://".to_owned(),
+        })?;
+        // The library takes all up to the first '@' for the user and the password.
+        let head_end = url.find('@').map_or(scheme.len(), |at| at + 1);
+        let (head, rest) = url.split_at(head_end);
+        let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let parameters = parameters
+            .split('&')
+            .filter(|parameter| !parameter.is_empty());
+        Ok(Self {
+            head,
+            place,
+            parameters: parameters.collect(),
+        })
+    }
+
+    fn with(&self, head: &str, parameters: &[&str]) -> String {
+        let mark = if parameters.is_empty() { "" } else { "?" };
+        format!("{head}{}{mark}{}", self.place, parameters.join("&"))
+    }
+
+    /// The URL as it may be shown and used again.
+    fn without_password(&self) -> String {
+        let colons = self.head.match_indices(':').map(|(at, _)| at);
+        // The first one belongs to the scheme.
+        let head = match colons.skip(1).min() {
+            Some(colon) => format!("{}@", &self.head[..colon]),
+            None => self.head.to_owned(),
+        };
+        let is_shown = |parameter: &&&str| {
+            let name = parameter.split('=').next().unwrap_or_default();
+            decoded(name).is_ok_and(|name| name != "password")
+        };
+        let shown: Vec<&str> = self.parameters.iter().filter(is_shown).copied().collect();
+        self.with(&head, &shown)
+    }
+
+    /// Takes the parameters of TLS out of a URL: the library reads them in another way.
+    fn without_tls(&self) -> Result<(String, Asked), AddressError> {
+        let mut asked = Asked::default();
+        let mut others = Vec::new();
+        for &parameter in &self.parameters {
+            match parameter.split_once('=') {
+                Some(("sslmode", mode)) => asked.mode = Some(mode.to_owned()),
+                Some(("sslrootcert", path)) => {
+                    asked.authorities = Some(PathBuf::from(decoded(path)?));
+                }
+                _ => others.push(parameter),
+            }
+        }
+        Ok((self.with(self.head, &others), asked))
+    }
+}
+
 /// What a URL asks of TLS.
 #[derive(Default)]
 struct Asked {
     mode: Option<String>,
     authorities: Option<PathBuf>,
-}
-
-/// Takes the parameters of TLS out of a URL: the library reads them in another way.
-fn without_tls(url: &str) -> Result<(String, Asked), AddressError> {
-    let mut asked = Asked::default();
-    let Some((place, parameters)) = url.split_once('?') else {
-        return Ok((url.to_owned(), asked));
-    };
-    let mut others = Vec::new();
-    for parameter in parameters.split('&') {
-        match parameter.split_once('=') {
-            Some(("sslmode", mode)) => asked.mode = Some(mode.to_owned()),
-            Some(("sslrootcert", path)) => asked.authorities = Some(PathBuf::from(decoded(path)?)),
-            _ => others.push(parameter),
-        }
-    }
-    let mark = if others.is_empty() { "" } else { "?" };
-    Ok((format!("{place}{mark}{}", others.join("&")), asked))
 }
 
 /// Text with `%` and two digits for bytes.
@@ -297,9 +406,48 @@ mod tests {
         let url = "postgres://gabion:secret@127.0.0.1:5433/meta";
         assert_eq!(shown(url), "postgres://gabion@127.0.0.1:5433/meta");
         let url = "postgresql:///meta?host=/run/pg&user=u&password=secret";
-        assert_eq!(shown(url), "postgres://u@/run/pg/meta");
-        let url = "postgres://u:secret@a,b/meta?sslmode=disable";
-        assert_eq!(shown(url), "postgres://u@a:5432,b:5432/meta");
+        assert_eq!(shown(url), "postgresql:///meta?host=/run/pg&user=u");
+        // What is shown can be used again: it keeps all other parameters.
+        let url = "postgres://u:secret@a,b/meta?sslmode=disable&password=secret";
+        assert_eq!(shown(url), "postgres://u@a,b/meta?sslmode=disable");
+        let url = "postgres://u:?secret@a/meta?sslmode=disable";
+        assert_eq!(shown(url), "postgres://u@a/meta?sslmode=disable");
+        let url = "postgres://u@a/meta?sslmode=disable&pass%77ord=secret";
+        assert_eq!(shown(url), "postgres://u@a/meta?sslmode=disable");
+    }
+
+    #[test]
+    fn each_host_is_connected_to_alone_and_the_last_good_one_first() {
+        let url = "postgres://u@10.0.0.1,10.0.0.2:5433,10.0.0.3/meta?sslmode=disable";
+        let address = DatabaseAddress::parse(url).unwrap();
+        let address = address.with_password(Some("secret"), None).unwrap();
+        let order = || -> Vec<(usize, Vec<Host>, Vec<u16>)> {
+            let hosts = address.hosts();
+            hosts
+                .map(|(host, config)| {
+                    assert_eq!(config.get_password(), Some(&b"secret"[..]));
+                    assert_eq!(config.get_dbname(), Some("meta"));
+                    let hosts = config.get_hosts().to_vec();
+                    (host, hosts, config.get_ports().to_vec())
+                })
+                .collect()
+        };
+        let name = |last: u8| vec![Host::Tcp(format!("10.0.0.{last}"))];
+        let first = (0, name(1), vec![5432]);
+        let second = (1, name(2), vec![5433]);
+        let third = (2, name(3), vec![5432]);
+        assert_eq!(order(), [first.clone(), second.clone(), third.clone()]);
+        address.prefer(1);
+        assert_eq!(order(), [second, third, first]);
+    }
+
+    #[test]
+    fn an_ip_address_beside_the_name_of_this_machine_is_refused() {
+        let url = "postgres://u@localhost/meta?hostaddr=10.0.0.1";
+        let AddressError::Form { reason } = refusal(url) else {
+            panic!("it is taken");
+        };
+        assert!(reason.contains("hostaddr"), "{reason}");
     }
 
     #[test]

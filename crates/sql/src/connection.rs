@@ -3,6 +3,7 @@
 
 use crate::address::DatabaseAddress;
 use crate::error::Fault;
+use crate::flush::Stamp;
 use crate::statements::Statements;
 use gabion_meta::Row;
 use std::cell::Cell;
@@ -10,12 +11,13 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// A connection is made, with its login and its statements, by then.
-const OPEN_DEADLINE: Duration = Duration::from_secs(8);
+/// A connection to one host is made, with its login and its settings, by then: the next host gets its turn.
+const HOST_DEADLINE: Duration = Duration::from_secs(4);
 /// Answers come by then.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Settings that all three databases have. A transaction of a process that is gone must not keep its locks, and a
 /// statement that nobody waits for must end.
@@ -61,16 +63,11 @@ impl Connection {
     pub(crate) fn open_bare(address: &DatabaseAddress) -> Result<Self, Fault> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Fault::Lost(error.to_string()))?;
-        let opened = runtime.block_on(async { timeout(OPEN_DEADLINE, connect(address)).await });
-        let client = match opened {
-            Ok(Ok(client)) => client,
-            Ok(Err(error)) => {
+        let client = match runtime.block_on(connect_to_any(address)) {
+            Ok(client) => client,
+            Err(fault) => {
                 runtime.shutdown_background();
-                return Err(error.into());
-            }
-            Err(_) => {
-                runtime.shutdown_background();
-                return Err(Fault::Lost("it did not answer in time".to_owned()));
+                return Err(fault);
             }
         };
         Ok(Self {
@@ -89,7 +86,16 @@ impl Connection {
     /// Runs statements without parameters; gives the first column of each row, and how many rows the last statement
     /// has touched.
     pub(crate) fn simple(&self, sql: &str) -> Result<(Vec<Vec<String>>, u64), Fault> {
-        let messages = self.run(self.client.simple_query(sql))?;
+        self.simple_within(sql, ANSWER_DEADLINE)
+    }
+
+    /// The same with a shorter deadline.
+    pub(crate) fn simple_within(
+        &self,
+        sql: &str,
+        deadline: Duration,
+    ) -> Result<(Vec<Vec<String>>, u64), Fault> {
+        let messages = self.run_within(self.client.simple_query(sql), deadline)?;
         let mut rows = Vec::new();
         let mut touched = 0;
         for message in messages {
@@ -105,20 +111,32 @@ impl Connection {
         Ok((rows, touched))
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<(Stamp, Option<Vec<u8>>), Fault> {
         let statement = &self.statements().get;
-        let row = async { self.client.query_opt(statement, &[&key]).await };
-        let row = self.run(row)?;
-        Ok(row.map(|row| row.get(0)))
+        let rows = async { self.client.query(statement, &[&key]).await };
+        let rows = self.run(rows)?;
+        let stamp = stamp_of(&rows)?;
+        let value = rows.first().map(|row| row.try_get(2));
+        Ok((stamp, value.transpose()?.flatten()))
     }
 
-    pub(crate) fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, Fault> {
+    pub(crate) fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<(Stamp, Vec<Row>), Fault> {
         let statement = &self.statements().scan;
         self.rows(statement, (start, end), limit)
     }
 
     /// The last rows below `end`, from the last on.
-    pub(crate) fn last(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, Fault> {
+    pub(crate) fn last(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<(Stamp, Vec<Row>), Fault> {
         let statement = &self.statements().last;
         self.rows(statement, (start, end), limit)
     }
@@ -128,11 +146,19 @@ impl Connection {
         statement: &Statement,
         (start, end): (&[u8], &[u8]),
         limit: usize,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<(Stamp, Vec<Row>), Fault> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = async { self.client.query(statement, &[&start, &end, &limit]).await };
         let rows = self.run(rows)?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        let stamp = stamp_of(&rows)?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let key: Option<Vec<u8>> = row.try_get(2)?;
+            if let Some(key) = key {
+                found.push((key, row.try_get(3)?));
+            }
+        }
+        Ok((stamp, found))
     }
 
     /// Sets rows in a transaction that has begun.
@@ -180,11 +206,19 @@ impl Connection {
 
     /// Drives the connection until the answer is there.
     fn run<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+        self.run_within(answer, ANSWER_DEADLINE)
+    }
+
+    fn run_within<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+        deadline: Duration,
+    ) -> Result<T, Fault> {
         let runtime = self.runtime.as_ref().expect("it is taken by the drop only");
-        let answered = runtime.block_on(async { timeout(ANSWER_DEADLINE, answer).await });
+        let answered = runtime.block_on(async { timeout(deadline, answer).await });
         let answer = answered.map_err(|_| {
-            let seconds = ANSWER_DEADLINE.as_secs();
-            Fault::Lost(format!("no answer within {seconds} s"))
+            let seconds = deadline.as_secs_f64();
+            Fault::Lost(format!("no answer within {seconds:.0} s"))
         });
         let answer = answer.and_then(|answer| answer.map_err(Fault::from));
         if let Err(Fault::Lost(_)) = answer {
@@ -194,15 +228,72 @@ impl Connection {
     }
 }
 
+/// The leader's row of a query's view.
+fn stamp_of(rows: &[tokio_postgres::Row]) -> Result<Stamp, Fault> {
+    let row = rows.first().ok_or_else(|| Fault::Final {
+        code: String::new(),
+        reason: "gabion_leader has no row".to_owned(),
+    })?;
+    Ok(Stamp {
+        term: row.try_get(0)?,
+        sequence: row.try_get(1)?,
+    })
+}
+
+/// Connects to the first host that takes writes, beginning with the one that did so last.
+async fn connect_to_any(address: &DatabaseAddress) -> Result<Client, Fault> {
+    let mut faults = Vec::new();
+    for (host, config) in address.hosts() {
+        let connected = timeout(HOST_DEADLINE, connect(config, address.tls())).await;
+        let fault = match connected {
+            Ok(Ok(client)) => {
+                address.prefer(host);
+                return Ok(client);
+            }
+            Ok(Err(error)) => Fault::from(error),
+            Err(_) => {
+                let seconds = HOST_DEADLINE.as_secs();
+                Fault::Lost(format!("no answer within {seconds} s"))
+            }
+        };
+        faults.push((host, fault));
+    }
+    Err(together(address, faults))
+}
+
+/// The fault of several hosts: as long as one may answer later, all of them may.
+fn together(address: &DatabaseAddress, mut faults: Vec<(usize, Fault)>) -> Fault {
+    if faults.len() <= 1 {
+        let only = faults.pop().map(|(_, fault)| fault);
+        return only.unwrap_or_else(|| Fault::Lost("it has no host".to_owned()));
+    }
+    let reasons: Vec<String> = faults
+        .iter()
+        .map(|(host, fault)| format!("{}: {}", address.host_name(*host), fault.reason()))
+        .collect();
+    let reason = reasons.join("; ");
+    let refusal = faults.into_iter().map(|(_, fault)| match fault {
+        Fault::Final { code, .. } => Some(code),
+        _ => None,
+    });
+    match refusal.collect::<Option<Vec<String>>>() {
+        Some(codes) => Fault::Final {
+            code: codes.into_iter().next().unwrap_or_default(),
+            reason,
+        },
+        None => Fault::Lost(reason),
+    }
+}
+
 /// Connects, lets the run-time drive the connection, and makes the settings.
-async fn connect(address: &DatabaseAddress) -> Result<Client, Error> {
-    let client = if let Some(tls) = address.tls() {
-        let (client, connection) = address.config().connect(tls).await?;
+async fn connect(config: &Config, tls: Option<MakeRustlsConnect>) -> Result<Client, Error> {
+    let client = if let Some(tls) = tls {
+        let (client, connection) = config.connect(tls).await?;
         // Its end is seen by the next statement.
         tokio::spawn(async { drop(connection.await) });
         client
     } else {
-        let (client, connection) = address.config().connect(NoTls).await?;
+        let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(async { drop(connection.await) });
         client
     };
@@ -217,15 +308,49 @@ async fn connect(address: &DatabaseAddress) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// A commit that is answered must be on disk, even where an administrator has turned that off for speed.
+/// A commit that is answered must be on the disks of the server and of its synchronous standbys, whatever an administrator
+/// has set for speed, or sets later. The one stronger setting is kept.
 async fn require_durable_commits(client: &Client) -> Result<(), Error> {
     let shown = client.simple_query("SHOW synchronous_commit").await?;
-    let is_off = shown.iter().any(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0) == Some("off"),
+    let is_stronger = shown.iter().any(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0) == Some("remote_apply"),
         _ => false,
     });
-    if is_off {
-        client.batch_execute("SET synchronous_commit = on").await?;
+    let wanted = if is_stronger { "remote_apply" } else { "on" };
+    let set = format!("SET synchronous_commit = {wanted}");
+    client.batch_execute(&set).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_testbed::database::{Endurance, LocalDatabase};
+
+    #[test]
+    fn commits_are_durable_whatever_is_set_for_the_database() {
+        if !LocalDatabase::is_installed() {
+            println!("skipped: no PostgreSQL server; install the package postgresql");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let server = LocalDatabase::create(directory.path(), Endurance::Processes).unwrap();
+        server.create_database("meta").unwrap();
+        let address = DatabaseAddress::parse(&server.url("meta")).unwrap();
+        for (set, expected) in [
+            ("off", "on"),
+            ("local", "on"),
+            ("remote_write", "on"),
+            ("on", "on"),
+            ("remote_apply", "remote_apply"),
+        ] {
+            let alter = format!("ALTER DATABASE meta SET synchronous_commit = {set}");
+            server.execute("meta", &alter).unwrap();
+            let connection = Connection::open_bare(&address).unwrap();
+            // A session's own setting outlives one for all sessions that is made later.
+            let source =
+                "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'";
+            let (rows, _) = connection.simple(source).unwrap();
+            assert_eq!(rows, [[expected, "session"]], "{set}");
+        }
     }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Why a database cannot be used, and how a statement can fail.
 
 use gabion_meta::MetaError;
+use std::path::PathBuf;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
@@ -19,7 +20,7 @@ pub enum SqlError {
     },
     /// The database has none of the tables.
     #[error(
-        "the database {address} has no tables for metadata; run 'gabion metadata migrate --to {address}' first"
+        "the database {address} has no tables for metadata; run gabion metadata migrate --to '{address}' first"
     )]
     NoSchema {
         /// The database, without a password.
@@ -38,6 +39,29 @@ pub enum SqlError {
         needed: i64,
         /// What to do.
         remedy: String,
+    },
+    /// The database is an older state of itself.
+    #[error(
+        "the database {address} lacks metadata that this coordinator had committed: its last commit is {found}, and \
+         {needed} is noted in {}; find the server that has them, or see 'Lost commits' in docs/deploy.md", noted.display()
+    )]
+    LostCommits {
+        /// The database, without a password.
+        address: String,
+        /// The number of its last transaction.
+        found: i64,
+        /// That of the last one that was committed.
+        needed: i64,
+        /// The file in which that is noted.
+        noted: PathBuf,
+    },
+    /// The file of the last commit cannot be used.
+    #[error("cannot use {} ({reason}), which notes the last commit; check the disk and its permissions", path.display())]
+    LastCommit {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
     },
     /// Another process uses the metadata.
     #[error("the metadata in {address} is in use by {holder}; stop that process first")]
@@ -68,13 +92,21 @@ pub(crate) enum Fault {
     Again(String),
     /// The server will not do it.
     Final { code: String, reason: String },
+    /// This process does not lead any longer, or the database has lost commits.
+    Superseded(Box<MetaError>),
 }
 
 impl Fault {
-    pub(crate) fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> String {
         match self {
-            Self::Lost(reason) | Self::Again(reason) | Self::Final { reason, .. } => reason,
+            Self::Lost(reason) | Self::Again(reason) | Self::Final { reason, .. } => reason.clone(),
+            Self::Superseded(error) => error.to_string(),
         }
+    }
+
+    /// Whether the same may succeed later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Again(_))
     }
 
     /// Whether the table does not exist.

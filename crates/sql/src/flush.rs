@@ -9,7 +9,9 @@
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;
 use crate::error::{Fault, storage};
+use crate::last_commit::{Commit, LastCommit};
 use crate::leader::{Leader, LeaderRow, RELIANCE, RENEWAL};
+use crate::moment::Moment;
 use crate::pending::{Change, Pending};
 use gabion_meta::MetaError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,20 +24,23 @@ const STATEMENT_BYTES: usize = 2 << 20;
 const STATEMENT_ROWS: usize = 8192;
 /// The first pause before another try, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// The code of a fault that ends the leadership.
-const DEPOSED: &str = "deposed";
+/// An operation that waits for another thread's transaction waits for as many times the patience: for that one, and for
+/// one that was under way.
+const WAIT_FACTOR: u32 = 3;
 
 /// Writes to the database, one transaction at a time.
 pub(crate) struct Flusher {
     address: DatabaseAddress,
+    identity: String,
     term: i64,
+    /// Where the last commit is noted; none for a store that is opened for one command.
+    last_commit: Option<LastCommit>,
     /// How long an operation is tried before the store fails.
     patience: Duration,
     state: Mutex<State>,
     changed: Condvar,
-    line: Mutex<Line>,
-    /// Grows with each connection of `line`.
-    era: AtomicU64,
+    /// The connection of commits.
+    line: Mutex<Option<Connection>>,
     /// SQL transactions, and tries of them.
     pub(crate) group_count: AtomicU64,
     pub(crate) try_count: AtomicU64,
@@ -45,45 +50,70 @@ struct State {
     /// All transactions up to this number are durable.
     durable: u64,
     is_flushing: bool,
+    /// No further operation begins.
+    is_closing: bool,
     /// Why the store takes no more operations.
     failed: Option<MetaError>,
     leader: Leader,
 }
 
-/// The connection of commits.
-struct Line {
-    connection: Option<Connection>,
+/// What a flusher begins with.
+pub(crate) struct Beginning {
+    pub(crate) connection: Connection,
+    pub(crate) identity: String,
+    pub(crate) leader: Leader,
+    pub(crate) last_commit: Option<LastCommit>,
+}
+
+/// The term and the number of the last transaction that a statement has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) term: i64,
+    pub(crate) sequence: i64,
+}
+
+/// The thread that runs a transaction. Its drop lets the next one begin.
+struct Turn<'f>(&'f Flusher);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_flushing = false;
+        if std::thread::panicking() {
+            let reason = "its thread panicked, which is a bug";
+            state.failed.get_or_insert(storage("commit", reason));
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
 }
 
 impl Flusher {
-    pub(crate) fn new(
-        address: DatabaseAddress,
-        connection: Connection,
-        leader: Leader,
-        patience: Duration,
-    ) -> Self {
+    pub(crate) fn new(address: DatabaseAddress, beginning: Beginning, patience: Duration) -> Self {
+        let Beginning {
+            connection,
+            identity,
+            leader,
+            last_commit,
+        } = beginning;
         Self {
             address,
+            identity,
             term: leader.term,
+            last_commit,
             patience,
             state: Mutex::new(State {
                 durable: 0,
                 is_flushing: false,
+                is_closing: false,
                 failed: None,
                 leader,
             }),
             changed: Condvar::new(),
-            line: Mutex::new(Line {
-                connection: Some(connection),
-            }),
-            era: AtomicU64::new(0),
+            line: Mutex::new(Some(connection)),
             group_count: AtomicU64::new(0),
             try_count: AtomicU64::new(0),
         }
-    }
-
-    pub(crate) fn term(&self) -> i64 {
-        self.term
     }
 
     /// The number of the last transaction that is known to be durable.
@@ -91,14 +121,41 @@ impl Flusher {
         self.lock().leader.sequence
     }
 
-    /// See [`crate::pool`].
-    pub(crate) fn era(&self) -> u64 {
-        self.era.load(Ordering::Acquire)
+    /// Refuses what a statement has read if it lacks the transaction `needed`, or is another leader's.
+    pub(crate) fn vouch(
+        &self,
+        stamp: Stamp,
+        needed: i64,
+        connection: &Connection,
+    ) -> Result<(), Fault> {
+        if stamp.term == self.term && stamp.sequence >= needed {
+            return Ok(());
+        }
+        if stamp.term > self.term {
+            return Err(self.superseded(&LeaderRow::read(connection)?));
+        }
+        let reason = "the server lacks transactions that were committed";
+        Err(Fault::Again(reason.to_owned()))
     }
 
-    /// Refuses everything once the store has failed.
+    /// See [`gabion_meta::KeyValue::standing`].
+    pub(crate) fn standing(&self) -> Result<(), MetaError> {
+        self.check()?;
+        if self.lock().leader.valid_until.is_ahead() {
+            return Ok(());
+        }
+        let reason = self.address.to_string();
+        Err(MetaError::Away { reason })
+    }
+
+    /// Refuses everything once the store has failed or is being closed.
     pub(crate) fn check(&self) -> Result<(), MetaError> {
-        self.lock().failed.clone().map_or(Ok(()), Err)
+        let state = self.lock();
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None if state.is_closing => Err(MetaError::Closed),
+            None => Ok(()),
+        }
     }
 
     /// Ends all further operations. Returns the first reason.
@@ -113,60 +170,87 @@ impl Flusher {
     /// Waits until all transactions up to this number are durable, and until this process is known to have been the
     /// leader at some moment of the call.
     pub(crate) fn wait(&self, number: u64, pending: &Pending) -> Result<(), MetaError> {
+        let began = Instant::now();
         let mut state = self.lock();
         loop {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if state.durable >= number && Instant::now() < state.leader.valid_until {
+            if state.durable >= number && state.leader.valid_until.is_ahead() {
                 return Ok(());
             }
-            state = self.flush(state, pending);
+            let limit = self.patience * WAIT_FACTOR;
+            let Some(left) = limit.checked_sub(began.elapsed()) else {
+                drop(state);
+                return Err(self.fail(storage("commit", "it has waited too long for its turn")));
+            };
+            state = self.flush(state, left, pending);
         }
     }
 
     /// Renews the lease unless a transaction did so lately.
     pub(crate) fn renew(&self, pending: &Pending) -> Result<(), MetaError> {
         let state = self.lock();
-        let is_fresh = state.leader.valid_until + RENEWAL > Instant::now() + RELIANCE;
-        if state.failed.is_none() && !is_fresh {
-            let state = self.flush(state, pending);
-            return state.failed.clone().map_or(Ok(()), Err);
-        }
+        let is_fresh = state.leader.valid_until.plus(RENEWAL) > Moment::now().plus(RELIANCE);
+        let state = if state.failed.is_none() && !is_fresh {
+            self.flush(state, self.patience, pending)
+        } else {
+            state
+        };
         state.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Makes all pending changes durable; if another thread does that, waits for its end.
+    /// Makes all pending changes durable; if another thread does that, waits for its end, but not longer than `limit`.
     fn flush<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
+        limit: Duration,
         pending: &Pending,
     ) -> MutexGuard<'s, State> {
         if state.is_flushing {
-            let woken = self.changed.wait(state);
-            return woken.unwrap_or_else(PoisonError::into_inner);
+            let woken = self.changed.wait_timeout(state, limit);
+            return woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.is_flushing = true;
         let leader = state.leader;
         drop(state);
+        let turn = Turn(self);
         let (number, changes) = pending.copy();
-        let committed = self.commit(&leader, &changes);
-        if committed.is_ok() {
-            pending.retire(number);
-        }
+        let committed = self.commit(&leader, &changes).and_then(|leader| {
+            self.note(&leader, &changes)?;
+            Ok(leader)
+        });
         let mut state = self.lock();
-        state.is_flushing = false;
         match committed {
             Ok(leader) => {
                 state.durable = state.durable.max(number);
                 state.leader = leader;
+                // After the leader's number: a reader that misses the changes here asks for a server that has them.
+                pending.retire(number);
             }
             Err(error) => {
                 state.failed.get_or_insert(error);
             }
         }
-        self.changed.notify_all();
-        state
+        drop(state);
+        drop(turn);
+        self.lock()
+    }
+
+    /// Notes on this machine that changes were committed.
+    fn note(&self, leader: &Leader, changes: &[(Vec<u8>, Change)]) -> Result<(), MetaError> {
+        let Some(last_commit) = self.last_commit.as_ref().filter(|_| !changes.is_empty()) else {
+            return Ok(());
+        };
+        let commit = Commit {
+            identity: self.identity.clone(),
+            term: leader.term,
+            sequence: leader.sequence,
+        };
+        last_commit.note(&commit).map_err(|error| {
+            let path = last_commit.path().display();
+            storage("note its last commit", format!("{path}: {error}"))
+        })
     }
 
     /// Commits changes as the transaction behind the leader's last one, whatever becomes of connections meanwhile.
@@ -176,26 +260,18 @@ impl Flusher {
         // The lease begins with the try that counts, which is this one or a later one.
         let mut earliest = None;
         self.patiently("commit", || {
-            let began = Instant::now();
-            let valid_until = *earliest.get_or_insert(began + RELIANCE);
-            let connection = match line.connection.take() {
+            let connection = match line.take() {
                 Some(connection) if connection.is_usable() => connection,
-                _ => {
-                    let connection = Connection::open(&self.address)?;
-                    self.era.fetch_add(1, Ordering::AcqRel);
-                    connection
-                }
+                _ => Connection::open(&self.address)?,
             };
+            let valid_until = Moment::now().plus(RELIANCE);
+            let earliest = *earliest.get_or_insert(valid_until);
             self.try_count.fetch_add(1, Ordering::Relaxed);
             let is_now = self.attempt(&connection, leader, changes)?;
-            line.connection = Some(connection);
+            *line = Some(connection);
             Ok(Leader {
                 sequence: leader.sequence + 1,
-                valid_until: if is_now {
-                    began + RELIANCE
-                } else {
-                    valid_until
-                },
+                valid_until: if is_now { valid_until } else { earliest },
                 ..*leader
             })
         })
@@ -216,7 +292,7 @@ impl Flusher {
             if (row.term, row.sequence) == (leader.term, leader.sequence + 1) {
                 return Ok(false);
             }
-            return Err(self.deposed(&row));
+            return Err(self.superseded(&row));
         }
         let mut statements = Batches::of(changes);
         let mut next = statements.next().unwrap_or_default();
@@ -244,10 +320,7 @@ impl Flusher {
                 Err(fault) => fault,
             };
             match &fault {
-                Fault::Final { code, reason } if code == DEPOSED => {
-                    let reason = reason.clone();
-                    return Err(self.fail(MetaError::Deposed { reason }));
-                }
+                Fault::Superseded(error) => return Err(self.fail(*error.clone())),
                 Fault::Lost(_) | Fault::Again(_) if began.elapsed() < self.patience => {}
                 _ => {
                     let reason = format!("{}: {}", self.address, fault.reason());
@@ -266,26 +339,54 @@ impl Flusher {
     }
 
     /// The fault for a leader's row that is not as this process has left it.
-    pub(crate) fn deposed(&self, row: &LeaderRow) -> Fault {
-        let reason = if row.term == self.term {
-            "it lacks transactions that were committed".to_owned()
+    fn superseded(&self, row: &LeaderRow) -> Fault {
+        let address = &self.address;
+        let known = self.sequence();
+        let error = if row.term > self.term {
+            let holder = if row.holder.is_empty() {
+                "another process"
+            } else {
+                &row.holder
+            };
+            let reason = format!("{address}: {holder} has taken it over");
+            MetaError::Deposed { reason }
         } else {
-            format!("{} has taken it over", row.holder)
+            let (found, term) = (row.sequence, row.term);
+            let reason = format!(
+                "{address}: its last commit is {found} of term {term}, and {known} of term {} was committed",
+                self.term
+            );
+            MetaError::LostCommits { reason }
         };
-        Fault::Final {
-            code: DEPOSED.to_owned(),
-            reason: format!("{}: {reason}", self.address),
-        }
+        Fault::Superseded(Box::new(error))
     }
 
-    /// Ends the lease, if the database answers at once.
-    pub(crate) fn release(&self) {
-        let leader = self.lock().leader;
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = line.connection.take() {
-            // If it fails, the lease expires.
-            let _ = connection.simple(&leader.release());
+    /// Ends the use of the store, and the lease, if the database answers within `limit`; otherwise the lease expires.
+    /// Returns whether it was ended.
+    pub(crate) fn release(&self, limit: Duration) -> bool {
+        let began = Instant::now();
+        let mut state = self.lock();
+        // What is under way may still be acknowledged.
+        state.is_closing = true;
+        while state.is_flushing {
+            let Some(left) = limit.checked_sub(began.elapsed()) else {
+                return false;
+            };
+            let woken = self.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+        let is_whole = state.failed.is_none();
+        state.failed.get_or_insert(MetaError::Closed);
+        self.changed.notify_all();
+        let leader = state.leader;
+        drop(state);
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(connection), Some(left)) = (line.take(), limit.checked_sub(began.elapsed()))
+        else {
+            return false;
+        };
+        let released = connection.simple_within(&leader.release(), left);
+        is_whole && matches!(released, Ok((_, 1)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -3,13 +3,15 @@
 //! A leader has a *term*, higher than all before, and a lease that runs by the database's clock. Each of its
 //! transactions changes the row where its term and the number of the last transaction are still there. So a process that
 //! was deposed commits nothing, a transaction counts once however often it is sent, and a row lock orders transactions and
-//! takeovers. A process takes over when the lease has expired.
+//! takeovers. A process takes over when the lease has expired and it has seen no change of the row for some time: after an
+//! outage of the database a leader that lives has that time to renew its lease.
 
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;
 use crate::error::{Fault, SqlError};
-use crate::schema::failed;
-use std::time::{Duration, Instant};
+use crate::moment::Moment;
+use crate::schema::{failed, random_bytes};
+use std::time::Duration;
 
 /// How long a leader that has stopped keeps others out.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -17,15 +19,18 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const RELIANCE: Duration = Duration::from_millis(2_700);
 /// A leader renews its lease when its last transaction is as old as this.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
-/// A process that asks for the leadership watches a living leader for as long as this: a lease, and a renewal.
-const WATCH: Duration = Duration::from_millis(4_500);
+/// Asking for the leadership ends this long after the row could have been taken.
+const ACQUIRE_MARGIN: Duration = Duration::from_secs(5);
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LeaderRow {
+    /// Drawn when the tables were made. Copies of the database's files share it.
+    pub(crate) identity: String,
     pub(crate) term: i64,
     pub(crate) sequence: i64,
+    /// Empty before the first term, and when the last leader has ended its lease itself.
     pub(crate) holder: String,
     pub(crate) is_alive: bool,
 }
@@ -33,13 +38,14 @@ pub(crate) struct LeaderRow {
 impl LeaderRow {
     pub(crate) fn read(connection: &Connection) -> Result<Self, Fault> {
         let (rows, _) = connection.simple(
-            "SELECT term, sequence, holder, expires > now() FROM gabion_leader WHERE id = 1",
+            "SELECT identity, term, sequence, holder, expires > now() FROM gabion_leader WHERE id = 1",
         )?;
         let row = rows.first().and_then(|row| {
-            let [term, sequence, holder, is_alive] = row.as_slice() else {
+            let [identity, term, sequence, holder, is_alive] = row.as_slice() else {
                 return None;
             };
             Some(Self {
+                identity: identity.clone(),
                 term: term.parse().ok()?,
                 sequence: sequence.parse().ok()?,
                 holder: holder.clone(),
@@ -51,6 +57,11 @@ impl LeaderRow {
             reason: "gabion_leader has no valid row".to_owned(),
         })
     }
+
+    /// Whether the row has not changed since it was read.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.term, self.sequence, &self.holder) == (other.term, other.sequence, &other.holder)
+    }
 }
 
 /// A term of this process.
@@ -60,7 +71,7 @@ pub(crate) struct Leader {
     /// The number of the last transaction.
     pub(crate) sequence: i64,
     /// Until when the lease may be relied on.
-    pub(crate) valid_until: Instant,
+    pub(crate) valid_until: Moment,
 }
 
 /// Why the leadership was not acquired.
@@ -80,7 +91,11 @@ impl Refusal {
         match self {
             Self::Held { holder } => SqlError::InUse {
                 address: address.to_string(),
-                holder,
+                holder: if holder.is_empty() {
+                    "another process".to_owned()
+                } else {
+                    holder
+                },
             },
             Self::Failed(fault) => failed(address, "give this process the leadership")(fault),
         }
@@ -88,37 +103,53 @@ impl Refusal {
 }
 
 impl Leader {
-    /// Begins a term. Waits until the lease of an earlier leader has expired, but not if that leader lives.
-    pub(crate) fn acquire(connection: &Connection, holder: &str) -> Result<Self, Refusal> {
-        let first = LeaderRow::read(connection)?;
-        let began = Instant::now();
-        let mut row = first.clone();
+    /// Begins a term. Waits until the lease of an earlier leader has expired and the row has not changed for `watch`, but
+    /// not if that leader lives.
+    pub(crate) fn acquire(
+        connection: &Connection,
+        holder: &str,
+        watch: Duration,
+    ) -> Result<Self, Refusal> {
+        let began = Moment::now();
+        let mut seen_since = began;
+        let mut row = LeaderRow::read(connection)?;
         loop {
-            if row.is_alive {
-                let is_living = (row.term, row.sequence) != (first.term, first.sequence);
-                if is_living || began.elapsed() > WATCH {
-                    let holder = row.holder;
-                    return Err(Refusal::Held { holder });
-                }
-                std::thread::sleep(WATCH_PAUSE);
-            } else if let Some(leader) = Self::take_over(connection, &row, holder)? {
+            let is_free = row.holder.is_empty() || seen_since.elapsed() >= watch;
+            if !row.is_alive
+                && is_free
+                && let Some(leader) = Self::take_over(connection, &row, holder)?
+            {
                 return Ok(leader);
             }
-            row = LeaderRow::read(connection)?;
+            if began.elapsed() > watch + ACQUIRE_MARGIN {
+                return Err(Refusal::Held { holder: row.holder });
+            }
+            std::thread::sleep(WATCH_PAUSE);
+            let now = LeaderRow::read(connection)?;
+            if !now.is_same(&row) {
+                if now.is_alive {
+                    return Err(Refusal::Held { holder: now.holder });
+                }
+                seen_since = Moment::now();
+            }
+            row = now;
         }
     }
 
-    /// Begins the term after that of an expired lease, unless another process was faster.
+    /// Begins the term after that of an expired lease, unless the row has changed since it was read.
     fn take_over(
         connection: &Connection,
         row: &LeaderRow,
         holder: &str,
     ) -> Result<Option<Self>, Fault> {
-        let (before, term) = (row.term, row.term + 1);
-        let asked = Instant::now();
+        let (before, sequence) = (row.term, row.sequence);
+        // Two processes that lead copies of one database, such as both sides of a failover, have different terms.
+        let step = u32::from_le_bytes(random_bytes()?) >> 1;
+        let term = before + 1 + i64::from(step);
+        let asked = Moment::now();
         let taken = connection.simple(&format!(
             "UPDATE gabion_leader SET term = {term}, holder = '{}', expires = {} WHERE id = 1 AND term = {before} AND \
-             expires <= now()",
+             sequence = {sequence} AND expires <= now()",
             quoted(holder),
             expiry()
         ));
@@ -127,12 +158,10 @@ impl Leader {
             Ok(_) | Err(Fault::Again(_)) => return Ok(None),
             Err(fault) => return Err(fault),
         }
-        // The earlier leader commits nothing any more, so its last number stands.
-        let sequence = LeaderRow::read(connection)?.sequence;
         Ok(Some(Self {
             term,
             sequence,
-            valid_until: asked + RELIANCE,
+            valid_until: asked.plus(RELIANCE),
         }))
     }
 
@@ -148,10 +177,12 @@ impl Leader {
         )
     }
 
-    /// Ends the lease.
+    /// Ends the lease. It touches no row if the term is another.
     pub(crate) fn release(&self) -> String {
         let term = self.term;
-        format!("UPDATE gabion_leader SET expires = now() WHERE id = 1 AND term = {term}")
+        format!(
+            "UPDATE gabion_leader SET expires = now(), holder = '' WHERE id = 1 AND term = {term}"
+        )
     }
 }
 

@@ -1,14 +1,12 @@
-//! The connections of readers. Each is used by one thread at a time, and checked when it is made: it leads to a server
-//! that has all that this leader has committed.
+//! The connections of readers. Each is used by one thread at a time.
 //!
-//! When the connection of commits is made anew, another server may be the database's primary. Readers then drop the
-//! connections that were made before: those may lead to the old one.
+//! Each answer carries the leader's row of the same view. So an answer of a server that lacks what this leader has
+//! committed, such as the database's former primary after a failover, is never used.
 
 use crate::address::DatabaseAddress;
-use crate::connection::Connection;
+use crate::connection::{ANSWER_DEADLINE, Connection};
 use crate::error::Fault;
-use crate::flush::Flusher;
-use crate::leader::LeaderRow;
+use crate::flush::{Flusher, Stamp};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Most connections of readers.
@@ -23,8 +21,7 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// With the era in which each was made.
-    idle: Vec<(u64, Connection)>,
+    idle: Vec<Connection>,
     /// Connections in use or being made.
     used_count: usize,
 }
@@ -48,56 +45,54 @@ impl Pool {
         }
     }
 
-    /// Runs a query on a connection. A connection on which it fails is dropped.
+    /// Runs a query on a connection. A connection on which it fails is dropped, and with it all idle ones: they may lead
+    /// to the same server.
     pub(crate) fn query<T>(
         &self,
         flusher: &Flusher,
-        query: impl Fn(&Connection) -> Result<T, Fault>,
+        query: impl Fn(&Connection) -> Result<(Stamp, T), Fault>,
     ) -> Result<T, Fault> {
-        let (place, idle) = self.take(flusher.era());
-        let (era, connection) = match idle {
+        // The caller has laid changes over the rows before this, and those that it has not are durable by this number.
+        let needed = flusher.sequence();
+        let (place, idle) = self.take()?;
+        let connection = match idle {
             Some(idle) => idle,
-            None => self.open(flusher)?,
+            None => Connection::open(&self.address)?,
         };
-        let answer = query(&connection)?;
-        if connection.is_usable() {
-            self.lock().idle.push((era, connection));
+        let answer = query(&connection).and_then(|(stamp, answer)| {
+            flusher.vouch(stamp, needed, &connection)?;
+            Ok(answer)
+        });
+        let mut state = self.lock();
+        let dropped = if answer.is_err() {
+            std::mem::take(&mut state.idle)
+        } else {
+            Vec::new()
+        };
+        if answer.is_ok() && connection.is_usable() {
+            state.idle.push(connection);
         }
+        drop(state);
+        drop(dropped);
         drop(place);
-        Ok(answer)
+        answer
     }
 
-    /// Waits for a place. The waiting time is bounded by the deadlines of those that have the places.
-    fn take(&self, era: u64) -> (Place<'_>, Option<(u64, Connection)>) {
+    /// Waits for a place, for as long as an answer may take.
+    fn take(&self) -> Result<(Place<'_>, Option<Connection>), Fault> {
         let state = self.lock();
-        let state = self
+        let is_full = |state: &mut State| state.used_count >= READERS_MAX;
+        let waited = self
             .returned
-            .wait_while(state, |state| state.used_count >= READERS_MAX);
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            .wait_timeout_while(state, ANSWER_DEADLINE, is_full);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(Fault::Again("all connections are in use".to_owned()));
+        }
         state.used_count += 1;
-        let older = state.idle.extract_if(.., |(of, _)| *of != era);
-        let older: Vec<_> = older.collect();
         let idle = state.idle.pop();
         drop(state);
-        drop(older);
-        (Place(self), idle)
-    }
-
-    fn open(&self, flusher: &Flusher) -> Result<(u64, Connection), Fault> {
-        // Before the check, so that a connection that is made meanwhile is not taken for one of a later era.
-        let era = flusher.era();
-        let needed = flusher.sequence();
-        let connection = Connection::open(&self.address)?;
-        let row = LeaderRow::read(&connection)?;
-        if row.term == flusher.term() && row.sequence < needed {
-            return Err(Fault::Again(
-                "the server lacks transactions that were committed".to_owned(),
-            ));
-        }
-        if row.term != flusher.term() {
-            return Err(flusher.deposed(&row));
-        }
-        Ok((era, connection))
+        Ok((Place(self), idle))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

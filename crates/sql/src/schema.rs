@@ -4,14 +4,16 @@ use crate::address::DatabaseAddress;
 use crate::connection::Connection;
 use crate::error::{Fault, SqlError};
 use crate::leader::Leader;
+use crate::store::StoreOptions;
+use rustix::rand::GetRandomFlags;
 
 /// The statements that lead from each version of the tables to the next. Version 0 is none.
 const MIGRATIONS: [&[&str]; 1] = [&[
     "CREATE TABLE gabion_rows (key bytea PRIMARY KEY, value bytea NOT NULL)",
     // `sequence` counts the transactions of all leaders.
     "CREATE TABLE gabion_leader (id bigint PRIMARY KEY, term bigint NOT NULL, sequence bigint NOT NULL, \
-     holder text NOT NULL, expires timestamptz NOT NULL)",
-    "INSERT INTO gabion_leader (id, term, sequence, holder, expires) VALUES (1, 0, 0, '', now())",
+     holder text NOT NULL, expires timestamptz NOT NULL, identity text NOT NULL)",
+    "INSERT INTO gabion_leader (id, term, sequence, holder, expires, identity) VALUES (1, 0, 0, '', now(), '')",
     "CREATE TABLE gabion_schema (id bigint PRIMARY KEY, version bigint NOT NULL)",
     "INSERT INTO gabion_schema (id, version) VALUES (1, 0)",
 ]];
@@ -45,22 +47,74 @@ pub fn migrate(address: &DatabaseAddress) -> Result<Migration, SqlError> {
     if from == VERSION {
         return Ok(migration);
     }
-    let mut steps = vec!["BEGIN ISOLATION LEVEL SERIALIZABLE".to_owned()];
-    if from > 0 {
-        // Nothing writes rows meanwhile: each transaction changes the leader's row.
-        let taken = Leader::acquire(&connection, "gabion metadata migrate");
-        let leader = taken.map_err(|error| error.of(address))?;
-        steps.push(leader.release());
-    }
     let pending = MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0));
-    steps.extend(pending.flat_map(|steps| steps.iter().map(|&step| step.to_owned())));
+    let mut steps: Vec<String> = pending
+        .flat_map(|steps| steps.iter().map(|&step| step.to_owned()))
+        .collect();
     steps.push(format!(
         "UPDATE gabion_schema SET version = {VERSION} WHERE id = 1"
     ));
-    steps.push("COMMIT".to_owned());
-    let made = connection.simple(&steps.join("; "));
-    made.map_err(failed(address, "make the tables"))?;
+    let attempt = if from > 0 {
+        // Nothing writes rows meanwhile: each transaction changes the leader's row.
+        let holder = "gabion metadata migrate";
+        let taken = Leader::acquire(&connection, holder, StoreOptions::COMMAND_WATCH);
+        Attempt::ByLeader(taken.map_err(|error| error.of(address))?)
+    } else {
+        let identity = random_identity().map_err(failed(address, "draw an identity"))?;
+        steps.push(format!("UPDATE gabion_leader SET identity = '{identity}'"));
+        Attempt::OfNothing
+    };
+    attempt
+        .make(&connection, &steps)
+        .map_err(failed(address, "make the tables"))?;
     Ok(migration)
+}
+
+/// How the steps of a migration are made.
+enum Attempt {
+    /// Without tables: of two processes that make them at once, one fails.
+    OfNothing,
+    /// As a leader's transaction.
+    ByLeader(Leader),
+}
+
+impl Attempt {
+    fn make(&self, connection: &Connection, steps: &[String]) -> Result<(), Fault> {
+        let changed = |sql: &str| match connection.simple(sql)? {
+            (_, 1) => Ok(()),
+            _ => Err(Fault::Again(
+                "another process has taken the metadata over".to_owned(),
+            )),
+        };
+        match self {
+            Self::OfNothing => drop(connection.simple("BEGIN ISOLATION LEVEL SERIALIZABLE")?),
+            Self::ByLeader(leader) => {
+                changed(&leader.begin())?;
+                changed(&leader.release())?;
+            }
+        }
+        connection.simple(&steps.join("; "))?;
+        connection.simple("COMMIT")?;
+        Ok(())
+    }
+}
+
+/// An identity for a new database.
+fn random_identity() -> Result<String, Fault> {
+    let identity = u128::from_le_bytes(random_bytes()?);
+    Ok(format!("{identity:032x}"))
+}
+
+/// Bytes of the system's generator.
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
+    // Calls for less than 256 bytes are not interrupted.
+    match filled {
+        Ok(count) if count == N => Ok(bytes),
+        Ok(_) => Err(Fault::Lost("the system gave no randomness".to_owned())),
+        Err(error) => Err(Fault::Lost(error.to_string())),
+    }
 }
 
 /// Refuses a database whose tables are missing or of another version.
@@ -95,7 +149,7 @@ fn other(address: &DatabaseAddress, found: i64) -> SqlError {
     let remedy = if found > VERSION {
         "use a newer program".to_owned()
     } else {
-        format!("run 'gabion metadata migrate --to {address}'")
+        format!("run gabion metadata migrate --to '{address}'")
     };
     SqlError::OtherSchema {
         address,
@@ -109,7 +163,7 @@ pub(crate) fn unreachable(address: &DatabaseAddress) -> impl FnOnce(Fault) -> Sq
     let address = address.to_string();
     move |fault| SqlError::Unreachable {
         address,
-        reason: fault.reason().to_owned(),
+        reason: fault.reason(),
     }
 }
 
@@ -121,6 +175,6 @@ pub(crate) fn failed(
     move |fault| SqlError::Failed {
         address,
         operation,
-        reason: fault.reason().to_owned(),
+        reason: fault.reason(),
     }
 }

@@ -2,11 +2,15 @@
 
 use tokio_postgres::{Client, Error, Statement};
 
-const GET: &str = "SELECT value FROM gabion_rows WHERE key = $1";
-const SCAN: &str =
-    "SELECT key, value FROM gabion_rows WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3";
-const LAST: &str =
-    "SELECT key, value FROM gabion_rows WHERE key >= $1 AND key < $2 ORDER BY key DESC LIMIT $3";
+// Each query also reads the leader's row, in the same view: one row without a key or value if it finds nothing.
+const GET: &str = "SELECT leader.term, leader.sequence, found.value FROM gabion_leader AS leader \
+                   LEFT JOIN gabion_rows AS found ON found.key = $1 WHERE leader.id = 1";
+const SCAN: &str = "SELECT leader.term, leader.sequence, found.key, found.value FROM gabion_leader AS leader LEFT JOIN \
+                    (SELECT key, value FROM gabion_rows WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3) AS found \
+                    ON true WHERE leader.id = 1 ORDER BY found.key";
+const LAST: &str = "SELECT leader.term, leader.sequence, found.key, found.value FROM gabion_leader AS leader LEFT JOIN \
+                    (SELECT key, value FROM gabion_rows WHERE key >= $1 AND key < $2 ORDER BY key DESC LIMIT $3) AS found \
+                    ON true WHERE leader.id = 1 ORDER BY found.key DESC";
 const PUT: &str = "INSERT INTO gabion_rows (key, value) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
                    ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 const DELETE: &str = "DELETE FROM gabion_rows WHERE key = ANY($1)";

@@ -6,19 +6,20 @@ use crate::address::DatabaseAddress;
 use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::error::SqlError;
-use crate::flush::Flusher;
-use crate::leader::{Leader, RENEWAL};
+use crate::flush::{Beginning, Flusher};
+use crate::last_commit::LastCommit;
+use crate::leader::{LEASE, Leader, LeaderRow, RENEWAL};
 use crate::pending::Pending;
 use crate::pool::Pool;
-use crate::schema::{require, unreachable};
+use crate::schema::{failed, require, unreachable};
 use crate::transaction::Transaction;
 use gabion_meta::{KeyValue, MetaError, ReadTxn, WriteTxn};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Parameters of a store.
 #[derive(Clone, Debug)]
@@ -27,17 +28,40 @@ pub struct StoreOptions {
     pub holder: String,
     /// How long an operation waits for a database that does not answer before it fails, and with it the store.
     pub patience: Duration,
+    /// How long the start waits for a database that cannot be reached. One that refuses the user is not waited for.
+    pub start_patience: Duration,
+    /// How long the row of a leader whose lease has expired must stay as it is before this process takes over.
+    pub watch: Duration,
+    /// Where the number of the last commit is noted, so that a later start recognises a database that has lost it.
+    pub last_commit: Option<PathBuf>,
     /// Memory for rows.
     pub cache_bytes: usize,
 }
 
 impl StoreOptions {
-    /// A minute of patience, and 256 MiB of rows.
+    /// How long a command watches: longer than a leader that lives needs for a renewal after an outage of its database,
+    /// since a command must not end a coordinator.
+    pub const COMMAND_WATCH: Duration = Duration::from_secs(15);
+
+    /// Those of a coordinator: a minute of patience, also at the start, the watch of a lease, no note of the last commit,
+    /// and 256 MiB of rows.
     pub fn of(holder: impl Into<String>) -> Self {
         Self {
             holder: holder.into(),
             patience: Duration::from_mins(1),
+            start_patience: Duration::from_mins(1),
+            watch: LEASE,
+            last_commit: None,
             cache_bytes: 256 << 20,
+        }
+    }
+
+    /// Those of a command, which waits for no database and for no coordinator that lives.
+    pub fn of_command(holder: impl Into<String>) -> Self {
+        Self {
+            start_patience: Duration::ZERO,
+            watch: Self::COMMAND_WATCH,
+            ..Self::of(holder)
         }
     }
 }
@@ -53,11 +77,36 @@ pub struct Traffic {
     pub try_count: u64,
 }
 
+/// How long the end of a store waits for the database. The lease has expired by then.
+const RELEASE_DEADLINE: Duration = LEASE;
+/// The first pause before the start tries again, and the longest.
+const START_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
 /// A [`KeyValue`] engine over a database. Its operations block, and panic in a task of a tokio run-time.
 pub struct PostgresStore {
     shared: Arc<Shared>,
     /// Its drop ends the thread that renews the lease.
-    keeper: Option<(Sender<()>, JoinHandle<()>)>,
+    _keeper: Sender<()>,
+}
+
+/// The leadership of a store, by which its process ends it although others still hold the store.
+pub struct Leadership(Arc<Shared>);
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership").finish_non_exhaustive()
+    }
+}
+
+impl Leadership {
+    /// Ends all use of the store, and then its lease: another process may lead at once. Operations under way end first or
+    /// fail. Waits for the database up to 3 s; behind that the lease expires by itself. Returns whether it was ended.
+    ///
+    /// # Panics
+    /// In a task of a tokio run-time: call it from a thread that may wait.
+    pub fn release(&self) -> bool {
+        self.0.flusher.release(RELEASE_DEADLINE)
+    }
 }
 
 pub(crate) struct Shared {
@@ -84,44 +133,64 @@ impl fmt::Debug for PostgresStore {
 
 impl PostgresStore {
     /// Opens the store in a database whose tables `migrate` has made, and becomes its leader. If a process that led has
-    /// just been killed, waits up to [`crate::LEASE`] for the end of its lease.
+    /// just been killed, waits for the end of its lease and for `watch`.
     ///
     /// # Errors
-    /// [`SqlError`]; [`SqlError::InUse`] while another process leads.
+    /// [`SqlError`]; [`SqlError::InUse`] while another process leads; [`SqlError::LostCommits`] if the database is an older
+    /// state of the one whose last commit is noted.
     ///
     /// # Panics
     /// In a task of a tokio run-time: call it from a thread that may wait.
     pub fn open(address: DatabaseAddress, options: &StoreOptions) -> Result<Self, SqlError> {
-        let connection = Connection::open_bare(&address).map_err(unreachable(&address))?;
+        let connection = reached(&address, options.start_patience)?;
         require(&connection, &address)?;
-        let leader = Leader::acquire(&connection, &options.holder);
+        let last_commit = options.last_commit.as_deref().map(last_commit);
+        let last_commit = last_commit.transpose()?;
+        let row = LeaderRow::read(&connection);
+        let row = row.map_err(failed(&address, "read the row of its leader"))?;
+        refuse_older(&address, &row, last_commit.as_ref())?;
+        let leader = Leader::acquire(&connection, &options.holder, options.watch);
         let leader = leader.map_err(|refusal| refusal.of(&address))?;
         drop(connection);
-        let connection = Connection::open(&address).map_err(unreachable(&address))?;
+        let beginning = Beginning {
+            connection: Connection::open(&address).map_err(unreachable(&address))?,
+            identity: row.identity,
+            leader,
+            last_commit,
+        };
         let pool = Pool::new(address.clone());
         let shared = Arc::new(Shared {
             pending: Pending::default(),
             cache: Cache::new(options.cache_bytes),
-            flusher: Flusher::new(address, connection, leader, options.patience),
+            flusher: Flusher::new(address, beginning, options.patience),
             pool,
             turn: RwLock::new(()),
             query_count: AtomicU64::new(0),
         });
-        let (end, ended) = channel::<()>();
+        let (keeper, ended) = channel::<()>();
         let kept = Arc::clone(&shared);
-        let keeper = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             while ended.recv_timeout(RENEWAL / 2) == Err(RecvTimeoutError::Timeout) {
-                if let Err(error) = kept.flusher.renew(&kept.pending) {
-                    tracing::error!(%error, "the metadata can be used no longer");
-                    return;
+                match kept.flusher.renew(&kept.pending) {
+                    Ok(()) => {}
+                    Err(MetaError::Closed) => return,
+                    // The coordinator sees it by the store's standing.
+                    Err(error) => {
+                        tracing::error!(%error, "the metadata cannot be used any longer");
+                        return;
+                    }
                 }
             }
-            kept.flusher.release();
         });
         Ok(Self {
             shared,
-            keeper: Some((end, keeper)),
+            _keeper: keeper,
         })
+    }
+
+    /// Its leadership.
+    pub fn leadership(&self) -> Leadership {
+        Leadership(Arc::clone(&self.shared))
     }
 
     /// What it has asked of its database since it was opened.
@@ -135,13 +204,58 @@ impl PostgresStore {
     }
 }
 
+/// Connects to a database, and waits until it can be reached.
+fn reached(address: &DatabaseAddress, patience: Duration) -> Result<Connection, SqlError> {
+    let began = Instant::now();
+    let mut pause = START_PAUSES.0;
+    loop {
+        let fault = match Connection::open_bare(address) {
+            Ok(connection) => return Ok(connection),
+            Err(fault) => fault,
+        };
+        if !fault.is_passing() || began.elapsed() >= patience {
+            return Err(unreachable(address)(fault));
+        }
+        let left_s = patience.saturating_sub(began.elapsed()).as_secs();
+        tracing::warn!(%address, reason = fault.reason(), left_s, "the metadata's database cannot be reached; trying again");
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(START_PAUSES.1);
+    }
+}
+
+fn last_commit(path: &Path) -> Result<LastCommit, SqlError> {
+    LastCommit::open(path).map_err(|error| SqlError::LastCommit {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Refuses a database that has lost the last commit that was noted.
+fn refuse_older(
+    address: &DatabaseAddress,
+    row: &LeaderRow,
+    noted: Option<&LastCommit>,
+) -> Result<(), SqlError> {
+    let Some((noted, last)) = noted.and_then(|noted| Some((noted, noted.last()?))) else {
+        return Ok(());
+    };
+    let is_older = row.sequence < last.sequence || row.term < last.term;
+    if last.identity != row.identity || !is_older {
+        return Ok(());
+    }
+    Err(SqlError::LostCommits {
+        address: address.to_string(),
+        found: row.sequence,
+        needed: last.sequence,
+        noted: noted.path().to_owned(),
+    })
+}
+
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        if let Some((end, keeper)) = self.keeper.take() {
-            drop(end);
-            // A panic of the thread was printed; the lease expires.
-            let _ = keeper.join();
-        }
+        // In a thread, since a store may end in a task of a run-time. If the database does not answer, the lease expires.
+        let leadership = self.leadership();
+        let _ = std::thread::spawn(move || leadership.release()).join();
     }
 }
 
@@ -181,5 +295,9 @@ impl KeyValue for PostgresStore {
         drop(turn);
         shared.flusher.wait(number, &shared.pending)?;
         result
+    }
+
+    fn standing(&self) -> Result<(), MetaError> {
+        self.shared.flusher.standing()
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::error::Fault;
+use crate::flush::Stamp;
 use crate::pending::{Changes, merged};
 use crate::store::Shared;
 use gabion_meta::{MetaError, ReadTxn, Row, WriteTxn};
@@ -40,7 +41,7 @@ impl<'s> Transaction<'s> {
     fn query<T>(
         &self,
         operation: &'static str,
-        query: impl Fn(&Connection) -> Result<T, Fault>,
+        query: impl Fn(&Connection) -> Result<(Stamp, T), Fault>,
     ) -> Result<T, MetaError> {
         let shared = self.shared;
         shared.count_query();

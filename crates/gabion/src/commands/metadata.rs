@@ -6,7 +6,7 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, bytes, print_json};
 use gabion_meta::{check_rows, copy_rows};
 use gabion_server::{MetadataPlace, ServerError};
-use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, migrate};
+use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -111,8 +111,9 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
             path.display()
         )));
     }
-    let source = source.open(HOLDER)?;
-    let target = target.open_or_create(HOLDER)?;
+    let options = StoreOptions::of_command(HOLDER);
+    let source = source.open(&options)?;
+    let target = target.open_or_create(&options)?;
     let copied = copy_rows(&source, &target).map_err(Failure::failed)?;
     report_faults(&check_rows(&target).map_err(Failure::failed)?)?;
     if format == Format::Json {
@@ -131,7 +132,7 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
 }
 
 fn check(of: &str, format: Format) -> Result<(), Failure> {
-    let store = parse(of)?.open(HOLDER)?;
+    let store = parse(of)?.open(&StoreOptions::of_command(HOLDER))?;
     let faults = check_rows(&store).map_err(Failure::failed)?;
     if format == Format::Json {
         print_json(&json!({ "faults": faults }))?;

@@ -47,13 +47,12 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         slow: slow(&log),
     };
     let process = CoordinatorProcess::start(config).await?;
-    server_ready(process.address(), process.metrics_address());
     let mut ends = EndSignals::listen()?;
-    tokio::select! {
-        failed = process.run() => failed.map_err(Failure::failed),
-        // The metadata are free for another process at once.
-        () = ends.recv() => Ok(()),
-    }
+    server_ready(process.address(), process.metrics_address());
+    process
+        .run_until(async move { ends.recv().await })
+        .await
+        .map_err(Failure::failed)
 }
 
 pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Failure> {

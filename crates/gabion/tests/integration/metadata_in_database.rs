@@ -2,9 +2,13 @@
 //! metadata move between the engines.
 
 use crate::support::{TestCluster, complaint, fails, path_text, pattern, run, text, wait_for};
-use gabion_testbed::database::{LocalDatabase, Stop};
+use gabion_sql::StoreOptions;
+use gabion_testbed::database::{Endurance, LocalDatabase, Stop};
+use rustix::process::Signal;
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 const PATIENT: [&str; 2] = ["--lease-ms=1000", "--grace-s=3600"];
 const FILE_BYTES: usize = 30_000;
@@ -16,10 +20,11 @@ fn server(databases: &[&str]) -> Option<(LocalDatabase, tempfile::TempDir)> {
         println!("skipped: no PostgreSQL server; install the package postgresql");
         return None;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let server = LocalDatabase::create(directory.path()).unwrap();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let server = LocalDatabase::create(directory.path(), Endurance::Processes);
+    let server = server.expect("a server");
     for name in databases {
-        server.create_database(name).unwrap();
+        server.create_database(name).expect("a database");
         run(&["metadata", "migrate", "--to", &server.url(name)]);
     }
     Some((server, directory))
@@ -50,11 +55,11 @@ fn store_files(
             break;
         }
         let file = cluster.path(&format!("new-{writer}"));
-        std::fs::write(&file, contents(writer, number)).unwrap();
+        std::fs::write(&file, contents(writer, number)).expect("a disk with room");
         let name = format!("{writer}/{number}");
         let mut command = cluster.command(&["put", path_text(&file), &name]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        if command.status().unwrap().success() {
+        if command.status().expect("the binary runs").success() {
             acknowledged.push(number);
             stored_count.fetch_add(1, Ordering::Release);
         }
@@ -110,9 +115,51 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
     }
     let stored: usize = acknowledged.iter().map(Vec::len).sum();
     assert!(stored as u64 >= 15, "{stored} files");
-    cluster.kill_all();
+    cluster.run(&["cluster", "down"]);
     let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
     assert_eq!(checked, "all rows agree\n");
+}
+
+#[test]
+fn a_deposed_coordinator_ends_and_one_that_is_told_to_end_frees_the_database() {
+    let Some((server, _directory)) = server(&["meta"]) else {
+        return;
+    };
+    let url = server.url("meta");
+    let cluster = start(&url);
+    cluster.put("one", &contents(0, 1));
+    let until_ended = || {
+        let address = cluster.coordinator();
+        wait_for("the coordinator ends", || {
+            TcpStream::connect(&address).is_err()
+        });
+    };
+    // It finds out by itself: no client asks it for anything.
+    let deposed = "UPDATE gabion_leader SET term = term + 1, holder = 'a rival'";
+    server.execute("meta", deposed).unwrap();
+    until_ended();
+    cluster.run(&["cluster", "up"]);
+    assert!(cluster.get("one") == contents(0, 1));
+
+    cluster.signal("coordinator", Signal::TERM);
+    until_ended();
+    let began = Instant::now();
+    let checked = run(&["metadata", "check", "--of", &url]);
+    assert_eq!(checked, "all rows agree\n");
+    // A command waits that long for the lease of a coordinator that was killed.
+    let waited = began.elapsed();
+    assert!(waited < StoreOptions::COMMAND_WATCH, "{waited:?}");
+
+    // A promoted standby lacks the last commits.
+    let lost = "UPDATE gabion_leader SET sequence = sequence - 50";
+    server.execute("meta", lost).unwrap();
+    let refused = cluster.output(&["cluster", "up"]);
+    assert!(!refused.status.success());
+    let said = complaint(&refused);
+    assert!(
+        said.contains("lacks metadata that this coordinator had committed"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -161,7 +208,7 @@ fn metadata_move_to_a_database_and_back() {
         another.contains("in use by the coordinator at"),
         "{another}"
     );
-    cluster.kill_all();
+    cluster.run(&["cluster", "down"]);
 
     let back = directory.path().join("back.redb");
     let back = format!("redb:{}", path_text(&back));

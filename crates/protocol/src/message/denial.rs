@@ -153,6 +153,9 @@ impl From<&MetaError> for Cause {
             MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
             MetaError::Storage { .. }
             | MetaError::Deposed { .. }
+            | MetaError::Away { .. }
+            | MetaError::LostCommits { .. }
+            | MetaError::Closed
             | MetaError::Locked { .. }
             | MetaError::NoStore { .. }
             | MetaError::Damaged { .. }

@@ -1,9 +1,13 @@
-//! A server for all tests of this process, with a database for each test.
+//! A server that tests which run at a time share, with a database for each test.
 
 use gabion_meta::{KeyValue, MetaError};
 use gabion_sql::{DatabaseAddress, PostgresStore, SqlError, StoreOptions, migrate};
-use gabion_testbed::database::{LocalDatabase, Relay};
+use gabion_testbed::database::{Endurance, LocalDatabase, Relay};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -15,7 +19,20 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// None where no server is installed.
+    /// A server that other tests use too: for tests that do not stop it. None where no server is installed.
+    pub(crate) fn shared() -> Option<Arc<Self>> {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        // A test that has failed to start a server leaves none.
+        let mut shared = SHARED.lock().unwrap_or_else(|failed| failed.into_inner());
+        if let Some(server) = shared.upgrade() {
+            return Some(server);
+        }
+        let server = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&server);
+        Some(server)
+    }
+
+    /// A server of a test's own. None where no server is installed.
     pub(crate) fn start() -> Option<Self> {
         if !LocalDatabase::is_installed() {
             println!("skipped: no PostgreSQL server; install the package postgresql");
@@ -23,7 +40,7 @@ impl Server {
         }
         let directory = tempfile::tempdir().unwrap();
         Some(Self {
-            database: LocalDatabase::create(directory.path()).unwrap(),
+            database: LocalDatabase::create(directory.path(), Endurance::Processes).unwrap(),
             directory,
             made_count: AtomicU64::new(0),
         })
@@ -44,6 +61,11 @@ impl Server {
 
     pub(crate) fn open(&self, name: &str) -> Result<PostgresStore, SqlError> {
         PostgresStore::open(self.address(name), &StoreOptions::of("a test"))
+    }
+
+    /// A directory for a test's files.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) fn relay(&self) -> Relay {
@@ -97,4 +119,39 @@ pub(crate) fn counted(store: &impl KeyValue) -> u64 {
 
 fn number(value: &[u8]) -> u64 {
     u64::from_be_bytes(value.try_into().unwrap())
+}
+
+/// Another session, which changes the leader's row without a change and keeps it locked.
+pub(crate) struct Rival {
+    psql: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Rival {
+    pub(crate) fn lock(server: &Server, name: &str) -> Self {
+        let host = server.database.socket().display().to_string();
+        let mut psql = server.database.program("psql");
+        psql.args(["-q", "-U", "gabion", "-h", &host, name]);
+        let mut psql = psql
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(psql.stdout.take().unwrap());
+        let update = "BEGIN; UPDATE gabion_leader SET holder = holder;\n\\echo locked\n";
+        let stdin = psql.stdin.as_mut().unwrap();
+        stdin.write_all(update.as_bytes()).unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self { psql, said }
+    }
+
+    pub(crate) fn commit(mut self) {
+        let mut stdin = self.psql.stdin.take().unwrap();
+        stdin.write_all(b"COMMIT;\n").unwrap();
+        drop(stdin);
+        self.said.read_to_string(&mut String::new()).unwrap();
+        assert!(self.psql.wait().unwrap().success());
+    }
 }

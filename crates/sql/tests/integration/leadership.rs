@@ -1,13 +1,13 @@
 //! One process uses a database at a time, and one that was deposed commits nothing.
 
-use crate::fixture::{Server, count_up, counted, open_through};
+use crate::fixture::{Rival, Server, count_up, counted, open_through};
 use gabion_meta::{KeyValue, MetaError};
 use gabion_sql::{DatabaseAddress, Migration, PostgresStore, SqlError, StoreOptions, migrate};
 use std::time::{Duration, Instant};
 
 #[test]
 fn a_second_process_is_refused_while_the_first_lives() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -28,7 +28,7 @@ fn a_second_process_is_refused_while_the_first_lives() {
 
 #[test]
 fn a_deposed_process_neither_commits_nor_reads() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -57,7 +57,7 @@ fn a_deposed_process_neither_commits_nor_reads() {
 
 #[test]
 fn an_idle_process_stays_the_leader() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -71,7 +71,7 @@ fn an_idle_process_stays_the_leader() {
 
 #[test]
 fn a_read_of_cached_rows_needs_a_valid_lease() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -96,9 +96,10 @@ fn a_read_of_cached_rows_needs_a_valid_lease() {
 
 #[test]
 fn tables_are_made_once_and_only_where_they_fit() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
+    let server = &*server;
     server.database.create_database("bare").unwrap();
     let address = server.address("bare");
     assert!(matches!(
@@ -113,4 +114,130 @@ fn tables_are_made_once_and_only_where_they_fit() {
     let refused = PostgresStore::open(absent, &StoreOptions::of("a test")).unwrap_err();
     assert!(matches!(refused, SqlError::Unreachable { .. }), "{refused}");
     assert!(refused.to_string().contains("absent"), "{refused}");
+}
+
+/// Waits until the store's standing is as wanted.
+fn until_standing(store: &PostgresStore, is_wanted: impl Fn(&Result<(), MetaError>) -> bool) {
+    let began = Instant::now();
+    while !is_wanted(&store.standing()) {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            store.standing()
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_process_that_is_cut_off_vouches_for_nothing_until_it_has_renewed_its_lease() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let first = open_through(&relay, &name, Duration::from_secs(60));
+    assert_eq!(first.standing(), Ok(()));
+    relay.pause();
+    let paused = Instant::now();
+    until_standing(&first, |standing| {
+        matches!(standing, Err(MetaError::Away { .. }))
+    });
+    assert!(
+        paused.elapsed() < gabion_sql::LEASE,
+        "another process may lead by now"
+    );
+    relay.resume();
+    until_standing(&first, Result::is_ok);
+    relay.pause();
+    let second = server.open(&name).unwrap();
+    assert!(
+        first.standing().is_err(),
+        "two processes vouch for what they know"
+    );
+    relay.resume();
+    // It has nothing to do but to renew its lease.
+    until_standing(&first, |standing| {
+        matches!(standing, Err(MetaError::Deposed { .. }))
+    });
+    assert_eq!(second.standing(), Ok(()));
+}
+
+#[test]
+fn a_command_does_not_end_a_process_that_comes_back_from_an_outage() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let first = open_through(&relay, &name, Duration::from_secs(60));
+    assert_eq!(count_up(&first), Ok(1));
+    relay.pause();
+    until_standing(&first, |standing| {
+        matches!(standing, Err(MetaError::Away { .. }))
+    });
+    std::thread::scope(|scope| {
+        let options = StoreOptions::of_command("a command");
+        let (server, name) = (&server, &name);
+        let command = scope.spawn(move || PostgresStore::open(server.address(name), &options));
+        // A coordinator would take over by now.
+        std::thread::sleep(gabion_sql::LEASE + Duration::from_secs(1));
+        relay.resume();
+        let refused = command.join().unwrap();
+        assert!(
+            matches!(refused, Err(SqlError::InUse { .. })),
+            "{refused:?}"
+        );
+    });
+    assert_eq!(count_up(&first), Ok(2));
+}
+
+#[test]
+fn an_ended_leadership_is_free_at_once_although_the_store_is_still_held() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let first = server.open(&name).unwrap();
+    assert_eq!(count_up(&first), Ok(1));
+    assert!(first.leadership().release());
+    let began = Instant::now();
+    let second = server.open(&name).unwrap();
+    assert!(began.elapsed() < gabion_sql::LEASE, "it waited for a lease");
+    assert_eq!(count_up(&second), Ok(2));
+    assert_eq!(count_up(&first), Err(MetaError::Closed));
+    assert_eq!(first.standing(), Err(MetaError::Closed));
+    assert!(!first.leadership().release(), "it ended another's lease");
+    assert_eq!(count_up(&second), Ok(3));
+}
+
+#[test]
+fn the_end_of_a_leadership_does_not_wait_long_for_a_database() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let store = open_through(&relay, &name, Duration::from_secs(60));
+    relay.pause();
+    let began = Instant::now();
+    assert!(!store.leadership().release());
+    assert!(
+        began.elapsed() < 2 * gabion_sql::LEASE,
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn a_row_that_stays_locked_ends_the_request_for_the_leadership() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    drop(server.open(&name).unwrap());
+    let rival = Rival::lock(&server, &name);
+    let refused = server.open(&name).map(drop).unwrap_err();
+    assert!(matches!(refused, SqlError::InUse { .. }), "{refused}");
+    rival.commit();
 }

@@ -1,15 +1,13 @@
 //! Connections that are cut at a commit, whose outcome nobody has told: nothing is lost, nothing is done twice.
 
-use crate::fixture::{Server, count_up, counted, open_through};
+use crate::fixture::{Rival, Server, count_up, counted, open_through};
 use gabion_testbed::database::Cut;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
 fn a_commit_whose_answer_is_lost_is_done_once() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -32,7 +30,7 @@ fn a_commit_whose_answer_is_lost_is_done_once() {
 fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     const CLIENTS: u64 = 8;
     const EACH: u64 = 60;
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -76,44 +74,9 @@ fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     assert_eq!(counted(&server.open(&name).unwrap()), CLIENTS * EACH);
 }
 
-/// Another session, which changes the leader's row without a change and keeps it locked.
-struct Rival {
-    psql: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Rival {
-    fn lock(server: &Server, name: &str) -> Self {
-        let host = server.database.socket().display().to_string();
-        let mut psql = server.database.program("psql");
-        psql.args(["-q", "-U", "gabion", "-h", &host, name]);
-        let mut psql = psql
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(psql.stdout.take().unwrap());
-        let update = "BEGIN; UPDATE gabion_leader SET holder = holder;\n\\echo locked\n";
-        let stdin = psql.stdin.as_mut().unwrap();
-        stdin.write_all(update.as_bytes()).unwrap();
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert_eq!(line, "locked\n");
-        Self { psql, said }
-    }
-
-    fn commit(mut self) {
-        let mut stdin = self.psql.stdin.take().unwrap();
-        stdin.write_all(b"COMMIT;\n").unwrap();
-        drop(stdin);
-        self.said.read_to_string(&mut String::new()).unwrap();
-        assert!(self.psql.wait().unwrap().success());
-    }
-}
-
 #[test]
 fn aborted_commits_are_tried_again() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();

@@ -2,9 +2,11 @@
 
 use crate::fixture::{Server, count_up, counted, open_through};
 use gabion_meta::{KeyValue, MetaError};
+use gabion_sql::{DatabaseAddress, PostgresStore, SqlError, StoreOptions};
 use gabion_testbed::database::Stop;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_restart_of_the_database_is_waited_for() {
@@ -60,8 +62,8 @@ fn a_database_that_is_gone_for_good_ends_the_store() {
 }
 
 #[test]
-fn a_silent_database_is_given_up_after_a_time() {
-    let Some(server) = Server::start() else {
+fn a_silent_database_ends_the_store_after_a_time() {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
@@ -75,21 +77,139 @@ fn a_silent_database_is_given_up_after_a_time() {
 
 #[test]
 fn a_database_that_has_lost_commits_is_refused() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::shared() else {
         return;
     };
     let name = server.new_database();
     let store = server.open(&name).unwrap();
     assert_eq!(count_up(&store), Ok(1));
-    // As a standby would that did not get the last transactions.
-    let host = server.database.socket().display().to_string();
-    let lost = "UPDATE gabion_leader SET sequence = sequence - 1";
-    let mut psql = server.database.program("psql");
-    psql.args(["-q", "-U", "gabion", "-h", &host, "-c", lost, &name]);
-    assert!(psql.status().unwrap().success());
+    lose_commits(&server, &name, 1);
     let failed = count_up(&store).unwrap_err();
-    let MetaError::Deposed { reason } = &failed else {
-        panic!("{failed}");
+    assert!(matches!(failed, MetaError::LostCommits { .. }), "{failed}");
+}
+
+/// The database is as a standby would be that did not get the last transactions.
+fn lose_commits(server: &Server, name: &str, count: u64) {
+    let lost = format!("UPDATE gabion_leader SET sequence = sequence - {count}");
+    server.database.execute(name, &lost).unwrap();
+}
+
+#[test]
+fn a_database_that_has_lost_a_noted_commit_is_refused_at_the_start() {
+    let Some(server) = Server::shared() else {
+        return;
     };
-    assert!(reason.contains("lacks transactions"), "{reason}");
+    let (name, other) = (server.new_database(), server.new_database());
+    let noted = server.directory().join(format!("last-commit-{name}"));
+    let options = StoreOptions {
+        last_commit: Some(noted.clone()),
+        ..StoreOptions::of("a test")
+    };
+    let open = |name: &str| PostgresStore::open(server.address(name), &options);
+    let store = open(&name).unwrap();
+    for count in 1..=3 {
+        assert_eq!(count_up(&store), Ok(count));
+    }
+    drop(store);
+    // Renewals of the lease change nothing, so they may get lost; the last commit may not.
+    let store = open(&name).unwrap();
+    assert_eq!(count_up(&store), Ok(4));
+    drop(store);
+    lose_commits(&server, &name, 1);
+    let refused = open(&name).map(drop).unwrap_err();
+    let SqlError::LostCommits { found, needed, .. } = &refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(found + 1, *needed);
+    let sentence = refused.to_string();
+    assert!(
+        sentence.contains(&noted.display().to_string()),
+        "{sentence}"
+    );
+    // Another database has numbers of its own.
+    let store = open(&other).unwrap();
+    assert_eq!(count_up(&store), Ok(1));
+}
+
+#[test]
+fn a_reader_does_not_use_an_answer_that_lacks_commits() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let store = PostgresStore::open(
+        server.address(&name),
+        &StoreOptions {
+            patience: Duration::from_millis(300),
+            cache_bytes: 0,
+            ..StoreOptions::of("a test")
+        },
+    )
+    .unwrap();
+    assert_eq!(count_up(&store), Ok(1));
+    assert_eq!(counted(&store), 1);
+    // The connection of readers is there already, and no other is made.
+    lose_commits(&server, &name, 1);
+    let read = store.read(|txn| txn.get(b"another")).unwrap_err();
+    let is_refused = matches!(
+        read,
+        MetaError::Storage { .. } | MetaError::LostCommits { .. }
+    );
+    assert!(is_refused, "{read}");
+}
+
+#[test]
+fn a_host_that_hangs_does_not_hide_the_next() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    relay.pause();
+    let host = |directory: &Path| directory.display().to_string().replace('/', "%2F");
+    let (hangs, answers) = (host(relay.directory()), host(server.database.socket()));
+    let url = format!("postgres://gabion@{hangs},{answers}/{name}");
+    let address = DatabaseAddress::parse(&url).unwrap();
+    let store = PostgresStore::open(address.clone(), &StoreOptions::of("a test")).unwrap();
+    assert_eq!(count_up(&store), Ok(1));
+    drop(store);
+    // The host that has answered is tried first from then on.
+    let began = Instant::now();
+    drop(PostgresStore::open(address, &StoreOptions::of("a test")).unwrap());
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn a_start_waits_for_a_database_that_is_down_and_not_for_one_that_refuses() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let name = server.new_database();
+    server.database.stop(Stop::Fast).unwrap();
+    let command = StoreOptions::of_command("a command");
+    let refused = PostgresStore::open(server.address(&name), &command);
+    assert!(
+        matches!(refused, Err(SqlError::Unreachable { .. })),
+        "{refused:?}"
+    );
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| server.open(&name));
+        server.database.start().unwrap();
+        assert_eq!(count_up(&opening.join().unwrap().unwrap()), Ok(1));
+    });
+    let began = Instant::now();
+    let refused = server.open("absent");
+    assert!(
+        matches!(refused, Err(SqlError::Unreachable { .. })),
+        "{refused:?}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -30,9 +30,19 @@ pub enum Stop {
     Immediate,
 }
 
+/// What a server's commits outlive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Endurance {
+    /// A loss of power.
+    Power,
+    /// The end of the server's processes, whatever way: enough for tests, and much faster.
+    Processes,
+}
+
 /// A server and its data.
 #[derive(Debug)]
 pub struct LocalDatabase {
+    endurance: Endurance,
     binaries: PathBuf,
     data: PathBuf,
     socket: PathBuf,
@@ -58,7 +68,7 @@ impl LocalDatabase {
     ///
     /// # Errors
     /// If no server is installed, or it does not start.
-    pub fn create(directory: &Path) -> Result<Self, TestbedError> {
+    pub fn create(directory: &Path, endurance: Endurance) -> Result<Self, TestbedError> {
         let binaries = binaries().ok_or_else(|| TestbedError::Cannot {
             operation: "find PostgreSQL's server; install the package postgresql".to_owned(),
             source: io::ErrorKind::NotFound.into(),
@@ -80,6 +90,7 @@ impl LocalDatabase {
                 .map_err(cannot(&format!("open {}", directory.display())))?;
         }
         let this = Self {
+            endurance,
             binaries,
             data,
             socket,
@@ -110,8 +121,12 @@ impl LocalDatabase {
         let data = self.data.display().to_string();
         let log = self.data.join("server.log").display().to_string();
         let options = format!(
-            "-k {} -c listen_addresses= -c shared_buffers=64MB",
-            self.socket.display()
+            "-k {} -c listen_addresses= -c shared_buffers=64MB -c fsync={}",
+            self.socket.display(),
+            match self.endurance {
+                Endurance::Power => "on",
+                Endurance::Processes => "off",
+            }
         );
         self.run(
             "pg_ctl",
@@ -155,6 +170,21 @@ impl LocalDatabase {
     /// The directory of its socket.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Runs statements in a database, as its superuser.
+    ///
+    /// # Errors
+    /// If one of them fails.
+    pub fn execute(&self, database: &str, statements: &str) -> Result<(), TestbedError> {
+        let host = format!("--host={}", self.socket.display());
+        let role = format!("--username={ROLE}");
+        let strict = "--set=ON_ERROR_STOP=1";
+        let command = format!("--command={statements}");
+        self.run(
+            "psql",
+            &["--no-psqlrc", strict, &host, &role, &command, database],
+        )
     }
 
     /// A program of the package, with the user that may run it, not started yet.

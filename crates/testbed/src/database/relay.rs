@@ -92,6 +92,11 @@ impl Relay {
         url(database, &self.directory)
     }
 
+    /// The directory of its socket.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Cuts the connection that commits next.
     pub fn cut_next(&self, cut: Cut) {
         self.shared.lock().next = Some(cut);
