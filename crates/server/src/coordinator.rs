@@ -34,6 +34,8 @@ pub struct CoordinatorConfig {
     pub directory: PathBuf,
     /// Where the metadata are.
     pub metadata: MetadataPlace,
+    /// How long the start waits for a database that cannot be reached.
+    pub database_wait: Duration,
     /// Whether to create a new cluster if there is no metadata.
     pub init: bool,
     /// Address to listen on, as `host:port`; port 0 takes a free one.
@@ -73,6 +75,7 @@ impl CoordinatorProcess {
         let CoordinatorConfig {
             directory,
             metadata,
+            database_wait,
             init,
             listen,
             options,
@@ -92,7 +95,18 @@ impl CoordinatorProcess {
         let address = address_of(&listener, &listen, &protection)?;
         let counting = work.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            Opened::open(&directory, &metadata, (init, address), protection, counting)
+            let options = StoreOptions {
+                last_commit: Some(directory.join(LAST_COMMIT)),
+                start_patience: database_wait,
+                ..StoreOptions::of(holder(address))
+            };
+            Opened::open(
+                &directory,
+                (&metadata, &options),
+                init,
+                protection,
+                counting,
+            )
         });
         let Opened {
             meta,
@@ -226,8 +240,8 @@ struct Opened {
 impl Opened {
     fn open(
         directory: &Path,
-        metadata: &MetadataPlace,
-        (init, address): (bool, SocketAddr),
+        (metadata, options): (&MetadataPlace, &StoreOptions),
+        init: bool,
         protection: Protection,
         work: Option<Arc<CoordinatorWork>>,
     ) -> Result<Self, ServerError> {
@@ -236,11 +250,7 @@ impl Opened {
         } else {
             None
         };
-        let options = StoreOptions {
-            last_commit: Some(directory.join(LAST_COMMIT)),
-            ..StoreOptions::of(holder(address))
-        };
-        let meta = metadata.open_cluster(&options, new_cluster)?;
+        let meta = metadata.open_cluster(options, new_cluster)?;
         let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = EventLog::open(&directory.join("events"), work)?;

@@ -13,6 +13,9 @@ pub(crate) struct MetadataOptions {
     /// File with the database's URL, which may have the password in it
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
     pub(crate) metadata_file: Option<PathBuf>,
+    /// Time to wait at the start for a database that cannot be reached, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) metadata_wait_s: u64,
 }
 
 #[derive(Subcommand, Debug)]

@@ -10,6 +10,7 @@ use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOption
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What begins the address of a file.
 const FILE: &str = "redb:";
@@ -35,6 +36,11 @@ pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<Metadat
         (None, None) => return Ok(MetadataPlace::in_directory(data)),
     };
     Ok(MetadataPlace::Database(address))
+}
+
+/// How long a coordinator waits at its start for a database.
+pub(super) fn wait_of(options: &MetadataOptions) -> Duration {
+    Duration::from_secs(options.metadata_wait_s)
 }
 
 /// A database whose URL other users of this machine can see.

@@ -37,6 +37,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         log,
     } = options;
     let config = CoordinatorConfig {
+        database_wait: metadata::wait_of(&metadata),
         metadata: metadata::place_of(&metadata, &data)?,
         protection: security::of_coordinator(place, &data)?,
         directory: data,

@@ -14,8 +14,8 @@ const PATIENT: [&str; 2] = ["--lease-ms=1000", "--grace-s=3600"];
 const FILE_BYTES: usize = 30_000;
 const WRITERS: u64 = 2;
 
-/// A server with databases, and the directory that goes away with it.
-fn server(databases: &[&str]) -> Option<(LocalDatabase, tempfile::TempDir)> {
+/// A directory, and a server with databases in it, which ends before the directory goes away.
+fn server(databases: &[&str]) -> Option<(tempfile::TempDir, LocalDatabase)> {
     if !LocalDatabase::is_installed() {
         println!("skipped: no PostgreSQL server; install the package postgresql");
         return None;
@@ -27,7 +27,7 @@ fn server(databases: &[&str]) -> Option<(LocalDatabase, tempfile::TempDir)> {
         server.create_database(name).expect("a database");
         run(&["metadata", "migrate", "--to", &server.url(name)]);
     }
-    Some((server, directory))
+    Some((directory, server))
 }
 
 fn start(url: &str) -> TestCluster {
@@ -69,7 +69,7 @@ fn store_files(
 
 #[test]
 fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
-    let Some((server, _directory)) = server(&["meta"]) else {
+    let Some((_directory, server)) = server(&["meta"]) else {
         return;
     };
     let cluster = start(&server.url("meta"));
@@ -122,7 +122,7 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
 
 #[test]
 fn a_deposed_coordinator_ends_and_one_that_is_told_to_end_frees_the_database() {
-    let Some((server, _directory)) = server(&["meta"]) else {
+    let Some((_directory, server)) = server(&["meta"]) else {
         return;
     };
     let url = server.url("meta");
@@ -164,7 +164,7 @@ fn a_deposed_coordinator_ends_and_one_that_is_told_to_end_frees_the_database() {
 
 #[test]
 fn metadata_move_to_a_database_and_back() {
-    let Some((server, directory)) = server(&["first", "second"]) else {
+    let Some((directory, server)) = server(&["first", "second"]) else {
         return;
     };
     let (first, second) = (server.url("first"), server.url("second"));
@@ -260,7 +260,7 @@ fn a_database_that_cannot_be_used_is_named_without_a_password() {
             data,
         ];
         let mut command = crate::support::gabion(&arguments);
-        command.args(["--metadata-file", file]);
+        command.args(["--metadata-file", file, "--metadata-wait-s=0"]);
         command.output().unwrap()
     };
     let open = arguments(path_text(&file));
@@ -285,7 +285,7 @@ fn a_database_that_cannot_be_used_is_named_without_a_password() {
         2,
     );
     assert!(remote.contains("sslmode=verify-full"), "{remote}");
-    let Some((server, _kept)) = server(&[]) else {
+    let Some((_directory, server)) = server(&[]) else {
         return;
     };
     server.create_database("bare").unwrap();

@@ -98,6 +98,7 @@ fn coordinator(directory: &Path) -> Server {
     let directory = directory.join("coordinator");
     let config = CoordinatorConfig {
         metadata: MetadataPlace::in_directory(&directory),
+        database_wait: Duration::ZERO,
         directory,
         init: true,
         listen: LISTEN.to_owned(),
