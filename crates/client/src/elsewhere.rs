@@ -11,9 +11,8 @@ use crate::encoder::{Encoder, place};
 use crate::error::ClientError;
 use bytes::Bytes;
 use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
-use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
-use gabion_protocol::message::{Cause, Denial, Refusal, Ticket, ask};
+use gabion_protocol::message::{Cause, Denial, OpenPut, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +46,7 @@ impl AvoidedNodes {
 
 /// A stripe of a put being stored.
 pub(crate) struct Storing {
-    pub(crate) put: PutId,
+    pub(crate) put: OpenPut,
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) avoided: Arc<AvoidedNodes>,
     pub(crate) record: StripeRecord,

@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
 use gabion_meta::{DirectoryId, Existing, NewAttributes, PoolRecord, PutId, RelativePath};
 use gabion_protocol::client_ports::ClientPorts;
-use gabion_protocol::message::{PutPlaces, Ticket, ask};
+use gabion_protocol::message::{OpenPut, PutPlaces, Ticket, ask};
 use gabion_protocol::ports::Ask as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub struct PutSummary {
 
 /// A put with stripes reserved by the coordinator.
 struct Begun {
-    put: PutId,
+    put: OpenPut,
     pool: PoolRecord,
     stripes: Vec<StripeRecord>,
     /// The tickets to store them.
@@ -177,7 +177,7 @@ impl Client {
             stripe.chunk_bytes * chunk_count as u64
         });
         Ok(PutSummary {
-            put: begun.put,
+            put: begun.put.id,
             size_bytes,
             stripe_count: stripes.len() as u64,
             stored_bytes: stored_bytes.sum(),
@@ -218,7 +218,7 @@ impl Client {
     }
 
     /// Makes the file visible. If an answer was lost, a repetition gives the same one.
-    async fn commit_put(&self, name: &str, put: PutId) -> Result<(), ClientError> {
+    async fn commit_put(&self, name: &str, put: OpenPut) -> Result<(), ClientError> {
         let mut attempts = self.attempts(format!("making {name} visible"), 0);
         loop {
             let commit = ask::CommitPut(put);
@@ -246,7 +246,7 @@ struct StoringAll<'a> {
 
 /// What storing a stripe of a put needs.
 struct Storage {
-    put: PutId,
+    put: OpenPut,
     encoder: Arc<Encoder>,
 }
 
@@ -450,7 +450,7 @@ async fn read_segment(
 /// Keeps a put alive, and aborts it unless it is released.
 pub(crate) struct Keeper {
     ports: Arc<dyn ClientPorts>,
-    put: PutId,
+    put: OpenPut,
     /// Ends with the keeper.
     _touching: Task<()>,
     is_owed: bool,
@@ -458,7 +458,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Sends a sign of life of the put at this interval.
-    pub(crate) fn new(ports: Arc<dyn ClientPorts>, put: PutId, touch_every_ms: u64) -> Self {
+    pub(crate) fn new(ports: Arc<dyn ClientPorts>, put: OpenPut, touch_every_ms: u64) -> Self {
         let touching = Arc::clone(&ports);
         let touching = Task::spawn(&*ports, async move {
             loop {

@@ -93,6 +93,7 @@ impl From<ClientError> for Errno {
             Cause::IsASymlink => Self::IsASymlink,
             Cause::TooManyNames => Self::TooManyLinks,
             Cause::TooLarge => Self::TooLarge,
+            Cause::NotPermitted => Self::NotPermitted,
             Cause::Unsupported => Self::NotSupported,
             Cause::Failure => Self::Io,
         };

@@ -7,7 +7,7 @@ use crate::paths::DirectoryId;
 use crate::records::{
     DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, NodeRecord, Phase,
     PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, RequestedForm,
-    Standing, StartRecord, TicketKey,
+    Secret, Standing, StartRecord, TicketKey,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -107,6 +107,9 @@ pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 
 
 /// The keys of tickets, oldest first; at most two.
 pub(crate) const TICKET_KEYS: Table<(), Vec<TicketKey>> = Table::new("ticket keys", 44, 1);
+
+/// The key that ties puts to the clients that have begun them.
+pub(crate) const PUT_KEY: Table<(), Secret> = Table::new("put key", 45, 1);
 
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);

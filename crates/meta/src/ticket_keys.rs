@@ -1,11 +1,12 @@
-//! The keys by which the coordinator makes tickets and nodes check them. They are durable: nodes accept the tickets of a
+//! The keys by which the coordinator makes tickets and nodes check them, and the one by which it knows the client of a
+//! put. They are durable: nodes accept the tickets of a
 //! restarted coordinator, and those that it made before. A process that can read the metadata store can make tickets.
 
 use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
-use crate::records::TicketKey;
-use crate::schema::TICKET_KEYS;
+use crate::records::{Secret, TicketKey};
+use crate::schema::{PUT_KEY, TICKET_KEYS};
 
 impl<K: KeyValue> Meta<K> {
     /// The keys of tickets, oldest first.
@@ -23,6 +24,18 @@ impl<K: KeyValue> Meta<K> {
     /// When the store fails.
     pub fn set_ticket_keys(&self, keys: &[TicketKey]) -> Result<(), MetaError> {
         self.change(|txn| TICKET_KEYS.put(txn, &(), &keys.to_vec()))
+    }
+
+    /// The key that ties puts to the clients that have begun them. If there is none yet, it becomes `new`.
+    ///
+    /// # Errors
+    /// When the store fails or the row is corrupt.
+    pub fn put_key_or(&self, new: Secret) -> Result<Secret, MetaError> {
+        if let Some(known) = self.store.read(|txn| PUT_KEY.get(txn, &()))? {
+            return Ok(known);
+        }
+        self.change(|txn| PUT_KEY.put(txn, &(), &new))?;
+        Ok(new)
     }
 }
 
@@ -45,9 +58,11 @@ mod tests {
         };
         let keys = [key(1), key(2)];
         meta.set_ticket_keys(&keys).unwrap();
+        let put_key = meta.put_key_or(Secret([171; 32])).unwrap();
         let reopened = Meta::open(meta.into_store(), clock()).unwrap();
         assert_eq!(reopened.ticket_keys().unwrap(), keys);
-        let printed = format!("{keys:?}");
+        assert_eq!(reopened.put_key_or(Secret([5; 32])).unwrap(), put_key);
+        let printed = format!("{keys:?} {put_key:?}");
         assert!(!printed.contains("171"), "{printed}");
     }
 }

@@ -325,6 +325,7 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
         | StoreError::Malformed { .. }
         | StoreError::RecordTooLarge { .. }
         | StoreError::Overlap { .. }
+        | StoreError::ChunkExists { .. }
         | StoreError::Incomplete { .. }
         | StoreError::NoSuchStripe { .. }
         | StoreError::Settled { .. }

@@ -143,11 +143,7 @@ impl Participant {
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
                 // What a client stores is new: it replaces no chunk, not even one that was never updated.
                 let is_new = epoch == Epoch(0) && matches!(request.effect, Effect::Install { .. });
-                let new = installed_chunk(&request)?.filter(|_| is_new);
                 let stored = self.store_for_part(began_in, move |store| {
-                    if new.is_some_and(|chunk| store.chunk_info(chunk).is_ok()) {
-                        return Ok(false);
-                    }
                     // A slow part of an earlier term or try must not replace a newer chunk.
                     match store.held(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
@@ -159,16 +155,14 @@ impl Participant {
                             mark: state.mark,
                             sequence: base,
                         }),
+                        Ok(_) | Err(StoreError::NoSuchStripe { .. }) if is_new => {
+                            writer.finish_new()
+                        }
                         Ok(_) | Err(StoreError::NoSuchStripe { .. }) => writer.finish_in(epoch),
                         Err(error) => Err(error),
                     }
-                    .map(|()| true)
                 });
-                if stored.await? {
-                    return Ok(());
-                }
-                let taken = "a chunk that is stored already takes no new bytes outside of a term";
-                Err(Refusal::Invalid(taken.to_owned()))
+                stored.await
             }
             Effect::Record {
                 sequence,

@@ -239,7 +239,11 @@ impl Staging {
         if self.over.runs.contains(&run) {
             return false;
         }
-        let entry = self.run(run, now_ms);
+        let Some(entry) = self.runs.get_mut(&run) else {
+            // Nothing has come yet. What comes late finds the run over; so much is remembered within limits.
+            self.over.add(run, now_ms);
+            return false;
+        };
         if !matches!(entry.state, State::Waiting(_)) {
             return false;
         }
@@ -541,6 +545,19 @@ mod tests {
             staging.start(RunId(0), 0).is_ok(),
             "the oldest is forgotten"
         );
+    }
+
+    #[test]
+    fn withdrawing_runs_that_never_came_takes_no_room_from_others() {
+        let mut staging = Staging::new(Limits::default());
+        for number in 0..2 * RUN_COUNT_MAX as u64 {
+            assert!(!staging.withdraw(RunId(1_000 + number), 0));
+        }
+        assert!(staging.runs.is_empty());
+        assert_eq!(staging.over.runs.len(), OVER_COUNT_MAX);
+        let piece = (CHUNK, 0, Bytes::from_static(b"x"));
+        staging.stage(RunId(1), CLIENT, piece, 0).unwrap();
+        staging.start(RunId(1), 0).unwrap();
     }
 
     #[test]

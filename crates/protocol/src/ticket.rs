@@ -5,7 +5,7 @@
 //! goes on counting by its own clock.
 
 use gabion_layout::{Generation, StripeId};
-use gabion_meta::{PutId, TicketKey};
+use gabion_meta::{PutId, Secret, TicketKey};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -118,11 +118,58 @@ impl Ticket {
     }
 
     fn code(&self, key: &hmac::Key) -> [u8; MAC_BYTES] {
-        let tag = hmac::sign(key, &self.signed_bytes());
-        let mut code = [0; MAC_BYTES];
-        code.copy_from_slice(&tag.as_ref()[..MAC_BYTES]);
-        code
+        cut(hmac::sign(key, &self.signed_bytes()))
     }
+}
+
+/// A put, as the client names it that has begun it. No other client can: the proof is a code of the put's id, made with
+/// a key that stays with the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenPut {
+    /// The put.
+    pub id: PutId,
+    /// The code.
+    proof: [u8; MAC_BYTES],
+}
+
+/// The code stays out of logs.
+impl fmt::Debug for OpenPut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.id)
+    }
+}
+
+/// The key that ties puts to their clients.
+pub(crate) struct PutKey(hmac::Key);
+
+impl PutKey {
+    /// The key in the form in which it is used.
+    pub(crate) fn new(secret: &Secret) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &secret.0))
+    }
+
+    /// What the client that begins a put is told.
+    pub(crate) fn open(&self, id: PutId) -> OpenPut {
+        let proof = cut(hmac::sign(&self.0, &id.0.to_be_bytes()));
+        OpenPut { id, proof }
+    }
+
+    /// The put, if its own client names it.
+    pub(crate) fn check(&self, named: OpenPut) -> Option<PutId> {
+        is_same(self.open(named.id).proof, named.proof).then_some(named.id)
+    }
+}
+
+/// A code, cut to its length.
+fn cut(tag: hmac::Tag) -> [u8; MAC_BYTES] {
+    let mut code = [0; MAC_BYTES];
+    code.copy_from_slice(&tag.as_ref()[..MAC_BYTES]);
+    code
+}
+
+/// Whether two codes are the same. They are compared as numbers, which takes the same time wherever they differ.
+fn is_same(code: [u8; MAC_BYTES], other: [u8; MAC_BYTES]) -> bool {
+    u128::from_ne_bytes(code) == u128::from_ne_bytes(other)
 }
 
 /// What a request needs a ticket for.
@@ -257,9 +304,7 @@ impl Keyring {
             None if !self.keys.is_empty() && is_older() => return Err(TicketFault::Expired),
             None => return Err(TicketFault::UnknownKey),
         };
-        // Compared as numbers, which takes the same time wherever they differ.
-        let code = u128::from_ne_bytes(ticket.code(&key.key));
-        if code != u128::from_ne_bytes(ticket.mac) {
+        if !is_same(ticket.code(&key.key), ticket.mac) {
             return Err(TicketFault::Forged);
         }
         let grant = &ticket.grant;
@@ -291,7 +336,6 @@ impl Keyring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_meta::Secret;
 
     const GRANT: Grant = Grant {
         put: PutId(3),
@@ -337,6 +381,26 @@ mod tests {
 
     fn check_at_600(claim: Claim) -> Result<(), TicketFault> {
         keyring().check(&claim, 600, false)
+    }
+
+    #[test]
+    fn a_put_is_its_clients_alone() {
+        let key = PutKey::new(&Secret([3; 32]));
+        let own = key.open(PutId(7));
+        assert_eq!(key.check(own), Some(PutId(7)));
+        // The client of another put, another cluster's coordinator, and a guess.
+        let other = key.open(PutId(8));
+        let renamed = OpenPut {
+            id: own.id,
+            ..other
+        };
+        let foreign = PutKey::new(&Secret([4; 32])).open(own.id);
+        let mut guess = own;
+        guess.proof[MAC_BYTES - 1] ^= 1;
+        for stranger in [renamed, foreign, guess] {
+            assert_eq!(key.check(stranger), None);
+        }
+        assert_eq!(format!("{own:?}"), format!("{:?}", own.id));
     }
 
     #[test]

@@ -305,26 +305,26 @@ impl Tally {
         }
     }
 
-    /// Notes a reply that refuses a client's ticket.
-    fn refused_ticket(&self, reply: &Reply) {
+    /// Counts a reply that refuses a client's ticket because it is old. Returns any other fault of a ticket: honest
+    /// clients send none.
+    pub(crate) fn refused_ticket(&self, reply: &Reply) -> Option<TicketFault> {
         let fault = match reply {
             Reply::Node(
                 NodeReply::Refused(Refusal::Ticket(fault))
                 | NodeReply::NotBegun(Refusal::Ticket(fault)),
             ) => *fault,
-            _ => return,
+            _ => return None,
         };
-        self.add(|coverage| match fault {
-            TicketFault::Expired => coverage.expired_ticket_count += 1,
-            TicketFault::UnknownKey => coverage.unknown_key_count += 1,
-            // The client's failure shows the others.
-            _ => {}
-        });
+        match fault {
+            TicketFault::Expired => self.add(|coverage| coverage.expired_ticket_count += 1),
+            TicketFault::UnknownKey => self.add(|coverage| coverage.unknown_key_count += 1),
+            other => return Some(other),
+        }
+        None
     }
 
     /// Counts a machine's reply.
     pub(crate) fn answered(&self, intent: Option<Intent>, slot: Slot, reply: &Reply) {
-        self.refused_ticket(reply);
         let Some(intent) = intent else {
             return;
         };

@@ -180,6 +180,7 @@ impl SimPorts {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<Reply, CallError>> {
         let (network, party) = (Arc::clone(&self.network), self.party);
+        let world = Arc::clone(&self.world);
         let wait_us = self.true_us(deadline_ms);
         async move {
             let Some(to) = to else {
@@ -189,7 +190,12 @@ impl SimPorts {
             if to == party.slot {
                 return call_itself(network, party, peer, request).await;
             }
-            let reply = network.call(party, to, request, wait_us).await;
+            let calling = Arc::clone(&network).call(party, to, request, wait_us);
+            let reply = calling.await;
+            let answered = reply.as_ref().ok();
+            if let Some(fault) = answered.and_then(|reply| network.tally().refused_ticket(reply)) {
+                world.fail(format!("{peer} refuses an honest client: {fault}"));
+            }
             reply.map_err(|reason| CallError { peer, reason })
         }
         .boxed()
@@ -278,7 +284,7 @@ impl Ports for SimPorts {
                     if let CoordinatorReply::Put(places) = &*reply
                         && let (Some((name, cells)), Some(ledger)) = (&put_of, &ledger)
                     {
-                        ledger.put_has_begun(client, name, *cells, places.put);
+                        ledger.put_has_begun(client, name, *cells, places.put.id);
                     }
                     Ok(*reply)
                 }

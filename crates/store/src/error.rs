@@ -70,6 +70,12 @@ pub enum StoreError {
         /// The requested chunk.
         chunk: ChunkId,
     },
+    /// A new chunk would replace one.
+    #[error("{chunk} is stored already, and a new chunk replaces none")]
+    ChunkExists {
+        /// The chunk.
+        chunk: ChunkId,
+    },
     /// The store knows nothing of the stripe.
     #[error("this store holds nothing of {stripe}")]
     NoSuchStripe {

@@ -8,7 +8,8 @@
 use bytes::Bytes;
 use gabion_plan::ValueId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose, RunId, ask,
+    Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, NodeReply, NodeRequest, Purpose,
+    RunId, ask,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +43,11 @@ pub trait Rpc: Serialize + DeserializeOwned + Send + 'static {
     fn carries_data(&self) -> bool {
         false
     }
+    /// The reply to a client or operator that may not send the request; none if it has no reply that says so.
+    fn denied(reason: &str) -> Option<Self::Reply> {
+        let _ = reason;
+        None
+    }
 }
 
 impl Rpc for NodeRequest {
@@ -65,6 +71,10 @@ impl Rpc for CoordinatorRequest {
     type Reply = CoordinatorReply;
     const REQUEST: Kind = Kind::CoordinatorRequest;
     const REPLY: Kind = Kind::CoordinatorReply;
+    fn denied(reason: &str) -> Option<Self::Reply> {
+        let denial = Denial::new(Cause::NotPermitted, reason);
+        Some(CoordinatorReply::Refused(denial))
+    }
 }
 
 impl Frame {

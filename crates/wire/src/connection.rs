@@ -485,7 +485,12 @@ impl Connection {
             (NotAdmitted::ServedRequests, reason)
         };
         self.endpoint.handler.not_admitted(self, why);
-        let refusal = Frame::words(Kind::NoReply, id, &reason);
+        let is_user = self.sender().is_user();
+        let denied = R::denied(&reason).filter(|_| is_user && why == NotAdmitted::Sender);
+        let refusal = match denied {
+            Some(reply) => Frame::message(R::REPLY, id, &reply, 128)?,
+            None => Frame::words(Kind::NoReply, id, &reason),
+        };
         // Unlike replies, refusals are not bounded in number, so they wait for room: while a peer
         // does not read them, this side does not read its requests.
         self.outbox.send(refusal, Lane::Control).await?;

@@ -53,6 +53,11 @@ impl Sender {
         }
     }
 
+    /// Whether it is a client or an operator.
+    pub(crate) fn is_user(&self) -> bool {
+        self.column() == CLIENT || self.column() == OPERATOR
+    }
+
     /// Its column in the table.
     fn column(&self) -> Roles {
         if self.is_token {
@@ -308,7 +313,13 @@ fn judge(roles: Roles, sender: &Sender) -> Result<(), String> {
     if roles.has(sender.column()) {
         return Ok(());
     }
-    Err(format!("a {} may not send this request", sender.named()))
+    let operator = if roles.has(OPERATOR) {
+        "; an operator may"
+    } else {
+        ""
+    };
+    let sender = sender.named();
+    Err(format!("a {sender} may not send this request{operator}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::hello::Hello;
 use crate::meter::TrafficMeter;
 use crate::ports::ProcessPorts;
 use crate::role::Role;
-use crate::trust::{Credentials, Security, Token, TrustError, remove_token};
+use crate::trust::{Credentials, Security, Token, TrustError, check_free, remove_token};
 use gabion_protocol::message::Flow;
 use rcgen::KeyPair;
 use std::path::Path;
@@ -42,7 +42,8 @@ pub enum RenewalError {
 /// Gets a node's certificate for a join token from the coordinator at `coordinator`, and writes it into a directory.
 ///
 /// # Errors
-/// If the token was used, has expired, is of another cluster or for another role; if the coordinator cannot be reached.
+/// If the token was used, has expired, is of another cluster or for another role; if the directory has the certificate
+/// of another process; if the coordinator cannot be reached.
 pub async fn exchange_token(
     coordinator: &str,
     token: &Token,
@@ -55,6 +56,7 @@ pub async fn exchange_token(
         if name.role != Role::Node {
             return Err(TrustError::OtherToken(name.holder()).into());
         }
+        check_free(directory, &name.without_token())?;
         let security = Security::with(credentials);
         let options = Options {
             security: security.clone(),

@@ -83,6 +83,7 @@ impl From<TrustError> for Failure {
             | TrustError::OtherToken(_)
             | TrustError::NoCredentials { .. }
             | TrustError::NoAuthority { .. }
+            | TrustError::Occupied { .. }
             | TrustError::AuthorityExists { .. } => Self::usage(error),
             _ => Self::failed(error),
         }

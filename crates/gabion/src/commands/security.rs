@@ -45,7 +45,9 @@ pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security),
 pub(crate) fn of_coordinator(place: &Place, data: &Path) -> Result<Protection, Failure> {
     Ok(match &place.tls {
         _ if place.insecure => Protection::Insecure,
-        Some(directory) => Protection::Foreign(Security::open(directory)?),
+        Some(directory) => {
+            Protection::Foreign(open_as(directory, Role::Coordinator, "a coordinator")?)
+        }
         None => managed_in(data),
     })
 }
@@ -79,7 +81,21 @@ pub(crate) async fn of_node(
             exchanged => exchanged.map_err(Failure::failed)?,
         }
     }
-    Ok(Security::open(&directory)?)
+    open_as(&directory, Role::Node, "a node")
+}
+
+/// The credentials in a directory, which must be those of a server in this role.
+fn open_as(directory: &Path, role: Role, wanted: &str) -> Result<Security, Failure> {
+    let security = Security::open(directory)?;
+    match security.name() {
+        Some(name) if name.role != role => Err(Failure::usage(format!(
+            "{} has the certificate of {}, and this process needs that of {wanted}; name another directory with \
+             --tls, or unset GABION_TLS",
+            directory.display(),
+            name.holder(),
+        ))),
+        _ => Ok(security),
+    }
 }
 
 /// Refuses to talk to other machines without certificates.

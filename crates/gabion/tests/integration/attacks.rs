@@ -11,8 +11,8 @@ use gabion_layout::{
 use gabion_meta::{Existing, FencingToken, NewAttributes, PutId};
 use gabion_plan::{Part, StepOrder};
 use gabion_protocol::message::{
-    CoordinatorReply, Effect, Flow, NodeReply, NodeRequest, NodeStatus, Purpose, PutPlaces,
-    ReadCut, Refusal, RunId, RunPart, Ticket, TicketFault, ask,
+    CoordinatorReply, CoordinatorRequest, Effect, Flow, NodeReply, NodeRequest, NodeStatus,
+    OpenPut, Purpose, PutPlaces, ReadCut, Refusal, RunId, RunPart, Ticket, TicketFault, ask,
 };
 use gabion_protocol::ticket::Operations;
 use gabion_wire::trust::Security;
@@ -217,9 +217,9 @@ async fn begin_put(connection: &Connection, name: &str) -> PutPlaces {
 /// Asks for the stripes of a file and of another client's put without a ticket, and with tickets that are not for that.
 async fn use_tickets(endpoint: &Arc<Endpoint>, victim: &Client, coordinator: &str) {
     let connection = Connection::connect(coordinator, endpoint).await;
-    let connection = connection.expect("the attacker reaches the coordinator");
-    let theirs = begin_put(&connection, "theirs").await;
-    let open = begin_put(&connection, "open").await;
+    let asking = connection.expect("the attacker reaches the coordinator");
+    let theirs = begin_put(&asking, "theirs").await;
+    let open = begin_put(&asking, "open").await;
     let layout = victim.layout("f").await.expect("the file is there");
     let stored = &layout.stripes[0];
     let own = Ticket::find(&layout.tickets, stored.id).expect("its reader has a ticket");
@@ -274,9 +274,50 @@ async fn use_tickets(endpoint: &Arc<Endpoint>, victim: &Client, coordinator: &st
     for request in [update, read] {
         check_fault(&connection, &request, TicketFault::OtherGeneration).await;
     }
+    interfere(&asking, (open.put, theirs.put), &open.stripes[0]).await;
     // The file's number in the request is another one.
     let [_, update, ..] = client_requests(stored, Some(own)).map(|(request, _)| request);
     check_fault(&connection, &update, TicketFault::OtherFile).await;
+}
+
+/// Names another client's put as if it were one's own.
+async fn interfere(
+    coordinator: &Connection,
+    (victim, own): (OpenPut, OpenPut),
+    stripe: &StripeRecord,
+) {
+    let mut put = own;
+    put.id = victim.id;
+    let anew = ask::PlaceAnew {
+        put,
+        first: stripe.id,
+        failed: None,
+        avoid: Vec::new(),
+    };
+    let requests: [CoordinatorRequest; 4] = [
+        anew.into(),
+        ask::TouchPut(put).into(),
+        ask::CommitPut(put).into(),
+        ask::AbortPut(put).into(),
+    ];
+    for request in requests {
+        let reply = coordinator.call_coordinator(&request, deadline()).await;
+        let reply = reply.expect("the coordinator answers");
+        let CoordinatorReply::Refused(denial) = &reply else {
+            panic!("{request:?}: {reply:?}")
+        };
+        assert!(
+            denial.sentence.contains("not begun by this client"),
+            "{denial:?}"
+        );
+    }
+    let touched = coordinator.call_coordinator(&ask::TouchPut(victim).into(), deadline());
+    let touched = touched.await.expect("the coordinator answers");
+    assert_eq!(
+        touched,
+        CoordinatorReply::Done,
+        "its own client may, and it is there"
+    );
 }
 
 async fn check_fault(connection: &Connection, request: &NodeRequest, fault: TicketFault) {

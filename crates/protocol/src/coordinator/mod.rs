@@ -171,7 +171,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::PlaceAnew(asked) => files.place_anew(asked).await,
             Ask::TouchPut(put) => files.touch_put(put),
             Ask::CommitPut(put) => files.commit_put(put).await,
-            Ask::AbortPut(put) => files.abort_put(put).await,
+            Ask::AbortPut(put) => files.abort_own_put(put).await,
             Ask::BeginReplace(wish) => files.begin_replace(wish).await,
             Ask::CommitReplace(asked) => files.commit_replace(asked).await,
             Ask::Ended(stripe) => files.ended(stripe).await,

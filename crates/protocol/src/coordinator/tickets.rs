@@ -5,8 +5,8 @@
 //! before its key is forgotten.
 
 use super::core::{Core, lock};
-use crate::message::{Replacement, TicketKeys};
-use crate::ticket::{Grant, Operations, ReadyKey, Ticket};
+use crate::message::{Cause, Denial, OpenPut, Replacement, TicketKeys};
+use crate::ticket::{Grant, Operations, PutKey, ReadyKey, Ticket};
 use gabion_layout::StripeRecord;
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Secret, TicketKey};
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,11 @@ const LIVE_COUNT: usize = 2;
 /// ends unexpectedly forgets at most this part of a period.
 const TICKS: u64 = 16;
 
-/// Makes tickets.
+/// Makes tickets, and knows the client of a put.
 pub(in crate::coordinator) struct Tickets<K> {
     core: Arc<Core<K>>,
     keys: Mutex<Keys>,
+    put_key: PutKey,
 }
 
 /// The live keys, oldest first. Invariant: one or two.
@@ -57,9 +58,27 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
             rows = with_next(core, &rows);
             core.meta.set_ticket_keys(&rows)?;
         }
+        let put_key = core.meta.put_key_or(new_secret(core))?;
         Ok(Self {
             core: Arc::clone(core),
             keys: Mutex::new(Keys::new(rows)),
+            put_key: PutKey::new(&put_key),
+        })
+    }
+
+    /// What the client that begins a put names it by from then on.
+    pub(in crate::coordinator) fn open(&self, put: PutId) -> OpenPut {
+        self.put_key.open(put)
+    }
+
+    /// The put that a request is about.
+    ///
+    /// # Errors
+    /// If the request does not come from the client that has begun it.
+    pub(in crate::coordinator) fn own(&self, named: OpenPut) -> Result<PutId, Denial> {
+        self.put_key.check(named).ok_or_else(|| {
+            let sentence = format!("{} was not begun by this client", named.id);
+            Denial::new(Cause::NotPermitted, sentence)
         })
     }
 
@@ -121,7 +140,11 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
     ) -> Vec<Ticket> {
         let settled = replacement.settled.iter().map(|settled| &settled.stripe);
         let mut tickets = self.grant(file, settled, Operations::READ);
-        let new = self.grant(replacement.put, &replacement.stripes, Operations::INSTALL);
+        let new = self.grant(
+            replacement.put.id,
+            &replacement.stripes,
+            Operations::INSTALL,
+        );
         tickets.extend(new);
         tickets
     }
@@ -156,18 +179,23 @@ fn with_next<K: KeyValue + Send + Sync + 'static>(
     core: &Core<K>,
     rows: &[TicketKey],
 ) -> Vec<TicketKey> {
-    let mut secret = [0; 32];
-    for word in secret.chunks_exact_mut(8) {
-        word.copy_from_slice(&core.ports.random().to_ne_bytes());
-    }
     let mut rows = rows.to_vec();
     rows.push(TicketKey {
         number: rows.last().map_or(0, |newest| newest.number + 1),
-        secret: Secret(secret),
+        secret: new_secret(core),
         drawn_ms: core.lifetime_ms(),
     });
     rows.drain(..rows.len().saturating_sub(LIVE_COUNT));
     rows
+}
+
+/// A secret drawn at random.
+fn new_secret<K: KeyValue + Send + Sync + 'static>(core: &Core<K>) -> Secret {
+    let mut secret = [0; 32];
+    for word in secret.chunks_exact_mut(8) {
+        word.copy_from_slice(&core.ports.random().to_ne_bytes());
+    }
+    Secret(secret)
 }
 
 #[cfg(test)]

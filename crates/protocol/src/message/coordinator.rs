@@ -7,14 +7,14 @@ use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
 use super::usage::ClusterUsage;
-use crate::ticket::{Ticket, TicketKeys};
+use crate::ticket::{OpenPut, Ticket, TicketKeys};
 use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{
     Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, InodeStatus, Listing,
-    PoolRecord, PutId,
+    PoolRecord,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
@@ -270,8 +270,8 @@ pub enum Standing {
 /// The places of a file's stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutPlaces {
-    /// The put.
-    pub put: PutId,
+    /// The put. Later requests about it must name it by this.
+    pub put: OpenPut,
     /// The pool.
     pub pool: PoolRecord,
     /// The stripes, in the file's order.
@@ -319,8 +319,8 @@ pub struct Growth {
 /// Stripes that wait for their replacement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The put that brings the new stripes.
-    pub put: PutId,
+    /// The put that brings the new stripes. Later requests about it must name it by this.
+    pub put: OpenPut,
     /// The displaced stripes, as they stay until the end of the replacement.
     pub settled: Vec<SettledStripe>,
     /// The new stripes, one for each new extent.

@@ -13,6 +13,7 @@ use super::origin::Origin;
 use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
 use super::usage::ClusterUsage;
+use crate::ticket::OpenPut;
 use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
@@ -186,7 +187,7 @@ calls! {
     /// the answer has the stripes behind the kept ones.
     ExtendPut {
         /// The put.
-        put: PutId,
+        put: OpenPut,
         /// How often it was extended before.
         step: u64,
         /// The number of its first stripes that stay, and with them those of the same segment. No chunk of the
@@ -199,7 +200,7 @@ calls! {
     /// repeated; the answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
     PlaceAnew {
         /// The put.
-        put: PutId,
+        put: OpenPut,
         /// The id that the segment's stripe had when the put began.
         first: StripeId,
         /// The stripe that was not stored, of which no chunk counts from now on; none to get a new ticket alone.
@@ -208,11 +209,11 @@ calls! {
         avoid: Vec<NodeId>,
     } -> PutPlaces { CoordinatorReply::Put(places) => places }
     /// The put is alive.
-    TouchPut[PutId]
+    TouchPut[OpenPut]
     /// All chunks are durable: make the file visible. May be repeated.
-    CommitPut[PutId]
+    CommitPut[OpenPut]
     /// Abort the put.
-    AbortPut[PutId]
+    AbortPut[OpenPut]
     /// One file with the layout of its first window.
     Lookup {
         /// The file's name.
@@ -450,7 +451,7 @@ calls! {
     /// more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
     CommitReplace {
         /// The replacement.
-        put: PutId,
+        put: OpenPut,
         /// The old stripes.
         displaced: Vec<StripeId>,
     } -> Result<(), String> {

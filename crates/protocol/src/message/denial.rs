@@ -37,6 +37,8 @@ pub enum Cause {
     TooManyNames,
     /// The file would be too large (`EFBIG`).
     TooLarge,
+    /// The sender may not do that (`EPERM`).
+    NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
@@ -60,6 +62,7 @@ impl Cause {
             Self::IsASymlink => "is_a_symlink",
             Self::TooManyNames => "too_many_names",
             Self::TooLarge => "too_large",
+            Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
             Self::Failure => "failure",
         }

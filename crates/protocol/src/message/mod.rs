@@ -49,7 +49,7 @@ pub use status::{
 };
 pub use usage::{ClusterUsage, NodeUsage, PoolUsage};
 
-pub use crate::ticket::{Ticket, TicketFault, TicketKeys};
+pub use crate::ticket::{OpenPut, Ticket, TicketFault, TicketKeys};
 pub use gabion_layout::RunId;
 pub use gabion_meta::{Departure, Progress};
 pub use gabion_store::{RunMemory, StoreCounts};

@@ -92,6 +92,17 @@ impl State {
     }
 }
 
+/// How a finished chunk takes its place.
+#[derive(Clone, Copy)]
+enum Finish {
+    /// In place of an older one, if there is one.
+    InPlace,
+    /// The same, in a term.
+    InTerm(Epoch),
+    /// Only where there is none.
+    New,
+}
+
 impl std::fmt::Debug for ChunkWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ChunkWriter")
@@ -208,7 +219,15 @@ impl ChunkWriter {
     /// - [`StoreError::StaleGeneration`] when the stripe's layout has become newer.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
     pub fn finish(self) -> Result<(), StoreError> {
-        self.complete(None)
+        self.complete(Finish::InPlace)
+    }
+
+    /// Like [`ChunkWriter::finish`] for a chunk that replaces none. Of two such writers of one chunk, one succeeds.
+    ///
+    /// # Errors
+    /// [`StoreError::ChunkExists`], also when the chunk that is here is damaged; as [`ChunkWriter::finish`].
+    pub fn finish_new(self) -> Result<(), StoreError> {
+        self.complete(Finish::New)
     }
 
     /// Like [`ChunkWriter::finish`] for a chunk made in a term: from the instant at which the chunk
@@ -219,10 +238,10 @@ impl ChunkWriter {
     /// [`StoreError::Fenced`] when a later epoch was promised; [`StoreError::NoSpace`] when the
     /// journal is full, with the chunk in its place; as [`ChunkWriter::finish`].
     pub fn finish_in(self, epoch: Epoch) -> Result<(), StoreError> {
-        self.complete(Some(epoch))
+        self.complete(Finish::InTerm(epoch))
     }
 
-    fn complete(mut self, term: Option<Epoch>) -> Result<(), StoreError> {
+    fn complete(mut self, how: Finish) -> Result<(), StoreError> {
         let (chunk, spec) = (self.chunk, self.spec);
         if self.written != BTreeMap::from([(0, spec.chunk_bytes)]) {
             let missing = self.first_missing();
@@ -253,8 +272,13 @@ impl ChunkWriter {
             // A fence may have arrived while the data was written.
             let mut state = shared.lock();
             state.check_replaces(chunk, spec)?;
-            if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
-                known.check_epoch(chunk.stripe, epoch)?;
+            let known = state.stripes.get(&chunk.stripe);
+            match (how, known) {
+                (Finish::InTerm(epoch), Some(known)) => known.check_epoch(chunk.stripe, epoch)?,
+                (Finish::New, Some(known)) if known.chunks.contains_key(&chunk.index) => {
+                    return Err(StoreError::ChunkExists { chunk });
+                }
+                _ => {}
             }
         }
         shared.announce_base(chunk, spec.base)?;
@@ -275,8 +299,9 @@ impl ChunkWriter {
         state.adopt_spilled(spilled);
         shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);
-        let Some(epoch) = term.filter(|&epoch| epoch > Epoch(0)) else {
-            return Ok(());
+        let epoch = match how {
+            Finish::InTerm(epoch) if epoch > Epoch(0) => epoch,
+            _ => return Ok(()),
         };
         let promised = shared.promise(&mut state, chunk.stripe, epoch, spec.generation);
         drop(state);

@@ -273,6 +273,43 @@ fn hostile_numbers_are_refused() {
 }
 
 #[test]
+fn a_new_chunk_replaces_none() {
+    let (_, store, _) = with_chunk();
+    let id = chunk(2, 0);
+    let written = |seed| {
+        let mut writer = store.create(id, spec(1, 9000, 0)).unwrap();
+        writer.write_at(0, &pattern(seed, 9000)).unwrap();
+        writer
+    };
+    let is_there = |refused: Result<(), StoreError>| matches!(refused, Err(StoreError::ChunkExists { chunk }) if chunk == id);
+    // All of them find no chunk at first.
+    let others: Vec<_> = (6..10).map(written).collect();
+    written(5).finish_new().unwrap();
+    for other in others {
+        assert!(is_there(other.finish_new()));
+    }
+    let last = Cut::Committed {
+        at_least: Sequence(u64::MAX),
+    };
+    assert_eq!(read(&store, id, 0, 9000, last).unwrap(), pattern(5, 9000));
+    // One at the same time.
+    store.remove(id).unwrap();
+    let stored = std::thread::scope(|scope| {
+        let writers: Vec<_> = (6..10).map(written).collect();
+        let writers = writers.into_iter().map(|w| scope.spawn(|| w.finish_new()));
+        let writers: Vec<_> = writers.collect();
+        writers
+            .into_iter()
+            .filter_map(|w| w.join().unwrap().ok())
+            .count()
+    });
+    assert_eq!(stored, 1);
+    // One that replaces another on purpose still may.
+    written(11).finish().unwrap();
+    assert_eq!(read(&store, id, 0, 9000, last).unwrap(), pattern(11, 9000));
+}
+
+#[test]
 fn a_chunk_takes_each_byte_once_and_all_of_them() {
     let (_, store, _) = with_chunk();
     let bytes = pattern(5, 9000);

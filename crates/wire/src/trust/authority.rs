@@ -160,27 +160,34 @@ impl Authority {
     /// Makes a key and its certificate, and writes them into a directory.
     ///
     /// # Errors
-    /// When files cannot be written.
+    /// [`TrustError::Occupied`] if the directory is another process's; when files cannot be written. Then no certificate
+    /// counts that was not there before.
     pub fn issue_into(
         &self,
         directory: &Path,
         name: Name,
         lifetime: Duration,
     ) -> Result<Serial, TrustError> {
+        check_free(directory, &name)?;
+        files::make_directory(directory)?;
         let key = KeyPair::generate()?;
         let (serial, certificate) = self.sign(&key, name, lifetime)?;
         let revoked = self.revoked()?;
-        write_credentials(
+        let written = write_credentials(
             directory,
             &key.serialize_pem(),
             &certificate,
             &self.certificate,
             Some(&revoked),
-        )?;
-        Ok(serial)
+        );
+        if written.is_err() {
+            // Its key is lost, so the certificate must not count. If it cannot be revoked either, that is no worse.
+            let _ = self.revoke(serial);
+        }
+        written.map(|()| serial)
     }
 
-    /// The same if the directory has no certificate of that name that is valid for at least two thirds of
+    /// As [`Authority::issue_into`] if the directory has no certificate of that name that is valid for at least two thirds of
     /// [`Authority::LIFETIME`].
     ///
     /// # Errors
@@ -490,6 +497,35 @@ fn x509_serial(serial: Serial) -> X509Serial {
     X509Serial::from_slice(&serial.to_bytes())
 }
 
+/// Whether credentials with this name may be written into a directory.
+///
+/// # Errors
+/// [`TrustError::Occupied`] if it is that of an authority, or has the certificate of another process.
+pub(crate) fn check_free(directory: &Path, name: &Name) -> Result<(), TrustError> {
+    let occupied = |holder| TrustError::Occupied {
+        path: directory.to_owned(),
+        holder,
+        wanted: name.holder(),
+    };
+    if Authority::is_in(directory) {
+        return Err(occupied("a certificate authority".to_owned()));
+    }
+    // Files that cannot be used are replaced.
+    let Ok(known) = Credentials::open(directory) else {
+        return Ok(());
+    };
+    let known = known.name();
+    let other_node = |node| known.node.is_some_and(|known| known != node);
+    if known.cluster != name.cluster {
+        let holder = known.holder();
+        return Err(occupied(format!("{holder} of cluster {}", known.cluster)));
+    }
+    if known.role != name.role || name.node.is_some_and(other_node) {
+        return Err(occupied(known.holder()));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -530,6 +566,55 @@ mod tests {
             made.register().unwrap().entries.len(),
             2,
             "a revoked one is replaced"
+        );
+    }
+
+    #[test]
+    fn a_certificate_replaces_only_one_of_the_same_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let authority = Authority::create(&at("ca"), CLUSTER).unwrap();
+        let issue = |name: &str, to| authority.issue_into(&at(name), to, Authority::LIFETIME);
+        let operator = Name::of(CLUSTER, Role::Operator);
+        let node = |id| Name::of_node(CLUSTER, id);
+        issue("operator", operator).unwrap();
+        issue("operator", operator).unwrap();
+        issue("node", node(Some(NodeId(3)))).unwrap();
+        issue("node", node(None)).unwrap();
+        issue("node", node(Some(NodeId(3)))).unwrap();
+        let count = authority.register().unwrap().entries.len();
+        let other_cluster = Name::of(gabion_layout::ClusterId(77), Role::Operator);
+        for (place, name) in [
+            ("operator", node(None)),
+            ("operator", Name::of(CLUSTER, Role::Client)),
+            ("operator", other_cluster),
+            ("node", node(Some(NodeId(4)))),
+            ("ca", operator),
+        ] {
+            let issued = issue(place, name);
+            assert!(
+                matches!(issued, Err(TrustError::Occupied { .. })),
+                "{place} {name}"
+            );
+        }
+        // A directory that cannot be made gets no certificate.
+        std::fs::write(at("file"), "x").unwrap();
+        assert!(matches!(
+            issue("file", operator),
+            Err(TrustError::Io { .. })
+        ));
+        assert_eq!(authority.register().unwrap().entries.len(), count);
+        // Neither does one in which the certificate cannot be written.
+        std::fs::create_dir_all(at("half/cert.pem/x")).unwrap();
+        assert!(matches!(
+            issue("half", operator),
+            Err(TrustError::Io { .. })
+        ));
+        let revoked = matches!(last(&authority).state, EntryState::Revoked { .. });
+        assert!(revoked, "its key is lost");
+        assert_eq!(
+            *Credentials::open(&at("operator")).unwrap().name(),
+            operator
         );
     }
 

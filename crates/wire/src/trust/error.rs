@@ -44,6 +44,16 @@ pub enum TrustError {
         /// The reason.
         reason: String,
     },
+    /// A new certificate would replace that of another process.
+    #[error("{} has the certificate of {holder}, which that of {wanted} would replace; name another directory", path.display())]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
+        /// The process that uses it.
+        holder: String,
+        /// The process for which the new certificate is.
+        wanted: String,
+    },
     /// A certificate is not valid now.
     #[error("the certificate in {} has expired; get a new one with 'gabion cert issue' or, for a node, with 'gabion node --token FILE'", path.display())]
     Expired {

@@ -16,7 +16,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), TrustError> {
 }
 
 /// Replaces a file, durably. Only its owner may read it.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), TrustError> {
+pub(super) fn replace(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), TrustError> {
     let temporary = path.with_extension(format!("new-{}", std::process::id()));
     let write = || {
         // One that an earlier process with this number has left.
@@ -26,7 +26,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), TrustError> {
             .create_new(true)
             .mode(0o600)
             .open(&temporary)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(contents.as_ref())?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
@@ -64,8 +64,17 @@ pub(super) fn lock_shared(directory: &Path) -> Result<Option<File>, TrustError> 
 
 /// The text of a file; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, TrustError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    there(path, fs::read_to_string(path))
+}
+
+/// The bytes of a file; none if there is no such file.
+pub(super) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, TrustError> {
+    there(path, fs::read(path))
+}
+
+fn there<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, TrustError> {
+    match read {
+        Ok(contents) => Ok(Some(contents)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),
     }

@@ -154,13 +154,15 @@ impl Ledger {
 
     /// All that it says.
     pub(super) fn register(&self) -> Result<Register, TrustError> {
-        let text = files::read(&self.path)?.unwrap_or_default();
+        // A damaged line may be no text at all.
+        let bytes = files::read_bytes(&self.path)?.unwrap_or_default();
         let mut register = Register::default();
         let mut places = BTreeMap::new();
         // What stands behind the last end of a line is incomplete.
-        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        for (number, line) in complete.lines().enumerate() {
-            let parsed = parse(line);
+        let complete = bytes[..complete_bytes(&bytes)].split_inclusive(|&byte| byte == b'\n');
+        for (number, line) in complete.enumerate() {
+            let line = std::str::from_utf8(&line[..line.len() - 1]);
+            let parsed = line.ok().and_then(parse);
             let taken = parsed.and_then(|line| register.take_in(line, &mut places));
             if taken.is_none() {
                 register.damaged.push(number + 1);
@@ -217,11 +219,10 @@ impl Ledger {
 
     /// Appends lines durably. One that a crash has cut short is removed first.
     fn append(&self, lines: &str) -> Result<(), TrustError> {
-        let is_cut = files::read(&self.path)?.is_some_and(|text| !cut_part(&text).is_empty());
-        if is_cut {
-            let text = files::read(&self.path)?.unwrap_or_default();
-            let whole = text.len() - cut_part(&text).len();
-            files::replace(&self.path, &text[..whole])?;
+        let bytes = files::read_bytes(&self.path)?.unwrap_or_default();
+        let complete = &bytes[..complete_bytes(&bytes)];
+        if complete.len() < bytes.len() {
+            files::replace(&self.path, complete)?;
         }
         let append = || {
             let mut file = OpenOptions::new()
@@ -236,9 +237,10 @@ impl Ledger {
     }
 }
 
-/// What stands behind the last end of a line.
-fn cut_part(text: &str) -> &str {
-    text.rfind('\n').map_or(text, |end| &text[end + 1..])
+/// Bytes up to the last end of a line.
+fn complete_bytes(bytes: &[u8]) -> usize {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n');
+    end.map_or(0, |end| end + 1)
 }
 
 enum Line {
@@ -341,7 +343,7 @@ mod tests {
         let ledger = ledger(&directory);
         ledger.note_issued(&entry(1)).unwrap();
         let text = fs::read_to_string(&ledger.path).unwrap();
-        fs::write(&ledger.path, format!("{text}issued 00")).unwrap();
+        fs::write(&ledger.path, [text.as_bytes(), b"issued 0\xff"].concat()).unwrap();
         assert_eq!(ledger.register().unwrap().entries, [entry(1)]);
         ledger.note_issued(&entry(2)).unwrap();
         let register = ledger.register().unwrap();
@@ -366,14 +368,15 @@ mod tests {
             ..entry(3)
         };
         for damage in [
-            "uzed 1",
-            "revoked 8 7",
-            "admitted 2 x",
-            "",
-            "issued 2 5 9 x",
+            &b"uzed 1"[..],
+            b"revoked 8 7",
+            b"admitted 2 x",
+            b"",
+            b"issued 2 5 9 x",
+            b"\xff\xfe\0",
         ] {
-            let text = fs::read_to_string(&ledger.path).unwrap();
-            fs::write(&ledger.path, format!("{text}{damage}\n")).unwrap();
+            let before = fs::read(&ledger.path).unwrap();
+            fs::write(&ledger.path, [&before, damage, b"\n"].concat()).unwrap();
         }
         ledger.note_issued(&orphan).unwrap();
         ledger.note_issued(&token(4)).unwrap();
@@ -383,7 +386,7 @@ mod tests {
             ..token(1)
         };
         assert_eq!(register.entries, [used, entry(2), token(4)]);
-        assert_eq!(register.damaged, [3, 4, 5, 6, 7, 8]);
+        assert_eq!(register.damaged, [3, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod name;
 mod security;
 mod token;
 
+pub(crate) use authority::check_free;
 pub use authority::{Authority, PublicKey};
 pub(crate) use credentials::server_name;
 pub use credentials::{Certified, Credentials};

@@ -5,7 +5,9 @@
 use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, within};
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, StripeId};
-use gabion_protocol::message::{CoordinatorRequest, Flow, NodeRequest, RunId, ask};
+use gabion_protocol::message::{
+    Cause, CoordinatorReply, CoordinatorRequest, Flow, NodeRequest, RunId, ask,
+};
 use gabion_wire::trust::{Authority, Name, Security, TrustError};
 use gabion_wire::{Connection, Hello, Options, PeerIdentity, Role, WireError};
 use std::path::PathBuf;
@@ -337,7 +339,12 @@ async fn check_attacks(server: Options, client: Options, coordinator: Options) {
         }
         let beat = CoordinatorRequest::Accept(NodeId(1));
         let reply = connection.call_coordinator(&beat, far()).await;
-        assert_eq!(reply.is_err(), attacker.endpoint.role() == Role::Client);
+        let is_denied = matches!(&reply, Ok(CoordinatorReply::Refused(denial)) if denial.cause == Cause::NotPermitted);
+        assert_eq!(
+            is_denied,
+            attacker.endpoint.role() == Role::Client,
+            "{reply:?}"
+        );
     }
     let coordinator = Process::with(hello(Role::Coordinator), coordinator);
     let connection = coordinator.connect(&server).await;

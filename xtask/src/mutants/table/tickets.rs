@@ -1,14 +1,14 @@
 //! Mutants of tickets: what a client may do with a stripe, and for how long.
 
-use super::{Mutant, protocol, unit};
+use super::{Mutant, protocol, store, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-forged-ticket-is-good",
         file: "crates/protocol/src/ticket.rs",
-        text: "if code != u128::from_ne_bytes(ticket.mac) {",
-        replacement: "if code == 0 {",
+        text: "if !is_same(ticket.code(&key.key), ticket.mac) {",
+        replacement: "if is_same(ticket.code(&key.key), [0; MAC_BYTES]) {",
         check: unit(
             "gabion-protocol",
             "ticket::tests::a_ticket_with_any_changed_field_is_forged",
@@ -70,11 +70,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-part-of-a-put-replaces-a-chunk",
         file: "crates/protocol/src/parts.rs",
-        text: "if new.is_some_and(|chunk| store.chunk_info(chunk).is_ok()) {",
-        replacement: "if new.is_some_and(|_| false) {",
+        text: "writer.finish_new()",
+        replacement: "writer.finish_in(epoch)",
         check: protocol(
             "update::discard::a_chunk_that_is_stored_is_not_replaced_outside_of_a_term",
         ),
+    },
+    Mutant {
+        name: "two-new-chunks-replace-each-other",
+        file: "crates/store/src/chunk/writer.rs",
+        text: "(Finish::New, Some(known)) if known.chunks.contains_key(&chunk.index) => {",
+        replacement: "(Finish::New, Some(known)) if known.chunks.is_empty() => {",
+        check: store("protocol::a_new_chunk_replaces_none"),
+    },
+    Mutant {
+        name: "any-client-names-a-put",
+        file: "crates/protocol/src/ticket.rs",
+        text: "is_same(self.open(named.id).proof, named.proof).then_some(named.id)",
+        replacement: "is_same(named.proof, named.proof).then_some(named.id)",
+        check: protocol("coordinator::files::a_put_obeys_only_the_client_that_has_begun_it"),
+    },
+    Mutant {
+        name: "a-restarted-coordinator-draws-another-put-key",
+        file: "crates/meta/src/ticket_keys.rs",
+        text: "self.change(|txn| PUT_KEY.put(txn, &(), &new))?;",
+        replacement: "",
+        check: protocol("coordinator::files::a_put_obeys_only_the_client_that_has_begun_it"),
     },
     Mutant {
         name: "a-key-is-used-before-nodes-have-it",

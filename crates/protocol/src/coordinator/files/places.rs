@@ -32,6 +32,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             avoid,
         } = asked;
         self.touch_put(put)?;
+        let put = put.id;
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let stripe = meta.stripe_of_put(put, first)?;
@@ -64,7 +65,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         stripes: Vec<StripeRecord>,
     ) -> CoordinatorReply {
         CoordinatorReply::Put(PutPlaces {
-            put,
+            put: self.tickets.open(put),
             pool: facts.record.clone(),
             tickets: self.tickets.grant(put, &stripes, Operations::INSTALL),
             stripes,

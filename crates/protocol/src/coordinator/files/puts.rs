@@ -6,7 +6,7 @@ use super::pools::{no_pool, pool_of};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{Cause, CoordinatorReply, Denial, Growth, ask};
+use crate::message::{Cause, CoordinatorReply, Denial, Growth, OpenPut, ask};
 use gabion_meta::{
     Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,
 };
@@ -68,6 +68,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             size_bytes,
         } = asked;
         self.touch_put(put)?;
+        let put = put.id;
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let pool = meta.pool_of_put(put)?;
@@ -120,7 +121,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 
     /// Notes that a put's client is active. The note is in memory only: a new run of the coordinator gives
     /// all clients a full timeout.
-    pub(in crate::coordinator) fn touch_put(&self, put: PutId) -> Answer {
+    pub(in crate::coordinator) fn touch_put(&self, put: OpenPut) -> Answer {
+        let put = self.tickets.own(put)?;
         match lock(&self.puts).get_mut(&put) {
             Some(live) => {
                 live.heard_ms = self.core.ports.now_ms();
@@ -131,7 +133,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Makes a file visible. A chunk whose node has failed since the write is queued for repair.
-    pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
+    pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: OpenPut) -> Answer {
+        let put = self.tickets.own(put)?;
         let created_ms = self.core.lifetime_ms();
         let this = Arc::clone(self);
         let commit = move |meta: &Meta<K>| {
@@ -154,6 +157,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Err(error) => return Err(error.into()),
         }
         Ok(CoordinatorReply::Done)
+    }
+
+    /// Aborts a put for its client.
+    pub(in crate::coordinator) async fn abort_own_put(self: &Arc<Self>, put: OpenPut) -> Answer {
+        self.abort_put(self.tickets.own(put)?).await
     }
 
     /// Aborts a put; a put that has ended stays as it is.

@@ -78,7 +78,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         lock(&self.puts).insert(put.id, live);
         let mut replacement = Replacement {
-            put: put.id,
+            put: self.tickets.open(put.id),
             settled,
             stripes: put.stripes,
             tickets: Vec::new(),
@@ -219,6 +219,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         asked: ask::CommitReplace,
     ) -> Answer {
         let ask::CommitReplace { put, displaced } = asked;
+        let put = self.tickets.own(put)?;
         let committed = self
             .core
             .with_meta(move |meta| meta.commit_replacement(put))

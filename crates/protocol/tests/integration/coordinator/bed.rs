@@ -17,8 +17,8 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions, TicketTimes}
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, Cause, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
-    Holding, JoinCount, JoinSession, NodeHealth, NodeReply, NodeRequest, NodeStatus, PoolRequest,
-    Refusal, Scrubbed, ask,
+    Holding, JoinCount, JoinSession, NodeHealth, NodeReply, NodeRequest, NodeStatus, OpenPut,
+    PoolRequest, Refusal, Scrubbed, ask,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -401,7 +401,7 @@ impl Bed {
         &mut self,
         name: &str,
         size_bytes: u64,
-    ) -> (gabion_meta::PutId, Vec<StripeRecord>) {
+    ) -> (OpenPut, Vec<StripeRecord>) {
         let reply = self.ask(ask::BeginPut {
             at: name.into(),
             existing: gabion_meta::Existing::Stays,

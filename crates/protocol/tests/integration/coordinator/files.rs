@@ -6,7 +6,8 @@ use futures::future::ready;
 use gabion_layout::{ByteRange, ChunkId, NodeId, StripeId, StripeRecord};
 use gabion_meta::{Existing, NewAttributes, PutId};
 use gabion_protocol::message::{
-    Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, PutPlaces, Refusal, ask,
+    Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, OpenPut, PutPlaces,
+    Refusal, ask,
 };
 use std::collections::BTreeSet;
 
@@ -153,7 +154,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
         (layout.stripes, layout.file.size_bytes),
         (stripes, (4 << 20) + 1)
     );
-    assert_eq!((layout.pool, layout.file.put), (pool, put));
+    assert_eq!((layout.pool, layout.file.put), (pool, put.id));
     // Its answer may have been lost.
     let again = bed.ask(CoordinatorRequest::CommitPut(put));
     assert_eq!(again, CoordinatorReply::Done);
@@ -219,6 +220,51 @@ fn a_silent_put_expires_and_leaves_nothing() {
         bed.ask(CoordinatorRequest::CommitPut(lively)),
         CoordinatorReply::Done
     );
+}
+
+#[test]
+fn a_put_obeys_only_the_client_that_has_begun_it() {
+    let mut bed = Bed::three_racks();
+    let (theirs, stripes) = bed.begin_put("theirs", 4 << 20);
+    let mut forged = bed.begin_put("own", 4 << 20).0;
+    forged.id = theirs.id;
+    let first = stripes[0].id;
+    let requests: [CoordinatorRequest; 6] = [
+        CoordinatorRequest::TouchPut(forged),
+        CoordinatorRequest::CommitPut(forged),
+        CoordinatorRequest::AbortPut(forged),
+        ask::ExtendPut {
+            put: forged,
+            step: 0,
+            kept_count: 0,
+            size_bytes: 1,
+        }
+        .into(),
+        ask::PlaceAnew {
+            put: forged,
+            first,
+            failed: Some(first),
+            avoid: Vec::new(),
+        }
+        .into(),
+        ask::CommitReplace {
+            put: forged,
+            displaced: Vec::new(),
+        }
+        .into(),
+    ];
+    for request in requests {
+        refused(&bed.ask(request), "was not begun by this client");
+    }
+    // A coordinator that starts again knows the client still.
+    bed.restart();
+    refused(
+        &bed.ask(CoordinatorRequest::CommitPut(forged)),
+        "was not begun by this client",
+    );
+    let committed = bed.ask(CoordinatorRequest::CommitPut(theirs));
+    assert_eq!(committed, CoordinatorReply::Done);
+    assert_eq!(bed.stripe("theirs").id, first);
 }
 
 #[test]
@@ -394,7 +440,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
 
 fn place_anew(
     bed: &mut Bed,
-    put: PutId,
+    put: OpenPut,
     (first, failed): (StripeId, StripeId),
     avoid: &[u32],
 ) -> CoordinatorReply {

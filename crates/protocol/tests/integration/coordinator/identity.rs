@@ -389,7 +389,7 @@ fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
     });
     bed.ask(ask::RemoveFile {
         at: "f".into(),
-        file,
+        file: file.id,
         generation: 0,
         number: 212,
     });

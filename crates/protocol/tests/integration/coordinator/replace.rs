@@ -7,10 +7,10 @@ use futures::future::{pending, ready};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId, StripeRecord,
 };
-use gabion_meta::{FencingToken, PutId, SizeChange};
+use gabion_meta::{FencingToken, SizeChange};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, Holding, NewExtent, NodeReply,
-    NodeRequest, PendingRecord, SettledStripe, ask,
+    NodeRequest, OpenPut, PendingRecord, SettledStripe, ask,
 };
 use gabion_store::AppendedState;
 
@@ -46,14 +46,14 @@ fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
     })
 }
 
-fn begin(bed: &mut Bed, old: &[StripeRecord]) -> (PutId, Vec<SettledStripe>, Vec<StripeRecord>) {
+fn begin(bed: &mut Bed, old: &[StripeRecord]) -> (OpenPut, Vec<SettledStripe>, Vec<StripeRecord>) {
     match ask(bed, old) {
         CoordinatorReply::Replacement(begun) => (begun.put, begun.settled, begun.stripes),
         other => panic!("{other:?}"),
     }
 }
 
-fn commit(bed: &mut Bed, put: PutId, old: &[StripeRecord]) -> CoordinatorReply {
+fn commit(bed: &mut Bed, put: OpenPut, old: &[StripeRecord]) -> CoordinatorReply {
     let displaced = ids(old);
     bed.ask(ask::CommitReplace { put, displaced })
 }

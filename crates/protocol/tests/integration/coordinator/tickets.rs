@@ -104,7 +104,7 @@ fn a_reader_s_tickets_permit_no_install_and_a_put_s_nothing_else() {
     let settled = (file, &begun.settled[0].stripe);
     let of_old = permitted(&mut bed, &begun.tickets, settled);
     assert_eq!(of_old, [Ok(()), no, no]);
-    let of_new = permitted(&mut bed, &begun.tickets, (begun.put, &begun.stripes[0]));
+    let of_new = permitted(&mut bed, &begun.tickets, (begun.put.id, &begun.stripes[0]));
     assert_eq!(of_new, [no, no, Ok(())]);
     let (put, stripes) = bed.begin_put("g", 4 << 20);
     let failed = stripes[0].id;
@@ -118,7 +118,7 @@ fn a_reader_s_tickets_permit_no_install_and_a_put_s_nothing_else() {
         panic!("{again:?}")
     };
     assert_eq!(places.stripes, stripes[..1], "a new ticket alone");
-    let of_same = permitted(&mut bed, &places.tickets, (put, &places.stripes[0]));
+    let of_same = permitted(&mut bed, &places.tickets, (put.id, &places.stripes[0]));
     assert_eq!(of_same, [no, no, Ok(())]);
     let again = bed.ask(ask::PlaceAnew {
         put,
@@ -129,7 +129,7 @@ fn a_reader_s_tickets_permit_no_install_and_a_put_s_nothing_else() {
     let CoordinatorReply::Put(places) = again else {
         panic!("{again:?}")
     };
-    let of_next = permitted(&mut bed, &places.tickets, (put, &places.stripes[0]));
+    let of_next = permitted(&mut bed, &places.tickets, (put.id, &places.stripes[0]));
     assert_eq!(of_next, [no, no, Ok(())]);
     assert_eq!(Ticket::find(&places.tickets, failed), None);
 }
