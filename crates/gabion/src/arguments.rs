@@ -3,6 +3,7 @@
 mod bench;
 mod cert;
 mod checks;
+mod coordinator;
 mod engine;
 mod events;
 mod files;
@@ -20,6 +21,7 @@ pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
 };
 pub(crate) use checks::Owner;
+pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use events::EventsOptions;
 pub(crate) use files::{
@@ -428,28 +430,6 @@ pub(crate) struct Behaviour {
     /// random places]
     #[arg(long, value_name = "SEED")]
     pub(crate) placement_seed: Option<u64>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct CoordinatorOptions {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
-    pub(crate) listen: String,
-    /// Directory of the coordinator's files: the metadata, unless they are in a database, and certificates
-    #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
-    pub(crate) data: PathBuf,
-    #[command(flatten)]
-    pub(crate) metadata: MetadataOptions,
-    /// Create a new cluster if there is no metadata; without it a missing directory is refused
-    #[arg(long)]
-    pub(crate) init: bool,
-    #[command(flatten)]
-    pub(crate) behaviour: Behaviour,
-    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
-    pub(crate) metrics: Option<String>,
-    #[command(flatten)]
-    pub(crate) log: LogOptions,
 }
 
 #[derive(Args, Debug)]

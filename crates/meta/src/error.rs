@@ -37,15 +37,6 @@ pub enum MetaError {
         /// The database.
         reason: String,
     },
-    /// The store's database was replaced by an older state of itself. Nothing of this process is committed since.
-    #[error(
-        "the database lacks metadata that this coordinator had committed ({reason}); find the server that has them, \
-         or see 'Lost commits' in docs/deploy.md"
-    )]
-    LostCommits {
-        /// The database, and what it lacks.
-        reason: String,
-    },
     /// The store was closed.
     #[error("the coordinator is stopping; the request may be repeated at the next one")]
     Closed,
@@ -103,13 +94,13 @@ pub enum MetaError {
         /// The row's key, in hexadecimal.
         key: String,
     },
-    /// Nodes know later state than the metadata: it is an old copy.
+    /// Nodes or this process know later state than the metadata: it is an old copy.
     #[error(
         "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
          put the newest copy back and start the coordinator again"
     )]
     WentBack {
-        /// The later state that a node knows.
+        /// The later state.
         proof: String,
     },
     /// A newer program wrote the store.
@@ -425,11 +416,7 @@ impl MetaError {
     pub fn ends_the_coordinator(&self) -> bool {
         matches!(
             self,
-            Self::Storage { .. }
-                | Self::Deposed { .. }
-                | Self::LostCommits { .. }
-                | Self::Closed
-                | Self::WentBack { .. }
+            Self::Storage { .. } | Self::Deposed { .. } | Self::Closed | Self::WentBack { .. }
         )
     }
 }

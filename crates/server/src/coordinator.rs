@@ -93,27 +93,13 @@ impl CoordinatorProcess {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
         let address = address_of(&listener, &listen, &protection)?;
+        let store = store_options(&directory, address, database_wait);
         let counting = work.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            let options = StoreOptions {
-                last_commit: Some(directory.join(LAST_COMMIT)),
-                start_patience: database_wait,
-                ..StoreOptions::of(holder(address))
-            };
-            Opened::open(
-                &directory,
-                (&metadata, &options),
-                init,
-                protection,
-                counting,
-            )
+            Opened::open(&directory, (&metadata, &store), init, protection, counting)
         });
-        let Opened {
-            meta,
-            leadership,
-            office,
-            log,
-        } = opened.await.expect("opening metadata does not panic")?;
+        let opened = opened.await.expect("opening metadata does not panic")?;
+        let (office, log) = (opened.office, opened.log);
         log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
@@ -122,29 +108,31 @@ impl CoordinatorProcess {
             log: Arc::clone(&log),
             refusals: Refusals::default(),
         });
-        let endpoint = endpoint(meta.cluster(), &handler, office.security());
+        let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
         let observer = CoordinatorObserver {
             log: Arc::clone(&log),
             work: work.clone(),
         };
         let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
-        let made = tokio::task::spawn_blocking(move || {
-            // It reads the metadata.
-            Coordinator::new(meta, ports, options)
-        });
+        let meta = opened.meta;
+        // It reads the metadata.
+        let made = tokio::task::spawn_blocking(move || Coordinator::new(meta, ports, options));
         let coordinator = made.await.expect("making a coordinator does not panic")?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
-        let metrics = metrics.zip(work).map(|(listener, work)| {
-            let metrics = CoordinatorMetrics::new(work, Arc::clone(&coordinator));
-            (listener, Arc::new(metrics))
+        let metrics = metrics.zip(work);
+        let metrics = metrics.map(|(listener, work)| {
+            (
+                listener,
+                Arc::new(CoordinatorMetrics::new(work, Arc::clone(&coordinator))),
+            )
         });
         Ok(Self {
             coordinator,
-            leadership,
+            leadership: opened.leadership,
             endpoint,
             listener,
             address,
@@ -287,6 +275,15 @@ fn new_cluster(protection: &Protection) -> Result<ClusterId, ServerError> {
         return Ok(cluster);
     }
     random_bytes().map(|id| ClusterId(u128::from_le_bytes(id)))
+}
+
+/// How metadata in a database are used.
+fn store_options(directory: &Path, address: SocketAddr, wait: Duration) -> StoreOptions {
+    StoreOptions {
+        last_commit: Some(directory.join(LAST_COMMIT)),
+        start_patience: wait,
+        ..StoreOptions::of(holder(address))
+    }
 }
 
 /// What other processes are told about the one that uses the metadata.

@@ -3,7 +3,6 @@
 
 use crate::address::DatabaseAddress;
 use crate::error::Fault;
-use crate::flush::Stamp;
 use crate::statements::Statements;
 use gabion_meta::Row;
 use std::cell::Cell;
@@ -20,7 +19,7 @@ const HOST_DEADLINE: Duration = Duration::from_secs(4);
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Settings that all three databases have. A transaction of a process that is gone must not keep its locks, and a
-/// statement that nobody waits for must end.
+/// statement whose client is gone must end.
 const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
      SET idle_in_transaction_session_timeout = '5s'";
 /// Settings of `PostgreSQL`'s planner: each statement has one good plan, by the primary key, whatever the statistics say.
@@ -30,6 +29,13 @@ const PLANNER: [&str; 3] = [
     "SET enable_seqscan = off",
     "SET enable_bitmapscan = off",
 ];
+
+/// The term and the number of the last transaction that a query has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) term: i64,
+    pub(crate) sequence: i64,
+}
 
 /// A connection with prepared statements.
 pub(crate) struct Connection {

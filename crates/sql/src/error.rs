@@ -1,5 +1,6 @@
 //! Why a database cannot be used, and how a statement can fail.
 
+use crate::address::DatabaseAddress;
 use gabion_meta::MetaError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -143,5 +144,27 @@ pub(crate) fn storage(operation: &'static str, reason: impl Into<String>) -> Met
     MetaError::Storage {
         operation,
         reason: reason.into(),
+    }
+}
+
+/// The error of a database that cannot be connected to.
+pub(crate) fn unreachable(address: &DatabaseAddress) -> impl FnOnce(Fault) -> SqlError {
+    let address = address.to_string();
+    move |fault| SqlError::Unreachable {
+        address,
+        reason: fault.reason(),
+    }
+}
+
+/// The error of an operation on a database.
+pub(crate) fn failed(
+    address: &DatabaseAddress,
+    operation: &'static str,
+) -> impl FnOnce(Fault) -> SqlError {
+    let address = address.to_string();
+    move |fault| SqlError::Failed {
+        address,
+        operation,
+        reason: fault.reason(),
     }
 }

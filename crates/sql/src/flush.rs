@@ -7,7 +7,7 @@
 //! term ends the leadership.
 
 use crate::address::DatabaseAddress;
-use crate::connection::Connection;
+use crate::connection::{Connection, Stamp};
 use crate::error::{Fault, storage};
 use crate::last_commit::{Commit, LastCommit};
 use crate::leader::{Leader, LeaderRow, RELIANCE, RENEWAL};
@@ -63,13 +63,6 @@ pub(crate) struct Beginning {
     pub(crate) identity: String,
     pub(crate) leader: Leader,
     pub(crate) last_commit: Option<LastCommit>,
-}
-
-/// The term and the number of the last transaction that a statement has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stamp {
-    pub(crate) term: i64,
-    pub(crate) sequence: i64,
 }
 
 /// The thread that runs a transaction. Its drop lets the next one begin.
@@ -352,11 +345,11 @@ impl Flusher {
             MetaError::Deposed { reason }
         } else {
             let (found, term) = (row.sequence, row.term);
-            let reason = format!(
-                "{address}: its last commit is {found} of term {term}, and {known} of term {} was committed",
+            let proof = format!(
+                "the last commit in {address} is {found} of term {term}, and {known} of term {} was committed",
                 self.term
             );
-            MetaError::LostCommits { reason }
+            MetaError::WentBack { proof }
         };
         Fault::Superseded(Box::new(error))
     }

@@ -8,9 +8,9 @@
 
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;
-use crate::error::{Fault, SqlError};
+use crate::error::{Fault, SqlError, failed};
 use crate::moment::Moment;
-use crate::schema::{failed, random_bytes};
+use crate::randomness::random_bytes;
 use std::time::Duration;
 
 /// How long a leader that has stopped keeps others out.
@@ -19,6 +19,8 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const RELIANCE: Duration = Duration::from_millis(2_700);
 /// A leader renews its lease when its last transaction is as old as this.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
+/// How long a command watches the row of a leader whose lease has expired.
+pub(crate) const COMMAND_WATCH: Duration = Duration::from_secs(15);
 /// Asking for the leadership ends this long after the row could have been taken.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(5);
 const WATCH_PAUSE: Duration = Duration::from_millis(100);

@@ -18,6 +18,7 @@ mod moment;
 mod passfile;
 mod pending;
 mod pool;
+mod randomness;
 mod schema;
 mod statements;
 mod store;

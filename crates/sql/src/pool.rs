@@ -4,9 +4,9 @@
 //! committed, such as the database's former primary after a failover, is never used.
 
 use crate::address::DatabaseAddress;
-use crate::connection::{ANSWER_DEADLINE, Connection};
+use crate::connection::{ANSWER_DEADLINE, Connection, Stamp};
 use crate::error::Fault;
-use crate::flush::{Flusher, Stamp};
+use crate::flush::Flusher;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Most connections of readers.

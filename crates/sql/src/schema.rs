@@ -2,10 +2,9 @@
 
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;
-use crate::error::{Fault, SqlError};
-use crate::leader::Leader;
-use crate::store::StoreOptions;
-use rustix::rand::GetRandomFlags;
+use crate::error::{Fault, SqlError, failed, unreachable};
+use crate::leader::{COMMAND_WATCH, Leader};
+use crate::randomness::random_bytes;
 
 /// The statements that lead from each version of the tables to the next. Version 0 is none.
 const MIGRATIONS: [&[&str]; 1] = [&[
@@ -57,7 +56,7 @@ pub fn migrate(address: &DatabaseAddress) -> Result<Migration, SqlError> {
     let attempt = if from > 0 {
         // Nothing writes rows meanwhile: each transaction changes the leader's row.
         let holder = "gabion metadata migrate";
-        let taken = Leader::acquire(&connection, holder, StoreOptions::COMMAND_WATCH);
+        let taken = Leader::acquire(&connection, holder, COMMAND_WATCH);
         Attempt::ByLeader(taken.map_err(|error| error.of(address))?)
     } else {
         let identity = random_identity().map_err(failed(address, "draw an identity"))?;
@@ -105,18 +104,6 @@ fn random_identity() -> Result<String, Fault> {
     Ok(format!("{identity:032x}"))
 }
 
-/// Bytes of the system's generator.
-pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], Fault> {
-    let mut bytes = [0; N];
-    let filled = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
-    // Calls for less than 256 bytes are not interrupted.
-    match filled {
-        Ok(count) if count == N => Ok(bytes),
-        Ok(_) => Err(Fault::Lost("the system gave no randomness".to_owned())),
-        Err(error) => Err(Fault::Lost(error.to_string())),
-    }
-}
-
 /// Refuses a database whose tables are missing or of another version.
 pub(crate) fn require(connection: &Connection, address: &DatabaseAddress) -> Result<(), SqlError> {
     let found = version(connection);
@@ -156,25 +143,5 @@ fn other(address: &DatabaseAddress, found: i64) -> SqlError {
         found,
         needed: VERSION,
         remedy,
-    }
-}
-
-pub(crate) fn unreachable(address: &DatabaseAddress) -> impl FnOnce(Fault) -> SqlError {
-    let address = address.to_string();
-    move |fault| SqlError::Unreachable {
-        address,
-        reason: fault.reason(),
-    }
-}
-
-pub(crate) fn failed(
-    address: &DatabaseAddress,
-    operation: &'static str,
-) -> impl FnOnce(Fault) -> SqlError {
-    let address = address.to_string();
-    move |fault| SqlError::Failed {
-        address,
-        operation,
-        reason: fault.reason(),
     }
 }

@@ -5,13 +5,13 @@
 use crate::address::DatabaseAddress;
 use crate::cache::Cache;
 use crate::connection::Connection;
-use crate::error::SqlError;
+use crate::error::{SqlError, failed, unreachable};
 use crate::flush::{Beginning, Flusher};
 use crate::last_commit::LastCommit;
-use crate::leader::{LEASE, Leader, LeaderRow, RENEWAL};
+use crate::leader::{COMMAND_WATCH, LEASE, Leader, LeaderRow, RENEWAL};
 use crate::pending::Pending;
 use crate::pool::Pool;
-use crate::schema::{failed, require, unreachable};
+use crate::schema::require;
 use crate::transaction::Transaction;
 use gabion_meta::{KeyValue, MetaError, ReadTxn, WriteTxn};
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct StoreOptions {
 impl StoreOptions {
     /// How long a command watches: longer than a leader that lives needs for a renewal after an outage of its database,
     /// since a command must not end a coordinator.
-    pub const COMMAND_WATCH: Duration = Duration::from_secs(15);
+    pub const COMMAND_WATCH: Duration = COMMAND_WATCH;
 
     /// Those of a coordinator: a minute of patience, also at the start, the watch of a lease, no note of the last commit,
     /// and 256 MiB of rows.

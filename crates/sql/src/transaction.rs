@@ -1,8 +1,7 @@
 //! A transaction: its own changes over what the leader knows, over pending changes, over the database's rows.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Stamp};
 use crate::error::Fault;
-use crate::flush::Stamp;
 use crate::pending::{Changes, merged};
 use crate::store::Shared;
 use gabion_meta::{MetaError, ReadTxn, Row, WriteTxn};
@@ -27,8 +26,8 @@ impl<'s> Transaction<'s> {
 
     /// The changes of a range that the database may lack.
     ///
-    /// They are taken before the query. No transaction commits meanwhile, so a change that becomes durable meanwhile is
-    /// in both, and none is missed.
+    /// They are taken before the query. A change that becomes durable between the two is in both. One that was durable
+    /// before is missing here, and the query is answered by a server that has it: see [`crate::pool`].
     fn over(&self, start: &[u8], end: &[u8]) -> Changes {
         let mut over = Changes::new();
         self.shared.pending.range(start, end, &mut over);

@@ -311,7 +311,8 @@ async fn interfere(
             "{denial:?}"
         );
     }
-    let touched = coordinator.call_coordinator(&ask::TouchPut(victim).into(), deadline());
+    let touch = ask::TouchPut(victim).into();
+    let touched = coordinator.call_coordinator(&touch, deadline());
     let touched = touched.await.expect("the coordinator answers");
     assert_eq!(
         touched,

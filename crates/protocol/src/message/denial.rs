@@ -157,7 +157,6 @@ impl From<&MetaError> for Cause {
             MetaError::Storage { .. }
             | MetaError::Deposed { .. }
             | MetaError::Away { .. }
-            | MetaError::LostCommits { .. }
             | MetaError::Closed
             | MetaError::Locked { .. }
             | MetaError::NoStore { .. }

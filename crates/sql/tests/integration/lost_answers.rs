@@ -1,4 +1,4 @@
-//! Connections that are cut at a commit, whose outcome nobody has told: nothing is lost, nothing is done twice.
+//! Connections that are cut at a commit, so that its outcome is unknown: nothing is lost, nothing is done twice.
 
 use crate::fixture::{Rival, Server, count_up, counted, open_through};
 use gabion_testbed::database::Cut;

@@ -85,7 +85,7 @@ fn a_database_that_has_lost_commits_is_refused() {
     assert_eq!(count_up(&store), Ok(1));
     lose_commits(&server, &name, 1);
     let failed = count_up(&store).unwrap_err();
-    assert!(matches!(failed, MetaError::LostCommits { .. }), "{failed}");
+    assert!(matches!(failed, MetaError::WentBack { .. }), "{failed}");
 }
 
 /// The database is as a standby would be that did not get the last transactions.
@@ -151,10 +151,7 @@ fn a_reader_does_not_use_an_answer_that_lacks_commits() {
     // The connection of readers is there already, and no other is made.
     lose_commits(&server, &name, 1);
     let read = store.read(|txn| txn.get(b"another")).unwrap_err();
-    let is_refused = matches!(
-        read,
-        MetaError::Storage { .. } | MetaError::LostCommits { .. }
-    );
+    let is_refused = matches!(read, MetaError::Storage { .. } | MetaError::WentBack { .. });
     assert!(is_refused, "{read}");
 }
 

@@ -95,9 +95,9 @@ impl Authority {
         params.not_before = now - CLOCK_TOLERANCE;
         params.not_after = now + AUTHORITY_LIFETIME;
         let certificate = params.self_signed(&key)?;
-        files::replace(&directory.join("ca.key"), &key.serialize_pem())?;
+        files::replace(&directory.join("ca.key"), key.serialize_pem())?;
         // Last: with it, the directory is an authority.
-        files::replace(&directory.join("ca.pem"), &certificate.pem())?;
+        files::replace(&directory.join("ca.pem"), certificate.pem())?;
         Self::open(directory)
     }
 

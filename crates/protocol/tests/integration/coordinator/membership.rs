@@ -424,7 +424,7 @@ fn a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_
         }
         bed.pass_in_silence(TIMING.lease_ms / 2);
     }
-    for request in [CoordinatorRequest::Nodes, all_with("")] {
+    for request in [CoordinatorRequest::Nodes, all_with("").into()] {
         let reply = bed.ask(request);
         assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
     }
