@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ impl Server {
     pub(crate) fn shared() -> Option<Arc<Self>> {
         static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         // A test that has failed to start a server leaves none.
-        let mut shared = SHARED.lock().unwrap_or_else(|failed| failed.into_inner());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = shared.upgrade() {
             return Some(server);
         }

@@ -33,7 +33,7 @@ fn a_deposed_process_neither_commits_nor_reads() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let first = open_through(&relay, &name, Duration::from_secs(60));
+    let first = open_through(&relay, &name, Duration::from_mins(1));
     count_up(&first).unwrap();
     // It is as if stopped: its lease expires.
     relay.pause();
@@ -76,7 +76,7 @@ fn a_read_of_cached_rows_needs_a_valid_lease() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let first = open_through(&relay, &name, Duration::from_secs(60));
+    let first = open_through(&relay, &name, Duration::from_mins(1));
     count_up(&first).unwrap();
     let read = || first.read(|txn| Ok(txn.get(b"count")?.is_some()));
     assert_eq!(read(), Ok(true));
@@ -136,7 +136,7 @@ fn a_process_that_is_cut_off_vouches_for_nothing_until_it_has_renewed_its_lease(
     };
     let name = server.new_database();
     let relay = server.relay();
-    let first = open_through(&relay, &name, Duration::from_secs(60));
+    let first = open_through(&relay, &name, Duration::from_mins(1));
     assert_eq!(first.standing(), Ok(()));
     relay.pause();
     let paused = Instant::now();
@@ -170,7 +170,7 @@ fn a_command_does_not_end_a_process_that_comes_back_from_an_outage() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let first = open_through(&relay, &name, Duration::from_secs(60));
+    let first = open_through(&relay, &name, Duration::from_mins(1));
     assert_eq!(count_up(&first), Ok(1));
     relay.pause();
     until_standing(&first, |standing| {
@@ -218,7 +218,7 @@ fn the_end_of_a_leadership_does_not_wait_long_for_a_database() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let store = open_through(&relay, &name, Duration::from_secs(60));
+    let store = open_through(&relay, &name, Duration::from_mins(1));
     relay.pause();
     let began = Instant::now();
     assert!(!store.leadership().release());

@@ -12,7 +12,7 @@ fn a_commit_whose_answer_is_lost_is_done_once() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let store = open_through(&relay, &name, Duration::from_secs(60));
+    let store = open_through(&relay, &name, Duration::from_mins(1));
     let mut expected = 0;
     for cut in [Cut::BeforeCommit, Cut::AtCommit, Cut::AfterCommit].repeat(8) {
         relay.cut_next(cut);
@@ -35,7 +35,7 @@ fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     };
     let name = server.new_database();
     let relay = server.relay();
-    let store = open_through(&relay, &name, Duration::from_secs(60));
+    let store = open_through(&relay, &name, Duration::from_mins(1));
     let is_over = AtomicBool::new(false);
     let seen = std::thread::scope(|scope| {
         let clients = (0..CLIENTS).map(|_| {

@@ -1,5 +1,10 @@
 //! The engine on a `PostgreSQL` server of its own: the checks of all engines, lost answers, the leadership, outages.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test's own helpers fail the test where they stand"
+)]
+
 mod conformance;
 mod fixture;
 mod leadership;
