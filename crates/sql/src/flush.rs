@@ -355,12 +355,14 @@ impl Flusher {
     }
 
     /// Ends the use of the store, and the lease, if the database answers within `limit`; otherwise the lease expires.
-    /// Returns whether it was ended.
+    /// Returns whether it was ended; a second call does nothing.
     pub(crate) fn release(&self, limit: Duration) -> bool {
         let began = Instant::now();
         let mut state = self.lock();
+        if std::mem::replace(&mut state.is_closing, true) {
+            return false;
+        }
         // What is under way may still be acknowledged.
-        state.is_closing = true;
         while state.is_flushing {
             let Some(left) = limit.checked_sub(began.elapsed()) else {
                 return false;
@@ -425,5 +427,47 @@ impl<'c> Iterator for Batches<'c> {
             }
         }
         Some(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_testbed::database::{Endurance, LocalDatabase};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_in_a_transaction_ends_the_store_and_leaves_nothing_waiting() {
+        if !LocalDatabase::is_installed() {
+            println!("skipped: no PostgreSQL server; install the package postgresql");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let server = LocalDatabase::create(directory.path(), Endurance::Processes).unwrap();
+        let address = DatabaseAddress::parse(&server.url("postgres")).unwrap();
+        let beginning = Beginning {
+            connection: Connection::open_bare(&address).unwrap(),
+            identity: String::new(),
+            leader: Leader {
+                term: 1,
+                sequence: 0,
+                valid_until: Moment::now(),
+            },
+            last_commit: None,
+        };
+        let flusher = Flusher::new(address, beginning, Duration::from_mins(1));
+        flusher.lock().is_flushing = true;
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _turn = Turn(&flusher);
+            panic!("a bug");
+        }));
+        assert!(panicked.is_err());
+        // A thread that found the transaction under way would wait for its end.
+        let waited = flusher.wait(1, &Pending::default());
+        assert!(
+            matches!(waited, Err(MetaError::Storage { .. })),
+            "{waited:?}"
+        );
+        assert!(!flusher.lock().is_flushing);
     }
 }

@@ -237,7 +237,12 @@ fn a_row_that_stays_locked_ends_the_request_for_the_leadership() {
     let name = server.new_database();
     drop(server.open(&name).unwrap());
     let rival = Rival::lock(&server, &name);
-    let refused = server.open(&name).map(drop).unwrap_err();
+    let options = StoreOptions {
+        watch: Duration::ZERO,
+        ..StoreOptions::of("a test")
+    };
+    let refused = PostgresStore::open(server.address(&name), &options);
+    let refused = refused.map(drop).unwrap_err();
     assert!(matches!(refused, SqlError::InUse { .. }), "{refused}");
     rival.commit();
 }

@@ -29,7 +29,7 @@ fn a_commit_whose_answer_is_lost_is_done_once() {
 #[test]
 fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     const CLIENTS: u64 = 8;
-    const EACH: u64 = 60;
+    const EACH: u64 = 15;
     let Some(server) = Server::shared() else {
         return;
     };
