@@ -12,7 +12,9 @@ use gabion_plan::Plan;
 use gabion_planner::endurance::{failures_left, failures_left_appending};
 use gabion_planner::repair::{self, Scheme};
 use gabion_planner::update;
-use gabion_protocol::message::{FileLayout, Liveness, Meter, ScrubReport, StoreCounts, ask};
+use gabion_protocol::message::{
+    FileLayout, Liveness, Meter, NodeStatus, ScrubReport, StoreCounts, ask,
+};
 use gabion_protocol::ports::Ask as _;
 use std::collections::BTreeMap;
 
@@ -147,15 +149,23 @@ impl Client {
     /// Traffic of all nodes and this client so far.
     ///
     /// # Errors
-    /// Those of [`Client::nodes`]; nodes that do not answer are listed.
+    /// Those of [`Client::nodes`]; nodes that do not answer, or are not up and so not asked, are listed.
     pub async fn meters(&self) -> Result<ClusterMeters, ClientError> {
         let ports = &self.shared.ports;
-        let meter = |node| async move {
-            let asked = ports.ask_node(node, ask::Meter, METER_DEADLINE_MS);
-            (node, asked.await)
+        let meter = |status: &NodeStatus| {
+            let node = status.node;
+            // A node that hangs would hold up the others' answers.
+            let asked = (status.liveness == Liveness::Up)
+                .then(|| ports.ask_node(node, ask::Meter, METER_DEADLINE_MS));
+            async move {
+                match asked {
+                    Some(asked) => (node, asked.await.ok()),
+                    None => (node, None),
+                }
+            }
         };
         let nodes = self.nodes().await?;
-        let asked = futures::future::join_all(nodes.iter().map(|status| meter(status.node))).await;
+        let asked = futures::future::join_all(nodes.iter().map(meter)).await;
         let mut meters = ClusterMeters {
             client: ports.meter(),
             planned: self.planned(),
@@ -163,7 +173,7 @@ impl Client {
         };
         meters.planned.add(&self.status().await?.planned);
         for (node, reply) in asked {
-            if let Ok((sent, planned)) = reply {
+            if let Some((sent, planned)) = reply {
                 meters.nodes.insert(node, sent);
                 meters.planned.add(&planned);
             } else {

@@ -44,7 +44,7 @@ pub(crate) enum LogFormat {
 fn level(text: &str) -> Result<String, String> {
     let is_level = |part: &str| {
         let level = part.rsplit('=').next().unwrap_or(part);
-        level.parse::<LevelFilter>().is_ok()
+        !level.is_empty() && level.parse::<LevelFilter>().is_ok()
     };
     if text.split(',').all(is_level) && EnvFilter::builder().parse(text).is_ok() {
         return Ok(text.to_owned());
@@ -64,12 +64,13 @@ pub(crate) struct Log {
 impl Log {
     /// Begins to log. A file gets no colours.
     pub(crate) fn start(options: &LogOptions) -> Self {
-        let from_environment = || std::env::var("GABION_LOG").ok();
-        let wanted = options.log_level.clone().or_else(from_environment);
-        let is_valid = |text: &String| EnvFilter::builder().parse(text).is_ok();
-        let first = wanted
-            .filter(is_valid)
-            .unwrap_or_else(|| DEFAULT.to_owned());
+        let in_environment = std::env::var("GABION_LOG").ok();
+        let (in_environment, error) = match in_environment.as_deref().map(level).transpose() {
+            Ok(level) => (level, None),
+            Err(error) => (None, Some(error)),
+        };
+        let wanted = options.log_level.clone().or(in_environment);
+        let first = wanted.unwrap_or_else(|| DEFAULT.to_owned());
         let (filter, handle) = reload::Layer::new(EnvFilter::new(&first));
         let lines = fmt::layer().with_writer(std::io::stderr);
         let lines = match options.log_format {
@@ -80,6 +81,9 @@ impl Log {
             .with(filter)
             .with(lines)
             .init();
+        if let Some(error) = error {
+            tracing::warn!("GABION_LOG is not used: {error}");
+        }
         Self {
             filter: handle,
             first,
@@ -117,7 +121,7 @@ mod tests {
         for right in ["info", "warn,cluster=info", "gabion_wire=trace"] {
             assert!(level(right).is_ok(), "{right}");
         }
-        for wrong in ["loud", "warn,cluster=loud"] {
+        for wrong in ["", ",", "cluster=", "loud", "warn,cluster=loud"] {
             assert!(level(wrong).is_err(), "{wrong}");
         }
     }

@@ -19,6 +19,7 @@ use gabion_planner::{PlanError, Stripe};
 use gabion_protocol::message::Refusal;
 use gabion_protocol::run::LocalIo;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -109,8 +110,19 @@ impl Restoration {
             return Err(HdfsError::Policy(reason));
         }
         let mut sources = BTreeMap::new();
+        let mut files = BTreeMap::new();
         for (at, path) in self.chunks.iter().enumerate() {
             if let Some(path) = path {
+                // A file that cannot be looked at is reported when it is opened.
+                let id = std::fs::metadata(path)
+                    .ok()
+                    .map(|file| (file.dev(), file.ino()));
+                if let Some(other) = id.and_then(|id| files.insert(id, at)) {
+                    return Err(HdfsError::Policy(format!(
+                        "chunks {other} and {at} are the same file, {}; each position has a file of its own",
+                        path.display()
+                    )));
+                }
                 let chunk = Arc::from(self.format.open(path)?);
                 sources.insert(ChunkIndex::new(at), chunk);
             }

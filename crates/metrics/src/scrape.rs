@@ -157,7 +157,7 @@ mod tests {
         let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        let read = timeout(Duration::from_secs(60), stream.read_to_string(&mut answer));
+        let read = timeout(Duration::from_mins(1), stream.read_to_string(&mut answer));
         read.await.expect("it is answered").unwrap();
         answer
     }
@@ -182,7 +182,7 @@ mod tests {
         );
         // The oldest has lost its place.
         let mut byte = [0];
-        let ended = timeout(Duration::from_secs(60), silent[0].read(&mut byte));
+        let ended = timeout(Duration::from_mins(1), silent[0].read(&mut byte));
         assert!(!matches!(ended.await.expect("it was closed"), Ok(1..)));
         serving.abort();
     }

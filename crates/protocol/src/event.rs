@@ -176,7 +176,10 @@ impl fmt::Display for Event {
             ),
             Self::DiskFull(node, space) => {
                 let percent = space.used_percent();
-                write!(f, "the disk of {node} is full: {percent} % of it is used")
+                write!(
+                    f,
+                    "the disk of {node} is full: {percent} % of it is used or kept for updates"
+                )
             }
             Self::DiskHasRoom(node, space) => {
                 let percent = space.used_percent();

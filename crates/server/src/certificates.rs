@@ -296,6 +296,11 @@ impl Managed {
         let mut news = Vec::new();
         for entry in self.authority.register()?.entries {
             let known = logged.states.insert(entry.serial, entry.state);
+            if known.is_none() && entry.state != EntryState::Valid {
+                // It has changed since the last look, in which it was not there.
+                let state = EntryState::Valid;
+                news.push(event_of(&Entry { state, ..entry }));
+            }
             if known != Some(entry.state) {
                 news.push(event_of(&entry));
             }
@@ -321,6 +326,10 @@ fn event_of(entry: &Entry) -> Happening {
         EntryState::Used => (
             "token_exchanged",
             format!("the join token {serial} was exchanged for a certificate"),
+        ),
+        EntryState::Revoked { .. } if entry.name.is_token => (
+            "certificate_revoked",
+            format!("the join token {serial} for {holder} was revoked"),
         ),
         EntryState::Revoked { .. } => (
             "certificate_revoked",

@@ -26,7 +26,9 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// The process cannot listen on the address.
-    #[error("cannot listen on {address}: {source}; choose a free port with --listen")]
+    #[error(
+        "cannot listen on {address}: {source}; choose an address of this machine and a free port with --listen"
+    )]
     Listen {
         /// The address.
         address: String,
@@ -34,7 +36,9 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// The process cannot serve its metrics on the address.
-    #[error("cannot serve metrics on {address}: {source}; choose a free port with --metrics")]
+    #[error(
+        "cannot serve metrics on {address}: {source}; choose an address of this machine and a free port with --metrics"
+    )]
     Metrics {
         /// The address.
         address: String,

@@ -4,8 +4,8 @@ use super::connect;
 use crate::arguments::{EventsOptions, Place};
 use crate::failure::Failure;
 use crate::output::{Format, print_json, say, written};
-use gabion_client::Client;
-use gabion_protocol::message::{LoggedEvent, ask};
+use gabion_client::{Client, ClientError};
+use gabion_protocol::message::{EventPage, LoggedEvent, ask};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use std::time::Duration;
 const LAST_COUNT: u64 = 100;
 /// Events of one question.
 const PAGE_COUNT: u64 = 1000;
+/// How long a coordinator may take to answer before it counts as away.
+const AWAY_AFTER: Duration = Duration::from_secs(2);
 /// Interval of asking for new events.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
@@ -37,11 +39,39 @@ pub(crate) async fn run(
     print(&events, format)?;
     loop {
         tokio::time::sleep(ASK_EVERY).await;
-        let page = client.events(page_after(after, None)).await?;
+        let page = next(&client, after).await?;
         after = page.last;
         let new = page.events.into_iter();
         let new: Vec<LoggedEvent> = new.filter(|event| is_wanted(event, &options)).collect();
         print(&new, format)?;
+    }
+}
+
+/// What is new after an event. Waits for a coordinator that is away, and says so.
+async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
+    let mut is_away = false;
+    loop {
+        let asked = client.events(page_after(after, None));
+        tokio::pin!(asked);
+        let page = loop {
+            tokio::select! {
+                page = &mut asked => break page,
+                () = tokio::time::sleep(AWAY_AFTER), if !is_away => {
+                    is_away = true;
+                    eprintln!("the coordinator does not answer; its events follow when it does");
+                }
+            }
+        };
+        match page {
+            Err(ClientError::NoCoordinator(_)) => {}
+            Err(error) => return Err(error.into()),
+            Ok(page) => {
+                if is_away {
+                    eprintln!("the coordinator answers again");
+                }
+                return Ok(page);
+            }
+        }
     }
 }
 

@@ -41,25 +41,39 @@ pub(crate) fn light(status: &ClusterStatus) -> &'static str {
 
 /// The problems, a sentence each.
 pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
+    let of = |is_lost: bool| {
+        let some = status
+            .at_risk
+            .iter()
+            .filter(move |(left, _)| (**left < 0) == is_lost);
+        some.map(|(_, stripes)| stripes).sum::<u64>()
+    };
+    let (lost, degraded) = (of(true), of(false));
+    let mut troubles = Vec::new();
+    if lost > 0 {
+        troubles.push(counted(
+            lost,
+            "stripe has lost data",
+            "stripes have lost data",
+        ));
+    }
     let nodes = status.nodes.iter().filter(|node| is_needed(node));
-    let mut troubles: Vec<String> = nodes
-        .filter_map(|node| {
-            let silence_ms = status.silence_ms.get(&node.node);
-            if let Some(join) = status.joining.get(&node.node) {
-                return Some(join_trouble(node.node, join));
-            }
-            match node.liveness {
-                Liveness::Suspect => Some(format!("{} does not answer", node.node)),
-                Liveness::Failed => Some(format!("{} has failed", node.node)),
-                Liveness::Up if silence_ms.is_none() => Some(format!(
-                    "{} has not been heard since the coordinator started",
-                    node.node
-                )),
-                Liveness::Up => disk_trouble(status, node.node),
-            }
-        })
-        .collect();
-    let degraded: u64 = status.at_risk.values().sum();
+    let of_nodes = nodes.filter_map(|node| {
+        let silence_ms = status.silence_ms.get(&node.node);
+        if let Some(join) = status.joining.get(&node.node) {
+            return Some(join_trouble(node.node, join));
+        }
+        match node.liveness {
+            Liveness::Suspect => Some(format!("{} does not answer", node.node)),
+            Liveness::Failed => Some(format!("{} has failed", node.node)),
+            Liveness::Up if silence_ms.is_none() => Some(format!(
+                "{} has not been heard since the coordinator started",
+                node.node
+            )),
+            Liveness::Up => disk_trouble(status, node.node),
+        }
+    });
+    troubles.extend(of_nodes);
     let repair = &status.repair;
     let counts = [
         (status.lost_chunk_count, "chunk is lost", "chunks are lost"),
@@ -118,7 +132,7 @@ fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
         Some(space) if space.is_full() => {
             let percent = space.used_percent();
             Some(format!(
-                "the disk of {node} is full: {percent} % of it is used"
+                "the disk of {node} is full: {percent} % of it is used or kept for updates"
             ))
         }
         Some(_) => None,
@@ -256,7 +270,7 @@ mod tests {
         check(
             full,
             "yellow",
-            "the disk of node 0 is full: 97 % of it is used",
+            "the disk of node 0 is full: 97 % of it is used or kept for updates",
         );
         let failing = |status: &mut ClusterStatus| status.spaces.retain(|node, _| node.0 != 0);
         check(
@@ -277,5 +291,7 @@ mod tests {
         let words = "1 chunk is lost; 1 stripe survives fewer failures than promised";
         check(lost(1), "yellow", words);
         check(lost(0), "red", words);
+        let words = "1 stripe has lost data; 1 chunk is lost";
+        check(lost(-1), "red", words);
     }
 }

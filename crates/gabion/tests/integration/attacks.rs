@@ -311,9 +311,9 @@ async fn interfere(
             "{denial:?}"
         );
     }
-    let touch = ask::TouchPut(victim).into();
-    let touched = coordinator.call_coordinator(&touch, deadline());
-    let touched = touched.await.expect("the coordinator answers");
+    let touch = CoordinatorRequest::TouchPut(victim);
+    let touched = coordinator.call_coordinator(&touch, deadline()).await;
+    let touched = touched.expect("the coordinator answers");
     assert_eq!(
         touched,
         CoordinatorReply::Done,

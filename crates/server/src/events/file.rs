@@ -29,19 +29,29 @@ impl EventFile {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(io_error("create", directory))?;
         }
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        let text = match read(&path) {
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(io_error("read", &path)(error)),
         };
-        let events = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut damaged_count = 0;
+        let events = text.lines().filter(|line| !line.is_empty());
+        let events = events.filter_map(|line| {
+            let event = serde_json::from_str(line).ok();
+            damaged_count += u64::from(event.is_none());
+            event
+        });
         // After a write that failed midway a line may stand there twice.
         let events: BTreeMap<u64, LoggedEvent> = events
             .map(|event: LoggedEvent| (event.number, event))
             .collect();
         let mut events: VecDeque<LoggedEvent> = events.into_values().collect();
+        if damaged_count > 0 {
+            let path = path.display();
+            tracing::warn!(
+                "{path} has damaged lines, {damaged_count} in all; their events are lost"
+            );
+        }
         events.drain(..events.len().saturating_sub(KEPT_COUNT));
         let file = append_to(&path).map_err(io_error("open", &path))?;
         let mut opened = Self {
@@ -98,7 +108,7 @@ impl EventFile {
 
     /// Keeps the last events only.
     fn shorten(&mut self) -> io::Result<()> {
-        let text = fs::read_to_string(&self.path)?;
+        let text = read(&self.path)?;
         let lines: Vec<&str> = text.lines().collect();
         let kept = &lines[lines.len().saturating_sub(KEPT_COUNT)..];
         let temporary = self.path.with_extension("new");
@@ -113,6 +123,11 @@ impl EventFile {
         self.line_count = kept.len();
         Ok(())
     }
+}
+
+/// The text of a file. Bytes that a disk has damaged may be none.
+fn read(path: &Path) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
@@ -136,6 +151,7 @@ mod tests {
         let path = directory.path().join("events.jsonl");
         let (mut file, kept) = EventFile::open(path.clone()).unwrap();
         assert!(kept.is_empty());
+        fs::write(&path, b"damaged \xff\n").unwrap();
         let count = 2 * KEPT_COUNT as u64;
         for number in 0..count {
             file.add(&LoggedEvent {

@@ -390,8 +390,25 @@ fn add_redundancy(page: &mut Page, status: &ClusterStatus) {
         conversions.map(|(of, count)| (vec![("outcome", of.to_owned())], count as f64));
     let help = "Conversions of segments, by outcome";
     page.counters("conversions", help, None, conversions);
-    let help = "Payload bytes that nodes should have sent for the commits and moves that the coordinator has run";
+    let crossing = [
+        ("encode", lifecycle.planned_encode_cross_rack_bytes),
+        ("promote", lifecycle.planned_promote_cross_rack_bytes),
+    ];
+    let crossing = crossing.map(|(of, bytes)| (vec![("of", of.to_owned())], bytes as f64));
+    let help = "Planned cross-rack bytes of conversions";
+    page.counters(
+        "conversion_planned_cross_rack",
+        help,
+        Some(Unit::Bytes),
+        crossing,
+    );
+    let help = "Payload bytes that nodes should have sent for the commits and regroupings that the coordinator has run";
     page.counters("planned", help, Some(Unit::Bytes), traffic(&status.planned));
+}
+
+/// The unit of rates, which the library does not have.
+fn bytes_per_second() -> Unit {
+    Unit::Other("bytes_per_second".to_owned())
 }
 
 fn add_repair(page: &mut Page, repair: &RepairStatus) {
@@ -404,15 +421,16 @@ fn add_repair(page: &mut Page, repair: &RepairStatus) {
     count("repair_running_stripes", help, repair.running_count);
     let help = "1 while repairs are paused, else 0";
     count("repair_paused", help, u64::from(repair.is_paused));
-    let mut bytes =
-        |name, help, value: u64| page.gauge(name, help, Some(Unit::Bytes), value as f64);
-    bytes(
-        "repair_left",
-        "Bytes of chunks that are to be rebuilt or moved",
-        repair.left_bytes,
+    let help = "Bytes of chunks that are to be rebuilt or moved";
+    let left_bytes = repair.left_bytes as f64;
+    page.gauge("repair_left", help, Some(Unit::Bytes), left_bytes);
+    let help = "Recent rate of rebuilt and moved chunks";
+    page.gauge(
+        "repair_speed",
+        help,
+        Some(bytes_per_second()),
+        repair.bytes_per_s as f64,
     );
-    let help = "Recent rate of rebuilt and moved chunks, in a second";
-    bytes("repair_speed", help, repair.bytes_per_s);
     let limits = [
         ("node", repair.limits.node_bytes_per_s),
         ("rack", repair.limits.rack_bytes_per_s),
@@ -423,11 +441,11 @@ fn add_repair(page: &mut Page, repair: &RepairStatus) {
         let labels: Labels = vec![("of", of.to_owned())];
         Some((labels, limit? as f64))
     });
-    let help = "Limits on the traffic of repairs, in a second; limits that are not set are absent";
+    let help = "Limits on the traffic of repairs; limits that are not set are absent";
     page.gauges(
         "repair_limit",
         help,
-        Some(Unit::Bytes),
+        Some(bytes_per_second()),
         limits.collect::<Vec<_>>(),
     );
     if let Some(rest_ms) = repair.rest_ms {

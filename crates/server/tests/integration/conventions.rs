@@ -61,6 +61,9 @@ fn check_name(name: &str, kind: &str, prefix: &str) {
     let unit = parts.iter().find(|part| OTHER_UNITS.contains(part));
     assert_eq!(unit, None, "{name} has a unit that is not a base unit");
     let base = name.strip_suffix("_total").unwrap_or(name);
+    // Rates that are set or shown for people have a unit of two words.
+    let base = base.strip_suffix("_per_second").unwrap_or(base);
+    let parts: Vec<&str> = base.split('_').collect();
     for unit in ["seconds", "bytes"] {
         let count = parts.iter().filter(|part| **part == unit).count();
         let is_last = base.ends_with(unit);

@@ -120,7 +120,7 @@ fn check_monitoring<'a>(pages: impl Iterator<Item = &'a Page>) {
     // known.
     known.extend([
         "gabion_node_refusals_total",
-        "gabion_coordinator_repair_limit_bytes",
+        "gabion_coordinator_repair_limit_bytes_per_second",
         "gabion_coordinator_repair_left_seconds",
     ]);
     let files = [

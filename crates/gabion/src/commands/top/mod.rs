@@ -8,10 +8,15 @@ use super::connect;
 use crate::arguments::{Place, TopOptions};
 use crate::failure::Failure;
 use crate::output::{Format, print_json};
+use gabion_testbed::EndSignals;
 use sample::Sample;
 use screen::Screen;
 use std::io::IsTerminal as _;
 use std::time::Duration;
+
+/// Interval of telling the age of a look that is late, and how late it is then.
+const AGE_EVERY: Duration = Duration::from_secs(1);
+const LATE_AFTER: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(options: TopOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let is_once = options.once || format == Format::Json;
@@ -34,21 +39,32 @@ pub(crate) async fn run(options: TopOptions, place: &Place, format: Format) -> R
         }
         return Ok(());
     }
+    let mut signals = EndSignals::listen()?;
     let mut screen = Screen::open()?;
     screen.show(|rows| view::lines(&before, None, rows))?;
+    let mut rates = None;
     loop {
         let looked = async {
             tokio::time::sleep(interval).await;
             Sample::take(&client).await
         };
-        tokio::select! {
-            () = screen.ended() => return Ok(()),
-            now = looked => {
-                let now = now?;
-                let rates = now.since(&before);
-                screen.show(|rows| view::lines(&now, Some(&rates), rows))?;
-                before = now;
+        tokio::pin!(looked);
+        let now = loop {
+            tokio::select! {
+                () = screen.ended() => return Ok(()),
+                () = signals.recv() => return Ok(()),
+                now = &mut looked => break now,
+                () = tokio::time::sleep(AGE_EVERY) => {}
             }
+            if before.age() > interval + LATE_AFTER {
+                screen.show(|rows| view::aged(&before, rates.as_ref(), rows))?;
+            }
+        };
+        // While the coordinator is away, the last look stays.
+        if let Ok(now) = now {
+            rates = Some(now.since(&before));
+            screen.show(|rows| view::lines(&now, rates.as_ref(), rows))?;
+            before = now;
         }
     }
 }

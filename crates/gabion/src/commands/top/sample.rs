@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use gabion_client::{Client, ClusterMeters};
 use gabion_protocol::message::{ClusterStatus, Purpose, Served};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The cluster at one time.
 pub(super) struct Sample {
@@ -36,6 +36,11 @@ impl Sample {
         let status = client.status().await?;
         let meters = client.meters().await?;
         Ok(Self { at, status, meters })
+    }
+
+    /// How long ago that was.
+    pub(super) fn age(&self) -> Duration {
+        self.at.elapsed()
     }
 
     /// Cross-rack bytes of a purpose that were planned so far. Repairs and encodings have sums of their own.

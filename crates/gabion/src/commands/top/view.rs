@@ -53,6 +53,15 @@ pub(super) fn lines(now: &Sample, rates: Option<&Rates>, row_count: usize) -> Ve
     lines
 }
 
+/// The lines of a look after which none has succeeded, with its age.
+pub(super) fn aged(then: &Sample, rates: Option<&Rates>, row_count: usize) -> Vec<Line> {
+    let seconds = then.age().as_secs();
+    let text = format!("no answer since: this is how it was {seconds} s ago");
+    let mut lines = vec![line(Tone::Bad, text)];
+    lines.extend(self::lines(then, rates, row_count.saturating_sub(1)));
+    lines
+}
+
 fn health_lines(status: &ClusterStatus) -> Vec<Line> {
     let light = health::light(status);
     let tone = match light {
