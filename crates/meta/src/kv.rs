@@ -71,7 +71,7 @@ pub trait KeyValue {
     /// # Errors
     /// [`MetaError::Away`] while the engine cannot tell, and a transaction might wait; an error that ends the store,
     /// such as [`MetaError::Deposed`].
-    fn standing(&self) -> Result<(), MetaError> {
+    fn leads(&self) -> Result<(), MetaError> {
         Ok(())
     }
 }
@@ -91,7 +91,7 @@ impl<K: KeyValue> KeyValue for &K {
         (**self).write(body)
     }
 
-    fn standing(&self) -> Result<(), MetaError> {
-        (**self).standing()
+    fn leads(&self) -> Result<(), MetaError> {
+        (**self).leads()
     }
 }

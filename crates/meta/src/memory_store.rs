@@ -19,8 +19,8 @@ struct State {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Operations that still succeed; `None` for all.
     allowance: Option<u64>,
-    /// What `standing` says; none for yes.
-    standing: Option<MetaError>,
+    /// Why `leads` says no; none for yes.
+    deposed_by: Option<MetaError>,
 }
 
 impl MemoryStore {
@@ -40,9 +40,9 @@ impl MemoryStore {
         self.lock().allowance = None;
     }
 
-    /// Lets [`KeyValue::standing`] give this error, or none, from now on.
-    pub fn stand_by(&self, standing: Option<MetaError>) {
-        self.lock().standing = standing;
+    /// Lets [`KeyValue::leads`] give this error from now on, or none.
+    pub fn depose(&self, reason: Option<MetaError>) {
+        self.lock().deposed_by = reason;
     }
 
     /// Reads without counting as an operation of [`MemoryStore::fail_after`], and never fails by
@@ -111,8 +111,8 @@ impl KeyValue for MemoryStore {
         result
     }
 
-    fn standing(&self) -> Result<(), MetaError> {
-        self.lock().standing.clone().map_or(Ok(()), Err)
+    fn leads(&self) -> Result<(), MetaError> {
+        self.lock().deposed_by.clone().map_or(Ok(()), Err)
     }
 }
 

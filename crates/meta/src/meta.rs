@@ -105,12 +105,12 @@ impl<K: KeyValue> Meta<K> {
         Ok(done)
     }
 
-    /// Whether this process may act on what it knows of the metadata; see [`KeyValue::standing`].
+    /// Whether this process may act on what it knows of the metadata; see [`KeyValue::leads`].
     ///
     /// # Errors
-    /// Those of [`KeyValue::standing`].
-    pub fn standing(&self) -> Result<(), MetaError> {
-        self.store.standing()
+    /// Those of [`KeyValue::leads`].
+    pub fn leads(&self) -> Result<(), MetaError> {
+        self.store.leads()
     }
 
     /// The store, for backups and for tests. Rows written directly are not checked.

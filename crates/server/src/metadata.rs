@@ -122,10 +122,10 @@ impl KeyValue for MetadataStore {
         }
     }
 
-    fn standing(&self) -> Result<(), MetaError> {
+    fn leads(&self) -> Result<(), MetaError> {
         match self {
-            Self::File(store) => store.standing(),
-            Self::Database(store) => store.standing(),
+            Self::File(store) => store.leads(),
+            Self::Database(store) => store.leads(),
         }
     }
 }

@@ -131,8 +131,8 @@ impl Flusher {
         Err(Fault::Again(reason.to_owned()))
     }
 
-    /// See [`gabion_meta::KeyValue::standing`].
-    pub(crate) fn standing(&self) -> Result<(), MetaError> {
+    /// See [`gabion_meta::KeyValue::leads`].
+    pub(crate) fn leads(&self) -> Result<(), MetaError> {
         self.check()?;
         if self.lock().leader.valid_until.is_ahead() {
             return Ok(());

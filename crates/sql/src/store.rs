@@ -174,7 +174,7 @@ impl PostgresStore {
                 match kept.flusher.renew(&kept.pending) {
                     Ok(()) => {}
                     Err(MetaError::Closed) => return,
-                    // The coordinator sees it by the store's standing.
+                    // The coordinator sees it when it asks whether the store leads.
                     Err(error) => {
                         tracing::error!(%error, "the metadata cannot be used any longer");
                         return;
@@ -297,7 +297,7 @@ impl KeyValue for PostgresStore {
         result
     }
 
-    fn standing(&self) -> Result<(), MetaError> {
-        self.shared.flusher.standing()
+    fn leads(&self) -> Result<(), MetaError> {
+        self.shared.flusher.leads()
     }
 }

@@ -125,19 +125,19 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     ///
     /// # Errors
     /// [`MetaError::Away`] for now; errors that have stopped the coordinator.
-    pub(super) fn check_standing(&self) -> Result<(), MetaError> {
+    pub(super) fn check_leads(&self) -> Result<(), MetaError> {
         if let Some(error) = self.broken.get() {
             return Err(error.clone());
         }
-        match self.meta.standing() {
+        match self.meta.leads() {
             Err(error) if error.ends_the_coordinator() => Err(self.stop(error)),
-            standing => standing,
+            leads => leads,
         }
     }
 
     /// Refuses everything once the metadata store has failed.
     pub(super) fn check_whole(&self) -> Result<(), MetaError> {
-        match self.check_standing() {
+        match self.check_leads() {
             // Transactions wait for the database.
             Err(MetaError::Away { .. }) => Ok(()),
             whole => whole,

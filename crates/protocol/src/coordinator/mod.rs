@@ -213,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn until_able(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
         // A heartbeat is noted at any time, so that its node does not count as silent, and judged behind that.
         if !matches!(request, Ask::Heartbeat(_))
-            && let Err(error) = self.shared.core.check_standing()
+            && let Err(error) = self.shared.core.check_leads()
         {
             return refused_for_now(error).map(Some);
         }
@@ -233,7 +233,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
         let answer = self.members.heartbeat(told)?;
         self.repair.throttle().note_foreground(&told.health);
-        match self.shared.core.check_standing() {
+        match self.shared.core.check_leads() {
             Ok(()) => Ok(answer),
             Err(error) => refused_for_now(error),
         }

@@ -116,14 +116,14 @@ fn tables_are_made_once_and_only_where_they_fit() {
     assert!(refused.to_string().contains("absent"), "{refused}");
 }
 
-/// Waits until the store's standing is as wanted.
-fn until_standing(store: &PostgresStore, is_wanted: impl Fn(&Result<(), MetaError>) -> bool) {
+/// Waits until the store's answer whether it leads is as wanted.
+fn until_leads(store: &PostgresStore, is_wanted: impl Fn(&Result<(), MetaError>) -> bool) {
     let began = Instant::now();
-    while !is_wanted(&store.standing()) {
+    while !is_wanted(&store.leads()) {
         assert!(
             began.elapsed() < Duration::from_secs(20),
             "{:?}",
-            store.standing()
+            store.leads()
         );
         std::thread::yield_now();
     }
@@ -137,30 +137,28 @@ fn a_process_that_is_cut_off_vouches_for_nothing_until_it_has_renewed_its_lease(
     let name = server.new_database();
     let relay = server.relay();
     let first = open_through(&relay, &name, Duration::from_mins(1));
-    assert_eq!(first.standing(), Ok(()));
+    assert_eq!(first.leads(), Ok(()));
     relay.pause();
     let paused = Instant::now();
-    until_standing(&first, |standing| {
-        matches!(standing, Err(MetaError::Away { .. }))
-    });
+    until_leads(&first, |leads| matches!(leads, Err(MetaError::Away { .. })));
     assert!(
         paused.elapsed() < gabion_sql::LEASE,
         "another process may lead by now"
     );
     relay.resume();
-    until_standing(&first, Result::is_ok);
+    until_leads(&first, Result::is_ok);
     relay.pause();
     let second = server.open(&name).unwrap();
     assert!(
-        first.standing().is_err(),
+        first.leads().is_err(),
         "two processes vouch for what they know"
     );
     relay.resume();
     // It has nothing to do but to renew its lease.
-    until_standing(&first, |standing| {
-        matches!(standing, Err(MetaError::Deposed { .. }))
+    until_leads(&first, |leads| {
+        matches!(leads, Err(MetaError::Deposed { .. }))
     });
-    assert_eq!(second.standing(), Ok(()));
+    assert_eq!(second.leads(), Ok(()));
 }
 
 #[test]
@@ -173,9 +171,7 @@ fn a_command_does_not_end_a_process_that_comes_back_from_an_outage() {
     let first = open_through(&relay, &name, Duration::from_mins(1));
     assert_eq!(count_up(&first), Ok(1));
     relay.pause();
-    until_standing(&first, |standing| {
-        matches!(standing, Err(MetaError::Away { .. }))
-    });
+    until_leads(&first, |leads| matches!(leads, Err(MetaError::Away { .. })));
     std::thread::scope(|scope| {
         let options = StoreOptions::of_command("a command");
         let (server, name) = (&server, &name);
@@ -206,7 +202,7 @@ fn an_ended_leadership_is_free_at_once_although_the_store_is_still_held() {
     assert!(began.elapsed() < gabion_sql::LEASE, "it waited for a lease");
     assert_eq!(count_up(&second), Ok(2));
     assert_eq!(count_up(&first), Err(MetaError::Closed));
-    assert_eq!(first.standing(), Err(MetaError::Closed));
+    assert_eq!(first.leads(), Err(MetaError::Closed));
     assert!(!first.leadership().release(), "it ended another's lease");
     assert_eq!(count_up(&second), Ok(3));
 }

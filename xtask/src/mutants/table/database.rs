@@ -13,7 +13,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-deposed-coordinator-grants-leases",
         file: "crates/protocol/src/coordinator/mod.rs",
-        text: "match self.shared.core.check_standing() {",
+        text: "match self.shared.core.check_leads() {",
         replacement: "match self.shared.core.check_whole() {",
         check: protocol(
             "coordinator::membership::a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_as_silent",

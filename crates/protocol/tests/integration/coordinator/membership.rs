@@ -414,7 +414,7 @@ fn away() -> MetaError {
 #[test]
 fn a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_as_silent() {
     let mut bed = Bed::three_racks();
-    bed.store().stand_by(Some(away()));
+    bed.store().depose(Some(away()));
     // Longer than a node may be silent.
     for _ in 0..5 {
         for node in 0..9 {
@@ -429,7 +429,7 @@ fn a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_
         assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
     }
     assert!(bed.coordinator.broken().now_or_never().is_none());
-    bed.store().stand_by(None);
+    bed.store().depose(None);
     for node in 0..9 {
         assert_eq!(liveness(&mut bed, NodeId(node)), Liveness::Up);
         bed.heartbeat(NodeId(node), NodeHealth::default());
@@ -441,11 +441,11 @@ fn a_coordinator_that_was_deposed_stops_although_it_is_asked_for_nothing() {
     let mut bed = Bed::three_racks();
     let reason = "test".to_owned();
     let deposed = MetaError::Deposed { reason };
-    bed.store().stand_by(Some(deposed.clone()));
+    bed.store().depose(Some(deposed.clone()));
     bed.pass_in_silence(TIMING.lease_ms / 2);
     let stopped = bed.coordinator.broken().now_or_never();
     assert_eq!(stopped, Some(deposed));
-    bed.store().stand_by(None);
+    bed.store().depose(None);
     let incarnation = bed.incarnation(NodeId(0));
     let reply = heartbeat(&mut bed, 0, incarnation);
     assert!(matches!(reply, CoordinatorReply::Refused(_)), "{reply:?}");
