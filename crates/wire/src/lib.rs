@@ -16,6 +16,7 @@ mod certificate_call;
 mod client;
 mod clock;
 mod connection;
+mod coordinators;
 mod disk_watch;
 mod doubts;
 mod endpoint;

@@ -3,6 +3,7 @@
 
 use crate::clock::LeaseClock;
 use crate::connection::Connection;
+use crate::coordinators::Coordinators;
 use crate::disk_watch::DiskWatch;
 use crate::doubts::Doubts;
 use crate::endpoint::Endpoint;
@@ -57,8 +58,8 @@ pub trait Observer: Send + Sync + 'static {
 
 /// The ports of one process.
 pub struct ProcessPorts {
-    /// The coordinator's address; none for the coordinator itself.
-    coordinator: Option<String>,
+    /// Where the coordinator may be; none for the coordinator itself.
+    coordinator: Option<Arc<Coordinators>>,
     /// Replaced once, when a node learns its id.
     peers: RwLock<Arc<Peers>>,
     addresses: RwLock<BTreeMap<NodeId, String>>,
@@ -94,8 +95,8 @@ impl Handler for ClientHandler {
 }
 
 impl ProcessPorts {
-    /// Ports that talk through `endpoint`'s connections, with the coordinator at `coordinator` (`host:port`);
-    /// the coordinator's own have none.
+    /// Ports that talk through `endpoint`'s connections, with the coordinator at `coordinator` (`host:port`, or several
+    /// separated by commas, of which one leads); the coordinator's own have none.
     ///
     /// # Errors
     /// When the system gives no randomness.
@@ -108,7 +109,7 @@ impl ProcessPorts {
     ) -> Result<Self, std::io::Error> {
         let seed = random_bytes()?;
         Ok(Self {
-            coordinator,
+            coordinator: coordinator.map(|list| Arc::new(Coordinators::new(&list))),
             peers: RwLock::new(Arc::new(Peers::new(endpoint))),
             addresses: RwLock::default(),
             origins: Mutex::default(),
@@ -157,10 +158,10 @@ impl ProcessPorts {
     /// [`WireError::WrongCluster`], [`WireError::Untrusted`], [`WireError::NoTls`] and [`WireError::WantsTls`]: all other
     /// errors may be temporary.
     pub async fn check_cluster(&self) -> Result<(), WireError> {
-        let Some(address) = &self.coordinator else {
+        let Some(coordinator) = &self.coordinator else {
             return Ok(());
         };
-        match self.peers().coordinator(address).await {
+        match coordinator.reach(&self.peers()).await {
             Err(
                 error @ (WireError::WrongCluster { .. }
                 | WireError::Untrusted(_)
@@ -188,8 +189,8 @@ impl ProcessPorts {
     /// The connection to the coordinator.
     pub(crate) async fn reach_coordinator_itself(&self) -> Result<Arc<Connection>, WireError> {
         let unknown = || WireError::Closed("this process is the coordinator".to_owned());
-        let address = self.coordinator.clone().ok_or_else(unknown)?;
-        self.peers().coordinator(&address).await
+        let coordinator = self.coordinator.as_ref().ok_or_else(unknown)?;
+        coordinator.reach(&self.peers()).await
     }
 
     /// Switches to another endpoint.
@@ -354,12 +355,9 @@ impl Ports for ProcessPorts {
         let coordinator = self.coordinator.clone();
         let deadline = deadline_in(deadline_ms);
         async move {
-            let address = coordinator.ok_or_else(no_coordinator)?;
+            let coordinator = coordinator.ok_or_else(no_coordinator)?;
             let failed = |error| failed(COORDINATOR.to_owned(), &error);
-            let call = async {
-                let connection = peers.coordinator(&address).await?;
-                connection.call_coordinator(&request, deadline).await
-            };
+            let call = coordinator.call(&peers, &request, deadline);
             match timeout_at(deadline, call).await {
                 Ok(answered) => answered.map_err(failed),
                 Err(_) => Err(late(COORDINATOR.to_owned())),
@@ -502,8 +500,8 @@ impl ClientPorts for ProcessPorts {
     fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>> {
         let (peers, coordinator) = (self.peers(), self.coordinator.clone());
         let connection = async move {
-            let address = coordinator.ok_or_else(no_coordinator)?;
-            let reached = peers.coordinator(&address).await;
+            let coordinator = coordinator.ok_or_else(no_coordinator)?;
+            let reached = coordinator.reach(&peers).await;
             reached.map_err(|error| failed(COORDINATOR.to_owned(), &error))
         };
         reached(COORDINATOR.to_owned(), connection, deadline_in(deadline_ms)).boxed()

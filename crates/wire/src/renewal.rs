@@ -2,6 +2,7 @@
 
 use crate::certificate_call::{CertificateReply, CertificateRequest};
 use crate::connection::Connection;
+use crate::coordinators::Coordinators;
 use crate::endpoint::{Endpoint, Options};
 use crate::error::WireError;
 use crate::handler::Handler;
@@ -65,7 +66,7 @@ pub async fn exchange_token(
         let hello = Hello::of_user(&security);
         let meter = Arc::<TrafficMeter>::default();
         let endpoint = Endpoint::new(hello, Arc::new(NoFlows) as Arc<dyn Handler>, options, meter);
-        let connection = Connection::connect(coordinator, &endpoint).await?;
+        let connection = Coordinators::new(coordinator).connect(&endpoint).await?;
         let certified = certify(&connection, &security, directory).await;
         connection.close("the token is exchanged");
         certified

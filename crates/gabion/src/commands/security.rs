@@ -99,14 +99,21 @@ fn open_as(directory: &Path, role: Role, wanted: &str) -> Result<Security, Failu
 }
 
 /// Refuses to talk to other machines without certificates.
-fn check_loopback(address: &str) -> Result<(), Failure> {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if is_loopback || host == "localhost" {
-        return Ok(());
+fn check_loopback(addresses: &str) -> Result<(), Failure> {
+    let is_elsewhere = |address: &&str| {
+        let host = address.rsplit_once(':').map_or(*address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        !is_loopback && host != "localhost"
+    };
+    match addresses
+        .split([',', '+'])
+        .map(str::trim)
+        .find(is_elsewhere)
+    {
+        None => Ok(()),
+        Some(address) => Err(Failure::usage(format!(
+            "--insecure is for loopback only, and {address} is not; name a certificate with --tls"
+        ))),
     }
-    Err(Failure::usage(format!(
-        "--insecure is for loopback only, and {address} is not; name a certificate with --tls"
-    )))
 }

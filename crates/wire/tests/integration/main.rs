@@ -1,5 +1,6 @@
 //! Connections over loopback: calls, flows, back-pressure, and every way to end.
 
+mod coordinators;
 mod limits;
 mod processes;
 mod security;
