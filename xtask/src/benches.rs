@@ -65,6 +65,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "metadata",
     },
     Bench {
+        name: "database",
+        package: "gabion-sql",
+        target: "database",
+    },
+    Bench {
         name: "join",
         package: "gabion-protocol",
         target: "join",

@@ -3,12 +3,14 @@
 mod bench;
 mod cert;
 mod checks;
+mod coordinator;
 mod engine;
 mod events;
 mod files;
 mod hdfs;
 mod image;
 mod lab;
+mod metadata;
 mod mount;
 mod pool;
 mod repair;
@@ -19,6 +21,7 @@ pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
 };
 pub(crate) use checks::Owner;
+pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use events::EventsOptions;
 pub(crate) use files::{
@@ -32,6 +35,7 @@ pub(crate) use lab::{
     SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
     UpdateTrafficOptions,
 };
+pub(crate) use metadata::{MetadataCommand, MetadataOptions};
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
@@ -147,6 +151,9 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or remove one
     Node(NodeArguments),
+    /// Make tables for metadata in a database, and copy and check metadata
+    #[command(subcommand)]
+    Metadata(MetadataCommand),
     /// Make the certificate authority of a new cluster, before its coordinator is started
     Init(InitOptions),
     /// Issue, list and revoke certificates of the cluster's processes, and make join tokens
@@ -358,6 +365,9 @@ pub(crate) struct UpOptions {
     /// Storage engine of nodes, fixed when the cluster is made
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
+    /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in the cluster's directory]
+    #[arg(long, value_name = "URL")]
+    pub(crate) metadata: Option<String>,
     /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
@@ -386,6 +396,7 @@ impl UpOptions {
                 repair_parallel: self.behaviour.repair_parallel,
                 placement_seed: self.behaviour.placement_seed,
             },
+            metadata: self.metadata,
             insecure,
             given: self.given,
         })
@@ -419,26 +430,6 @@ pub(crate) struct Behaviour {
     /// random places]
     #[arg(long, value_name = "SEED")]
     pub(crate) placement_seed: Option<u64>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct CoordinatorOptions {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
-    pub(crate) listen: String,
-    /// Directory of the metadata
-    #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
-    pub(crate) data: PathBuf,
-    /// Create a new cluster if there is no metadata; without it a missing directory is refused
-    #[arg(long)]
-    pub(crate) init: bool,
-    #[command(flatten)]
-    pub(crate) behaviour: Behaviour,
-    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
-    pub(crate) metrics: Option<String>,
-    #[command(flatten)]
-    pub(crate) log: LogOptions,
 }
 
 #[derive(Args, Debug)]

@@ -28,23 +28,31 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row cannot be decoded.
     pub fn check(&self) -> Result<Vec<String>, MetaError> {
-        self.store.read(|txn| {
-            let mut check = Check::new(txn)?;
-            check.stripes()?;
-            check.files()?;
-            check.puts()?;
-            check.replacements()?;
-            check.index()?;
-            check.leases()?;
-            check.pools()?;
-            check.standings()?;
-            check.former_holders()?;
-            check.absent_holders()?;
-            check.moves()?;
-            check.rests()?;
-            Ok(check.faults)
-        })
+        check_rows(&self.store)
     }
+}
+
+/// As [`Meta::check`], without opening the cluster, which would change rows.
+///
+/// # Errors
+/// When the store fails or a row cannot be decoded.
+pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
+    store.read(|txn| {
+        let mut check = Check::new(txn)?;
+        check.stripes()?;
+        check.files()?;
+        check.puts()?;
+        check.replacements()?;
+        check.index()?;
+        check.leases()?;
+        check.pools()?;
+        check.standings()?;
+        check.former_holders()?;
+        check.absent_holders()?;
+        check.moves()?;
+        check.rests()?;
+        Ok(check.faults)
+    })
 }
 
 type Stripes = BTreeMap<StripeId, StripeRecord>;

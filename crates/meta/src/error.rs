@@ -7,19 +7,39 @@ use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The reason why a metadata operation failed. After every variant but [`MetaError::Storage`] the state is
-/// unchanged.
+/// The reason why a metadata operation failed. The state is unchanged after every variant that does not end the store
+/// ([`MetaError::ends_the_coordinator`]).
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MetaError {
     /// The engine failed. It is unknown whether a commit reached the disk: close the store and
     /// reopen it before any other operation.
-    #[error("the metadata store could not {operation}: {reason}; check the disk, then restart")]
+    #[error(
+        "the metadata store could not {operation}: {reason}; check its disk or database, then restart"
+    )]
     Storage {
         /// The operation.
         operation: &'static str,
         /// The engine's message.
         reason: String,
     },
+    /// Another process uses the store's database now. Nothing of this one is committed since.
+    #[error(
+        "this process may not use the metadata any longer ({reason}); leave one coordinator running"
+    )]
+    Deposed {
+        /// What has happened, with the database.
+        reason: String,
+    },
+    /// The store's database has not answered for some seconds, so another process may have taken it over. It may
+    /// answer again.
+    #[error("the database of the metadata does not answer ({reason}); the request may be repeated")]
+    Away {
+        /// The database.
+        reason: String,
+    },
+    /// The store was closed.
+    #[error("the coordinator is stopping; the request may be repeated at the next one")]
+    Closed,
     /// Another process has the store open.
     #[error("{} is in use by another process; stop that process or choose another file", path.display())]
     Locked {
@@ -60,13 +80,27 @@ pub enum MetaError {
         "the metadata store already holds cluster {0}; open it, or choose another directory for a new one"
     )]
     ClusterExists(ClusterId),
-    /// Nodes know later state than the metadata: it is an old copy.
+    /// A store for a new cluster or a copy has rows.
+    #[error(
+        "the metadata store has rows already, perhaps those of a copy that was not finished; use a new file or an \
+         empty database"
+    )]
+    NotBlank,
+    /// A copy differs from its source.
+    #[error(
+        "the copy of the metadata differs from its source at key {key}; copy again into an empty store"
+    )]
+    CopyDiffers {
+        /// The row's key, in hexadecimal.
+        key: String,
+    },
+    /// Nodes or this process know later state than the metadata: it is an old copy.
     #[error(
         "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
          put the newest copy back and start the coordinator again"
     )]
     WentBack {
-        /// The later state that a node knows.
+        /// The later state.
         proof: String,
     },
     /// A newer program wrote the store.
@@ -374,4 +408,15 @@ pub enum MetaError {
         /// Its epoch.
         epoch: Epoch,
     },
+}
+
+impl MetaError {
+    /// Whether a coordinator must decide nothing more: what is durable is unknown, others decide now, or the metadata are
+    /// of another time.
+    pub fn ends_the_coordinator(&self) -> bool {
+        matches!(
+            self,
+            Self::Storage { .. } | Self::Deposed { .. } | Self::Closed | Self::WentBack { .. }
+        )
+    }
 }

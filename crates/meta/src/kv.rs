@@ -64,6 +64,16 @@ pub trait KeyValue {
         &self,
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError>;
+
+    /// Whether this process may act on what it knows of the rows without a transaction. An engine that one process
+    /// has to itself always says yes. It does not wait.
+    ///
+    /// # Errors
+    /// [`MetaError::Away`] while the engine cannot tell, and a transaction might wait; an error that ends the store,
+    /// such as [`MetaError::Deposed`].
+    fn leads(&self) -> Result<(), MetaError> {
+        Ok(())
+    }
 }
 
 impl<K: KeyValue> KeyValue for &K {
@@ -79,5 +89,9 @@ impl<K: KeyValue> KeyValue for &K {
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         (**self).write(body)
+    }
+
+    fn leads(&self) -> Result<(), MetaError> {
+        (**self).leads()
     }
 }

@@ -13,6 +13,7 @@ mod attributes;
 mod changes_done;
 mod check;
 mod conversions;
+mod copy;
 mod directories;
 mod displaced;
 mod dropped;
@@ -63,6 +64,8 @@ mod verdicts;
 mod wall_clock;
 
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
+pub use check::check_rows;
+pub use copy::{Copied, copy_rows};
 pub use error::MetaError;
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;

@@ -19,6 +19,8 @@ struct State {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Operations that still succeed; `None` for all.
     allowance: Option<u64>,
+    /// Why `leads` says no; none for yes.
+    deposed_by: Option<MetaError>,
 }
 
 impl MemoryStore {
@@ -36,6 +38,11 @@ impl MemoryStore {
     /// Ends [`MemoryStore::fail_after`].
     pub fn heal(&self) {
         self.lock().allowance = None;
+    }
+
+    /// Lets [`KeyValue::leads`] give this error from now on, or none.
+    pub fn depose(&self, reason: Option<MetaError>) {
+        self.lock().deposed_by = reason;
     }
 
     /// Reads without counting as an operation of [`MemoryStore::fail_after`], and never fails by
@@ -102,6 +109,10 @@ impl KeyValue for MemoryStore {
             }
         }
         result
+    }
+
+    fn leads(&self) -> Result<(), MetaError> {
+        self.lock().deposed_by.clone().map_or(Ok(()), Err)
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::attributes::WallTime;
 use crate::error::MetaError;
 use crate::generations::abandon_moves;
-use crate::kv::{KeyValue, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::paths::DirectoryId;
 use crate::records::DirectoryRecord;
 use crate::schema::{CLUSTER, Counter, DIRECTORIES, FORMAT, FORMATS};
@@ -28,13 +28,15 @@ impl<K: KeyValue> Meta<K> {
     /// directories.
     ///
     /// # Errors
-    /// [`MetaError::ClusterExists`] when the store already holds one, even the same.
+    /// [`MetaError::ClusterExists`] when the store already holds one, even the same; [`MetaError::NotBlank`] when it
+    /// holds other rows.
     pub fn create(store: K, cluster: ClusterId, wall_clock: WallClock) -> Result<Self, MetaError> {
         store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
             if let Some(present) = CLUSTER.get(txn, &())? {
                 return Err(MetaError::ClusterExists(present));
             }
+            require_blank(txn)?;
             FORMATS.put(txn, &(), &FORMAT)?;
             let root = DirectoryRecord::root(wall_clock.now());
             DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)?;
@@ -103,6 +105,14 @@ impl<K: KeyValue> Meta<K> {
         Ok(done)
     }
 
+    /// Whether this process may act on what it knows of the metadata; see [`KeyValue::leads`].
+    ///
+    /// # Errors
+    /// Those of [`KeyValue::leads`].
+    pub fn leads(&self) -> Result<(), MetaError> {
+        self.store.leads()
+    }
+
     /// The store, for backups and for tests. Rows written directly are not checked.
     pub fn store(&self) -> &K {
         &self.store
@@ -114,8 +124,17 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
+/// Refuses a store with rows: those of a copy that was not finished, for instance.
+pub(crate) fn require_blank(txn: &dyn ReadTxn) -> Result<(), MetaError> {
+    if txn.scan(&[0], &[u8::MAX], 1)?.is_empty() {
+        Ok(())
+    } else {
+        Err(MetaError::NotBlank)
+    }
+}
+
 /// Refuses unknown formats. An empty store has none.
-fn check_format(found: Option<u32>) -> Result<(), MetaError> {
+pub(crate) fn check_format(found: Option<u32>) -> Result<(), MetaError> {
     match found {
         None | Some(FORMAT) => Ok(()),
         Some(found) if found > FORMAT => Err(MetaError::NewerFormat {

@@ -251,16 +251,21 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
     }
 
     fn corrupt(&self, key: &[u8], reason: impl Into<String>) -> MetaError {
-        let mut hexadecimal = String::new();
-        for byte in key {
-            write!(hexadecimal, "{byte:02x}").expect("writes to a string succeed");
-        }
         MetaError::Corrupt {
             table: self.name,
-            key: hexadecimal,
+            key: hexadecimal(key),
             reason: reason.into(),
         }
     }
+}
+
+/// A key for people.
+pub(crate) fn hexadecimal(key: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in key {
+        write!(text, "{byte:02x}").expect("writes to a string succeed");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -3,16 +3,18 @@
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
+use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::node::listen_on;
-use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
+use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
+use gabion_sql::{Leadership, StoreOptions};
 use gabion_wire::trust::{Security, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
-    ProcessPorts, Responder, Role, TrafficMeter, WireError, system_wall_clock,
+    ProcessPorts, Responder, Role, TrafficMeter, WireError,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,12 +24,18 @@ use tokio::net::TcpListener;
 
 /// How long a stopped coordinator still reports the reason.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The file that notes the last commit of metadata in a database.
+const LAST_COMMIT: &str = "last-commit";
 
 /// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// Directory of the metadata.
+    /// Directory of its files.
     pub directory: PathBuf,
+    /// Where the metadata are.
+    pub metadata: MetadataPlace,
+    /// How long the start waits for a database that cannot be reached.
+    pub database_wait: Duration,
     /// Whether to create a new cluster if there is no metadata.
     pub init: bool,
     /// Address to listen on, as `host:port`; port 0 takes a free one.
@@ -44,7 +52,8 @@ pub struct CoordinatorConfig {
 
 /// A listening coordinator.
 pub struct CoordinatorProcess {
-    coordinator: Arc<Coordinator<RedbStore>>,
+    coordinator: Arc<Coordinator<MetadataStore>>,
+    leadership: Option<Leadership>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
     address: SocketAddr,
@@ -65,6 +74,8 @@ impl CoordinatorProcess {
     pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
+            metadata,
+            database_wait,
             init,
             listen,
             options,
@@ -81,21 +92,14 @@ impl CoordinatorProcess {
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServerError::Listen {
-                address: listen.clone(),
-                source,
-            })?;
-        if protection.is_insecure() {
-            check_loopback(address)?;
-        }
+        let address = address_of(&listener, &listen, &protection)?;
+        let store = store_options(&directory, address, database_wait);
         let counting = work.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            Opened::open(&directory, init, protection, counting)
+            Opened::open(&directory, (&metadata, &store), init, protection, counting)
         });
-        let Opened { meta, office, log } =
-            opened.await.expect("opening metadata does not panic")?;
+        let opened = opened.await.expect("opening metadata does not panic")?;
+        let (office, log) = (opened.office, opened.log);
         log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
             coordinator: OnceLock::new(),
@@ -104,24 +108,31 @@ impl CoordinatorProcess {
             log: Arc::clone(&log),
             refusals: Refusals::default(),
         });
-        let endpoint = endpoint(meta.cluster(), &handler, office.security());
+        let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
         let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
         let observer = CoordinatorObserver {
             log: Arc::clone(&log),
             work: work.clone(),
         };
         let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
-        let coordinator = Coordinator::new(meta, ports, options)?;
+        let meta = opened.meta;
+        // It reads the metadata.
+        let made = tokio::task::spawn_blocking(move || Coordinator::new(meta, ports, options));
+        let coordinator = made.await.expect("making a coordinator does not panic")?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
-        let metrics = metrics.zip(work).map(|(listener, work)| {
-            let metrics = CoordinatorMetrics::new(work, Arc::clone(&coordinator));
-            (listener, Arc::new(metrics))
+        let metrics = metrics.zip(work);
+        let metrics = metrics.map(|(listener, work)| {
+            (
+                listener,
+                Arc::new(CoordinatorMetrics::new(work, Arc::clone(&coordinator))),
+            )
         });
         Ok(Self {
             coordinator,
+            leadership: opened.leadership,
             endpoint,
             listener,
             address,
@@ -146,6 +157,18 @@ impl CoordinatorProcess {
     /// # Errors
     /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
+        self.run_until(std::future::pending()).await
+    }
+
+    /// The same until `end`. Metadata in a database are then free for another process at once, if the database answers
+    /// within 3 s.
+    ///
+    /// # Errors
+    /// Those of [`CoordinatorProcess::run`].
+    ///
+    /// # Panics
+    /// If the end of the leadership panics, which is a bug.
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<(), ServerError> {
         self.coordinator.start();
         let office = Arc::clone(&self.office);
         let fresh = office.keep_fresh(Arc::downgrade(&self.endpoint), Arc::clone(&self.log));
@@ -160,16 +183,44 @@ impl CoordinatorProcess {
             tokio::time::sleep(LAST_WORDS).await;
             reason
         };
-        tokio::select! {
+        let ended = tokio::select! {
+            () = end => Ok(()),
             reason = stopped => Err(reason.into()),
             failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
+        };
+        if let Some(leadership) = self.leadership {
+            let released = tokio::task::spawn_blocking(move || leadership.release()).await;
+            if !released.expect("the end of the leadership does not panic") {
+                tracing::warn!(
+                    "the metadata's database was not told of the end; its lease expires"
+                );
+            }
         }
+        ended
     }
 }
 
-/// What a coordinator has on its disk.
+/// The address at which it listens.
+fn address_of(
+    listener: &TcpListener,
+    listen: &str,
+    protection: &Protection,
+) -> Result<SocketAddr, ServerError> {
+    let address = listener.local_addr();
+    let address = address.map_err(|source| ServerError::Listen {
+        address: listen.to_owned(),
+        source,
+    })?;
+    if protection.is_insecure() {
+        check_loopback(address)?;
+    }
+    Ok(address)
+}
+
+/// What a coordinator keeps: the metadata, certificates and events.
 struct Opened {
-    meta: Meta<RedbStore>,
+    meta: Meta<MetadataStore>,
+    leadership: Option<Leadership>,
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
 }
@@ -177,6 +228,7 @@ struct Opened {
 impl Opened {
     fn open(
         directory: &Path,
+        (metadata, options): (&MetadataPlace, &StoreOptions),
         init: bool,
         protection: Protection,
         work: Option<Arc<CoordinatorWork>>,
@@ -186,11 +238,13 @@ impl Opened {
         } else {
             None
         };
-        let meta = open(directory, new_cluster)?;
+        let meta = metadata.open_cluster(options, new_cluster)?;
+        let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = EventLog::open(&directory.join("events"), work)?;
         Ok(Self {
             meta,
+            leadership,
             office: Arc::new(office),
             log: Arc::new(log),
         })
@@ -223,36 +277,28 @@ fn new_cluster(protection: &Protection) -> Result<ClusterId, ServerError> {
     random_bytes().map(|id| ClusterId(u128::from_le_bytes(id)))
 }
 
-/// Opens the metadata, or creates the new cluster if there is none.
-fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbStore>, ServerError> {
-    let path = directory.join("metadata.redb");
-    let missing = || ServerError::NoMetadata { path: path.clone() };
-    if path.exists() {
-        match Meta::open(RedbStore::open(&path)?, system_wall_clock()) {
-            // The process ended between creating the file and creating the cluster in it.
-            Err(MetaError::NoCluster) => {
-                let cluster = new_cluster.ok_or_else(missing)?;
-                Ok(Meta::create(
-                    RedbStore::open(&path)?,
-                    cluster,
-                    system_wall_clock(),
-                )?)
-            }
-            opened => Ok(opened?),
-        }
-    } else {
-        let cluster = new_cluster.ok_or_else(missing)?;
-        Ok(Meta::create(
-            RedbStore::create(&path)?,
-            cluster,
-            system_wall_clock(),
-        )?)
+/// How metadata in a database are used.
+fn store_options(directory: &Path, address: SocketAddr, wait: Duration) -> StoreOptions {
+    StoreOptions {
+        last_commit: Some(directory.join(LAST_COMMIT)),
+        start_patience: wait,
+        ..StoreOptions::of(holder(address))
     }
+}
+
+/// What other processes are told about the one that uses the metadata.
+fn holder(address: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!(
+        "the coordinator at {address} on host {} (process {})",
+        host.trim(),
+        std::process::id()
+    )
 }
 
 /// Routes requests of connections to the coordinator.
 struct CoordinatorHandler {
-    coordinator: OnceLock<Arc<Coordinator<RedbStore>>>,
+    coordinator: OnceLock<Arc<Coordinator<MetadataStore>>>,
     office: Arc<CertificateOffice>,
     /// Counts what does not reach the coordinator; none without metrics.
     work: Option<Arc<CoordinatorWork>>,
@@ -350,7 +396,7 @@ impl Handler for CoordinatorHandler {
 /// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it
 /// has a certificate with its id.
 async fn begin_join(
-    coordinator: &Arc<Coordinator<RedbStore>>,
+    coordinator: &Arc<Coordinator<MetadataStore>>,
     office: Arc<CertificateOffice>,
     connection: &Arc<Connection>,
     mut join: ask::BeginJoin,

@@ -4,6 +4,7 @@ use gabion_flash::FlashError;
 use gabion_layout::{ClusterId, NodeId};
 use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
+use gabion_sql::SqlError;
 use gabion_store::StoreError;
 use gabion_wire::RenewalError;
 use gabion_wire::WireError;
@@ -102,6 +103,17 @@ pub enum ServerError {
         /// The file.
         path: PathBuf,
     },
+    /// The database holds no cluster, and `init` is off.
+    #[error(
+        "the database {address} holds no cluster; correct its address, or add --init to make a new cluster there"
+    )]
+    NoCluster {
+        /// The database, without a password.
+        address: String,
+    },
+    /// The database cannot be used for metadata.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
     /// The node's data cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

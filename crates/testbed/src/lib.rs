@@ -5,6 +5,7 @@
 //!   section 5.3 and `RackCU` section V-B), for as long as a command runs.
 //! - [`replay`]: requests on a stored file, several at a time and at their times, whose results are compared.
 //! - [`bench`]: pools of a running cluster under synthetic requests, with what the requests cost.
+//! - [`database`]: a `PostgreSQL` server in a directory, and a relay that cuts its connections.
 //! - [`demo`]: a tour of a whole cluster, measured and compared.
 //! - [`processor_time`]: what processes take, by the kernel's count.
 //!
@@ -15,6 +16,7 @@
 pub mod bench;
 pub mod cluster;
 mod contents;
+pub mod database;
 pub mod demo;
 mod error;
 pub mod namespaces;

@@ -2,6 +2,7 @@
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
 mod clients;
+mod database;
 mod directories;
 mod disks;
 mod exclusive;
@@ -43,6 +44,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
         .chain(tickets::MUTANTS)
+        .chain(database::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

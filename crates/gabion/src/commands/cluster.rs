@@ -3,6 +3,7 @@
 use super::array_status;
 use super::connect;
 use super::health;
+use super::metadata;
 use super::node::departure_name;
 use super::repair_status;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
@@ -44,6 +45,9 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         .canonicalize()
         .context(format!("find {}", directory.display()))?;
     let _lock = lock(&directory)?;
+    if let Some(url) = &options.metadata {
+        metadata::check_argument(url)?;
+    }
     let mut cluster = LocalCluster::open_or_make(
         &directory,
         &options.cluster(place.insecure).map_err(Failure::usage)?,

@@ -17,6 +17,7 @@ pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod lab;
 pub(crate) mod links;
+pub(crate) mod metadata;
 pub(crate) mod mount;
 pub(crate) mod nbd;
 pub(crate) mod node;

@@ -1,15 +1,13 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
-use super::security;
+use super::{metadata, security};
 use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::logging::LogOptions;
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{
-    CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, ServerError, check_listen,
-};
-use gabion_testbed::READY;
+use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
+use gabion_testbed::{EndSignals, READY};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -32,12 +30,15 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
     let CoordinatorOptions {
         listen,
         data,
+        metadata,
         init,
         behaviour,
         metrics,
         log,
     } = options;
     let config = CoordinatorConfig {
+        database_wait: metadata::wait_of(&metadata),
+        metadata: metadata::place_of(&metadata, &data)?,
         protection: security::of_coordinator(place, &data)?,
         directory: data,
         init,
@@ -46,9 +47,13 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metrics,
         slow: slow(&log),
     };
-    let process = CoordinatorProcess::start(config).await.map_err(failure)?;
+    let process = CoordinatorProcess::start(config).await?;
+    let mut ends = EndSignals::listen()?;
     server_ready(process.address(), process.metrics_address());
-    process.run().await.map_err(Failure::failed)
+    process
+        .run_until(async move { ends.recv().await })
+        .await
+        .map_err(Failure::failed)
 }
 
 pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Failure> {
@@ -106,19 +111,9 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         metrics,
         slow: slow(&log),
     };
-    let process = NodeProcess::start(config).await.map_err(failure)?;
+    let process = NodeProcess::start(config).await?;
     server_ready(process.id(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
-}
-
-/// Why a process does not start: what its command line asked for may be impossible.
-fn failure(error: ServerError) -> Failure {
-    match error {
-        ServerError::NotLoopback { .. } | ServerError::OtherCertificate { .. } => {
-            Failure::usage(error)
-        }
-        _ => Failure::failed(error),
-    }
 }
 
 /// The time above which operations are logged.

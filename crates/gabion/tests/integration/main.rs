@@ -26,6 +26,7 @@ mod lab_run;
 mod lab_schemes;
 mod large_writes;
 mod lifecycle;
+mod metadata_in_database;
 mod metering;
 mod mount;
 mod names;

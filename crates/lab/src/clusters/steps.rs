@@ -53,6 +53,7 @@ pub(super) fn up_options(
         },
         merging: Merging::default(),
         engine: Engine::default(),
+        metadata: None,
         insecure: false,
         given: Vec::new(),
     }

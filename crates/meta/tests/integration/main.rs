@@ -1,6 +1,7 @@
 //! The integration tests of `meta`, linked once: a module for each subject.
 
 mod attributes;
+mod by_model;
 mod conversions;
 mod directories;
 mod engines;
@@ -12,3 +13,4 @@ mod operations;
 mod placed_anew;
 mod replacements;
 mod sizes;
+mod transactions;

@@ -93,7 +93,9 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         self.check_whole()?;
         let meta = Arc::clone(&self.meta);
         let result = run_blocking(&*self.ports, move || work(&meta)).await;
-        if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
+        if let Err(error) = &result
+            && error.ends_the_coordinator()
+        {
             self.stop(error.clone());
         }
         result
@@ -118,15 +120,34 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         }
     }
 
+    /// Refuses what this process may not promise: everything once the metadata store has failed, and for now also while
+    /// another process may have taken its database over.
+    ///
+    /// # Errors
+    /// [`MetaError::Away`] for now; errors that have stopped the coordinator.
+    pub(super) fn check_leads(&self) -> Result<(), MetaError> {
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        match self.meta.leads() {
+            Err(error) if error.ends_the_coordinator() => Err(self.stop(error)),
+            leads => leads,
+        }
+    }
+
     /// Refuses everything once the metadata store has failed.
     pub(super) fn check_whole(&self) -> Result<(), MetaError> {
-        self.broken.get().cloned().map_or(Ok(()), Err)
+        match self.check_leads() {
+            // Transactions wait for the database.
+            Err(MetaError::Away { .. }) => Ok(()),
+            whole => whole,
+        }
     }
 
     /// Whether the metadata store has failed: the coordinator refuses all requests until a
     /// restart, and its background work ends.
     pub(super) fn is_broken(&self) -> bool {
-        self.broken.get().is_some()
+        self.check_whole().is_err()
     }
 
     /// For how many milliseconds this run of the coordinator has lasted.

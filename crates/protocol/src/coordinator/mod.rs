@@ -119,7 +119,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let (began_us, request_name) = (ports.now_us(), request.name());
         let answer = match self.shared.core.check_whole() {
             // Not even a lease is granted: the node's failure could not be handled.
-            Err(error) => Err(error.into()),
+            Err(error) => refused_for_now(error),
             Ok(()) => self.answer(request).await,
         };
         let refusal = match &answer {
@@ -139,7 +139,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
     /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if let Some(busy) = self.until_heard(&request).await? {
+        if let Some(busy) = self.until_able(&request).await? {
             return Ok(busy);
         }
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
@@ -208,8 +208,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long.
-    async fn until_heard(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
+    /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long, or if this
+    /// process may not answer for now.
+    async fn until_able(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
+        // A heartbeat is noted at any time, so that its node does not count as silent, and judged behind that.
+        if !matches!(request, Ask::Heartbeat(_))
+            && let Err(error) = self.shared.core.check_leads()
+        {
+            return refused_for_now(error).map(Some);
+        }
         if !request.relies_on_metadata() {
             return Ok(None);
         }
@@ -220,11 +227,16 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(None)
     }
 
-    /// Renews a node's lease, and notes the node's health.
+    /// Renews a node's lease, and notes the node's health. The node counts the lease from the moment at which it
+    /// has sent its heartbeat. So if this process leads behind that, the next leader begins later, and waits for the
+    /// lease.
     fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
         let answer = self.members.heartbeat(told)?;
         self.repair.throttle().note_foreground(&told.health);
-        Ok(answer)
+        match self.shared.core.check_leads() {
+            Ok(()) => Ok(answer),
+            Err(error) => refused_for_now(error),
+        }
     }
 
     /// The start of a node that was admitted last; none before the node has been a member.
@@ -252,5 +264,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .await?;
         self.shared.backlog.retry_all();
         Ok(CoordinatorReply::Done)
+    }
+}
+
+/// The answer to a request that this process may not answer. A sender that may ask again is told so.
+fn refused_for_now(error: MetaError) -> Answer {
+    match error {
+        MetaError::Away { .. } | MetaError::Closed => Ok(CoordinatorReply::Busy(error.into())),
+        error => Err(error.into()),
     }
 }

@@ -155,11 +155,16 @@ impl From<&MetaError> for Cause {
             MetaError::FileTooLarge | MetaError::UserAttributesTooLarge { .. } => Self::TooLarge,
             MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
             MetaError::Storage { .. }
+            | MetaError::Deposed { .. }
+            | MetaError::Away { .. }
+            | MetaError::Closed
             | MetaError::Locked { .. }
             | MetaError::NoStore { .. }
             | MetaError::Damaged { .. }
             | MetaError::Corrupt { .. }
             | MetaError::NoCluster
+            | MetaError::NotBlank
+            | MetaError::CopyDiffers { .. }
             | MetaError::WentBack { .. }
             | MetaError::NewerFormat { .. }
             | MetaError::OlderFormat { .. }

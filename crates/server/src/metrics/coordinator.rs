@@ -2,8 +2,9 @@
 
 use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
 use super::requests::Requests;
+use crate::metadata::MetadataStore;
 use crate::slow::SlowLog;
-use gabion_meta::{Departure, RedbStore};
+use gabion_meta::Departure;
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::coordinator::figures::CoordinatorFigures;
@@ -111,7 +112,7 @@ impl CoordinatorWork {
 /// The metrics of a coordinator.
 pub(crate) struct CoordinatorMetrics {
     work: Arc<CoordinatorWork>,
-    coordinator: Arc<Coordinator<RedbStore>>,
+    coordinator: Arc<Coordinator<MetadataStore>>,
     /// The last count of the cluster.
     counted: watch::Sender<Option<Arc<Counted>>>,
     /// Whether another is being made.
@@ -134,7 +135,7 @@ impl CoordinatorMetrics {
     /// The metrics of this coordinator.
     pub(crate) fn new(
         work: Arc<CoordinatorWork>,
-        coordinator: Arc<Coordinator<RedbStore>>,
+        coordinator: Arc<Coordinator<MetadataStore>>,
     ) -> Self {
         Self {
             work,

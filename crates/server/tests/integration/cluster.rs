@@ -6,7 +6,8 @@ use gabion_meta::Timing;
 use gabion_protocol::coordinator::CoordinatorOptions;
 use gabion_protocol::message::PoolRequest;
 use gabion_server::{
-    CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess, Protection,
+    CoordinatorConfig, CoordinatorProcess, Engine, MetadataPlace, NodeConfig, NodeProcess,
+    Protection,
 };
 use gabion_wire::trust::Security;
 use std::net::SocketAddr;
@@ -94,8 +95,11 @@ fn runtime() -> Runtime {
 }
 
 fn coordinator(directory: &Path) -> Server {
+    let directory = directory.join("coordinator");
     let config = CoordinatorConfig {
-        directory: directory.join("coordinator"),
+        metadata: MetadataPlace::in_directory(&directory),
+        database_wait: Duration::ZERO,
+        directory,
         init: true,
         listen: LISTEN.to_owned(),
         options: CoordinatorOptions {

@@ -256,7 +256,7 @@ impl LocalCluster {
     }
 
     async fn start_coordinator(&self) -> Result<String, TestbedError> {
-        let behaviour = &self.shape.options.behaviour;
+        let options = &self.shape.options;
         let listen = match (&self.shape.coordinator, self.testbed()?) {
             (Some(address), _) => address.clone(),
             (None, Some(_)) => namespaces::coordinator_listen(),
@@ -266,18 +266,20 @@ impl LocalCluster {
             "coordinator".to_owned(),
             format!("--listen={listen}"),
             format!("--data={}", self.directory.join("coordinator").display()),
-            format!("--lease-ms={}", behaviour.lease_ms),
-            format!("--grace-s={}", behaviour.grace_s),
-            format!("--repair-parallel={}", behaviour.repair_parallel),
+            format!("--lease-ms={}", options.behaviour.lease_ms),
+            format!("--grace-s={}", options.behaviour.grace_s),
+            format!("--repair-parallel={}", options.behaviour.repair_parallel),
         ];
-        let seed = behaviour.placement_seed;
+        let (seed, place) = (options.behaviour.placement_seed, &options.metadata);
         arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
-        if self.shape.options.insecure {
-            arguments.push("--insecure".to_owned());
-        }
+        arguments.extend(options.insecure.then(|| "--insecure".to_owned()));
+        arguments.extend(place.iter().map(|url| format!("--metadata={url}")));
         arguments.extend(self.metrics_argument()?);
-        let metadata = self.directory.join("coordinator/metadata.redb");
-        self.spawn_with_data("coordinator", namespaces::COORDINATOR, &metadata, arguments)
+        let kept = place
+            .as_ref()
+            .map_or("coordinator/metadata.redb", |_| "cluster.json");
+        let (kept, seat) = (self.directory.join(kept), namespaces::COORDINATOR);
+        self.spawn_with_data("coordinator", seat, &kept, arguments)
             .await
     }
 

@@ -24,6 +24,9 @@ pub struct ClusterOptions {
     pub engine: Engine,
     /// Options of the coordinator's start.
     pub behaviour: Behaviour,
+    /// The database of the metadata, as its URL without a password; a file in the coordinator's directory otherwise.
+    #[serde(default)]
+    pub metadata: Option<String>,
     /// Whether its processes prove nothing to each other. So it is with clusters made before they could.
     #[serde(default = "as_ever")]
     pub insecure: bool,
@@ -44,10 +47,16 @@ impl ClusterOptions {
     ) -> Result<(), TestbedError> {
         let remedy = "make another cluster in a new directory";
         wanted.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
+        let stop = "stop the cluster first with 'gabion cluster down'";
+        if is_running {
+            wanted.refuse_other(directory, self.place(), wanted.place(), stop)?;
+        }
         let (has, wants) = (&mut self.behaviour, wanted.behaviour);
         if is_running {
-            let remedy = "stop the cluster first with 'gabion cluster down'";
-            return wanted.refuse_other(directory, has.named(), wants.named(), remedy);
+            return wanted.refuse_other(directory, has.named(), wants.named(), stop);
+        }
+        if wanted.is_given("metadata") {
+            self.metadata.clone_from(&wanted.metadata);
         }
         if wanted.is_given("lease_ms") {
             has.lease_ms = wants.lease_ms;
@@ -76,6 +85,12 @@ impl ClusterOptions {
             ("engine", name_of(self.engine)),
             ("insecure", self.insecure.to_string()),
         ]
+    }
+
+    /// Where the metadata are, by the name of the option.
+    fn place(&self) -> Vec<(&'static str, String)> {
+        let place = self.metadata.clone();
+        vec![("metadata", place.unwrap_or_else(|| "in a file".to_owned()))]
     }
 
     /// Whether a field must hold for a cluster that was made before.

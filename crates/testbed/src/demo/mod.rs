@@ -82,6 +82,7 @@ pub async fn run(
         },
         merging: Merging::default(),
         engine: script.engine,
+        metadata: None,
         insecure: false,
         given: Vec::new(),
     };

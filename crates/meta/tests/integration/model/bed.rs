@@ -1,8 +1,6 @@
-//! Stores to test on, with their failures.
+//! A store to test on, with its failures.
 
-use gabion_meta::{KeyValue, MemoryStore, Meta, MetaError, RedbStore};
-use std::path::PathBuf;
-use tempfile::TempDir;
+use gabion_meta::{KeyValue, Meta, MetaError};
 
 /// A store and its failures.
 pub(crate) trait Bed {
@@ -19,89 +17,4 @@ pub(crate) trait Bed {
         meta: &Meta<Self::Store>,
         operation: impl Fn() -> Result<T, MetaError>,
     ) -> Result<T, MetaError>;
-}
-
-/// In memory: operations fail at changing points and are tried again.
-pub(crate) struct MemoryBed {
-    /// Chooses the failure points; its own small generator, so that a failing case can be replayed.
-    pub(crate) cuts: u64,
-}
-
-impl Bed for MemoryBed {
-    type Store = MemoryStore;
-
-    fn create(&mut self) -> MemoryStore {
-        MemoryStore::new()
-    }
-
-    fn reopen(&mut self, store: MemoryStore, _: bool) -> MemoryStore {
-        store
-    }
-
-    fn perform<T>(
-        &mut self,
-        meta: &Meta<MemoryStore>,
-        operation: impl Fn() -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        self.cuts = self.cuts.wrapping_mul(6_364_136_223_846_793_005) + 1;
-        let store = meta.store();
-        let before = store.rows();
-        store.fail_after(self.cuts >> 59);
-        let result = operation();
-        store.heal();
-        match result {
-            Err(MetaError::Storage { .. }) => {
-                assert!(
-                    store.rows() == before,
-                    "a failed transaction changed something"
-                );
-                operation()
-            }
-            other => other,
-        }
-    }
-}
-
-/// On disk: a kill leaves the file as it is between two commits.
-pub(crate) struct RedbBed {
-    directory: TempDir,
-    runs: u32,
-}
-
-impl RedbBed {
-    pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        Self { directory, runs: 0 }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join(format!("{}.redb", self.runs))
-    }
-}
-
-impl Bed for RedbBed {
-    type Store = RedbStore;
-
-    fn create(&mut self) -> RedbStore {
-        RedbStore::create(&self.path()).expect("a new store")
-    }
-
-    fn reopen(&mut self, store: RedbStore, killed: bool) -> RedbStore {
-        if killed {
-            // The copy lacks the writes of a clean shutdown.
-            let old = self.path();
-            self.runs += 1;
-            std::fs::copy(old, self.path()).expect("a copy");
-        }
-        drop(store);
-        RedbStore::open(&self.path()).expect("an intact store")
-    }
-
-    fn perform<T>(
-        &mut self,
-        _: &Meta<RedbStore>,
-        operation: impl Fn() -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        operation()
-    }
 }

@@ -1,23 +1,23 @@
 //! Random operations on real stores against a model that is too simple to be wrong. Between any
 //! two operations the coordinator may restart or be killed; any operation may first be cut short by
-//! a failing engine. After each one every row is compared and checked.
+//! a failing engine. After each one every row is compared and checked. The tests of `sql` use these files too.
 
 mod bed;
 mod expected;
 mod operation;
 
-use bed::{Bed, MemoryBed, RedbBed};
+pub(crate) use bed::Bed;
 use expected::{Expected, kind, stopped_clock};
 use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive, UpdateScheme};
 use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
-use operation::{Answer, NODES, Operation, World, operations};
-use proptest::prelude::*;
+use operation::{Answer, NODES, World};
+pub(crate) use operation::{Operation, operations};
 use std::collections::BTreeMap;
 
 const CLUSTER: ClusterId = ClusterId(7);
 
 /// Runs all operations on a fresh cluster and on the model of one.
-fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
+pub(crate) fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
     let mut meta =
         Meta::create(bed.create(), CLUSTER, stopped_clock()).expect("the store is empty");
     let mut world = furnish(&meta);
@@ -100,23 +100,5 @@ fn compare<K: KeyValue>(meta: &Meta<K>, expected: &Expected) {
         let predicted = holder.map(|holder| (epoch, holder));
         assert_eq!(lease.map(|lease| (lease.epoch, lease.holder)), predicted);
         assert_eq!(meta.last_epoch(stripe), Ok(epoch));
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
-    #[test]
-    fn in_memory_with_failures(operations in operations(120), cuts: u64) {
-        run(MemoryBed { cuts }, &operations);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
-
-    #[test]
-    fn on_disk_with_restarts_and_kills(operations in operations(60)) {
-        run(RedbBed::new(), &operations);
     }
 }

@@ -537,6 +537,13 @@ impl Bed {
         }
     }
 
+    /// Lets time pass without heartbeats.
+    pub(crate) fn pass_in_silence(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(STEP_MS) {
+            self.pass_step(STEP_MS);
+        }
+    }
+
     fn step(&mut self, ms: u64) {
         let alive = self.ports.world().alive.clone();
         for (node, incarnation) in alive {
@@ -549,6 +556,10 @@ impl Bed {
                 other => panic!("{other:?}"),
             }
         }
+        self.pass_step(ms);
+    }
+
+    fn pass_step(&mut self, ms: u64) {
         let end_ms = self.ports.world().now_ms + ms;
         loop {
             let due = {

@@ -1,11 +1,12 @@
 //! How nodes join, stay, fail and return.
 
 use crate::coordinator::bed::{Bed, TIMING, all_with, chunk_on};
+use futures::FutureExt;
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StaleChunk, StripeId,
     StripeRecord,
 };
-use gabion_meta::{Exclusion, Listing, StoodUpdate};
+use gabion_meta::{Exclusion, Listing, MetaError, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided,
     DeviceState, DeviceStatus, HeldChunk, Liveness, NodeHealth, StoreFailure, ask,
@@ -402,4 +403,50 @@ fn a_store_that_fails_ends_all_decisions() {
         bed.ask(names),
         CoordinatorReply::Listing(Listing::default())
     );
+}
+
+fn away() -> MetaError {
+    MetaError::Away {
+        reason: "test".to_owned(),
+    }
+}
+
+#[test]
+fn a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_as_silent() {
+    let mut bed = Bed::three_racks();
+    bed.store().depose(Some(away()));
+    // Longer than a node may be silent.
+    for _ in 0..5 {
+        for node in 0..9 {
+            let incarnation = bed.incarnation(NodeId(node));
+            let reply = heartbeat(&mut bed, node, incarnation);
+            assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+        }
+        bed.pass_in_silence(TIMING.lease_ms / 2);
+    }
+    for request in [CoordinatorRequest::Nodes, all_with("").into()] {
+        let reply = bed.ask(request);
+        assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+    }
+    assert!(bed.coordinator.broken().now_or_never().is_none());
+    bed.store().depose(None);
+    for node in 0..9 {
+        assert_eq!(liveness(&mut bed, NodeId(node)), Liveness::Up);
+        bed.heartbeat(NodeId(node), NodeHealth::default());
+    }
+}
+
+#[test]
+fn a_coordinator_that_was_deposed_stops_although_it_is_asked_for_nothing() {
+    let mut bed = Bed::three_racks();
+    let reason = "test".to_owned();
+    let deposed = MetaError::Deposed { reason };
+    bed.store().depose(Some(deposed.clone()));
+    bed.pass_in_silence(TIMING.lease_ms / 2);
+    let stopped = bed.coordinator.broken().now_or_never();
+    assert_eq!(stopped, Some(deposed));
+    bed.store().depose(None);
+    let incarnation = bed.incarnation(NodeId(0));
+    let reply = heartbeat(&mut bed, 0, incarnation);
+    assert!(matches!(reply, CoordinatorReply::Refused(_)), "{reply:?}");
 }

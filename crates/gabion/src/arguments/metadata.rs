@@ -1,0 +1,44 @@
+//! The command line of the metadata's place, and of `gabion metadata`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Where a coordinator keeps the metadata.
+#[derive(Args, Debug)]
+pub(crate) struct MetadataOptions {
+    /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in --data]. The password comes from
+    /// PGPASSWORD, from the file PGPASSFILE (or ~/.pgpass), or from --metadata-file
+    #[arg(long, value_name = "URL")]
+    pub(crate) metadata: Option<String>,
+    /// File with the database's URL, which may have the password in it
+    #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
+    pub(crate) metadata_file: Option<PathBuf>,
+    /// Time to wait at the start for a database that cannot be reached, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) metadata_wait_s: u64,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum MetadataCommand {
+    /// Make the tables for metadata in a database, or bring older ones up to date
+    Migrate {
+        /// The database, as postgres://USER@HOST:PORT/DATABASE
+        #[arg(long, value_name = "URL")]
+        to: String,
+    },
+    /// Copy the metadata of a cluster that does not run to another place, and compare both row by row
+    Copy {
+        /// Place of the metadata: redb:FILE or postgres://USER@HOST:PORT/DATABASE
+        #[arg(long, value_name = "PLACE")]
+        from: String,
+        /// Place of the copy, a file that does not exist or a database without rows
+        #[arg(long, value_name = "PLACE")]
+        to: String,
+    },
+    /// Read every row of the metadata of a cluster that does not run, and report each contradiction
+    Check {
+        /// Place of the metadata: redb:FILE or postgres://USER@HOST:PORT/DATABASE
+        #[arg(long, value_name = "PLACE")]
+        of: String,
+    },
+}

@@ -1,0 +1,182 @@
+//! `gabion metadata`: tables in a database, copies of the metadata from one place to another, and their check; and the
+//! place of a coordinator's metadata.
+
+use crate::arguments::{MetadataCommand, MetadataOptions};
+use crate::failure::{Context, Failure};
+use crate::output::{Format, bytes, print_json};
+use gabion_meta::{check_rows, copy_rows};
+use gabion_server::{MetadataPlace, ServerError};
+use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What begins the address of a file.
+const FILE: &str = "redb:";
+
+/// What a coordinator sees of the process that copies or checks its metadata.
+const HOLDER: &str = "a 'gabion metadata' command";
+
+pub(crate) async fn run(command: MetadataCommand, format: Format) -> Result<(), Failure> {
+    // The stores wait for disks and sockets.
+    let done = tokio::task::spawn_blocking(move || match command {
+        MetadataCommand::Migrate { to } => migrate_tables(&to, format),
+        MetadataCommand::Copy { from, to } => copy(&from, &to, format),
+        MetadataCommand::Check { of } => check(&of, format),
+    });
+    done.await.expect("no command panics")
+}
+
+/// Where a coordinator keeps its metadata.
+pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<MetadataPlace, Failure> {
+    let address = match (&options.metadata, &options.metadata_file) {
+        (Some(url), _) => of_argument(url)?,
+        (None, Some(file)) => of_file(file)?,
+        (None, None) => return Ok(MetadataPlace::in_directory(data)),
+    };
+    Ok(MetadataPlace::Database(address))
+}
+
+/// How long a coordinator waits at its start for a database.
+pub(super) fn wait_of(options: &MetadataOptions) -> Duration {
+    Duration::from_secs(options.metadata_wait_s)
+}
+
+/// A database whose URL other users of this machine can see.
+fn of_argument(url: &str) -> Result<DatabaseAddress, Failure> {
+    let address = DatabaseAddress::parse(url)?;
+    if address.has_password() {
+        return Err(Failure::usage(
+            "a password on the command line is visible to other users; leave it out of the URL, and set PGPASSWORD, \
+             write it to ~/.pgpass, or write the URL to a file for --metadata-file",
+        ));
+    }
+    with_password(address)
+}
+
+/// Refuses a URL that is no database's, or shows a password.
+pub(super) fn check_argument(url: &str) -> Result<(), Failure> {
+    of_argument(url).map(drop)
+}
+
+/// A database whose URL is in a file.
+fn of_file(file: &Path) -> Result<DatabaseAddress, Failure> {
+    let url = std::fs::read_to_string(file).context(format!("read {}", file.display()))?;
+    let address = DatabaseAddress::parse(url.trim())?;
+    let metadata = std::fs::metadata(file).context(format!("read {}", file.display()))?;
+    if address.has_password() && metadata.permissions().mode() & 0o077 != 0 {
+        return Err(Failure::usage(format!(
+            "{} has a password in it, and other users may read it; give it mode 600",
+            file.display()
+        )));
+    }
+    with_password(address)
+}
+
+/// Adds the password that libpq would take.
+fn with_password(address: DatabaseAddress) -> Result<DatabaseAddress, Failure> {
+    let password = std::env::var("PGPASSWORD").ok();
+    let passfile = std::env::var_os("PGPASSFILE").map(PathBuf::from);
+    let passfile = passfile.or_else(|| Some(std::env::home_dir()?.join(".pgpass")));
+    Ok(address.with_password(password.as_deref(), passfile.as_deref())?)
+}
+
+/// A place in the words of the command line.
+fn parse(place: &str) -> Result<MetadataPlace, Failure> {
+    match place.strip_prefix(FILE) {
+        Some(path) if !path.is_empty() => Ok(MetadataPlace::File(PathBuf::from(path))),
+        Some(_) => Err(Failure::usage(
+            "redb: needs a file, as redb:DIR/metadata.redb",
+        )),
+        None => Ok(MetadataPlace::Database(of_argument(place)?)),
+    }
+}
+
+fn migrate_tables(to: &str, format: Format) -> Result<(), Failure> {
+    let address = of_argument(to)?;
+    let Migration { from, to } = migrate(&address)?;
+    if format == Format::Json {
+        return print_json(&json!({ "database": address.to_string(), "from": from, "to": to }));
+    }
+    if from == to {
+        println!("the tables in {address} are of version {to} already");
+    } else {
+        println!("{address} has tables of version {to} now");
+    }
+    Ok(())
+}
+
+fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
+    let (source, target) = (parse(from)?, parse(to)?);
+    if let MetadataPlace::File(path) = &target
+        && path.exists()
+    {
+        return Err(Failure::failed(format!(
+            "{} exists already; name a new file for the copy",
+            path.display()
+        )));
+    }
+    let options = StoreOptions::of_command(HOLDER);
+    let source = source.open(&options)?;
+    let target = target.open_or_create(&options)?;
+    let copied = copy_rows(&source, &target).map_err(Failure::failed)?;
+    report_faults(&check_rows(&target).map_err(Failure::failed)?)?;
+    if format == Format::Json {
+        let cluster = copied.cluster.to_string();
+        return print_json(
+            &json!({ "cluster": cluster, "rows": copied.row_count, "bytes": copied.bytes }),
+        );
+    }
+    println!(
+        "copied {} rows ({}) of cluster {}; both places are equal, and all rows agree",
+        copied.row_count,
+        bytes(copied.bytes),
+        copied.cluster
+    );
+    Ok(())
+}
+
+fn check(of: &str, format: Format) -> Result<(), Failure> {
+    let store = parse(of)?.open(&StoreOptions::of_command(HOLDER))?;
+    let faults = check_rows(&store).map_err(Failure::failed)?;
+    if format == Format::Json {
+        print_json(&json!({ "faults": faults }))?;
+    } else if faults.is_empty() {
+        println!("all rows agree");
+    }
+    report_faults(&faults)
+}
+
+fn report_faults(faults: &[String]) -> Result<(), Failure> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the metadata contradict themselves: {}",
+        faults.join("; ")
+    )))
+}
+
+impl From<AddressError> for Failure {
+    fn from(error: AddressError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::NotLoopback { .. } | ServerError::OtherCertificate { .. } => {
+                Self::usage(error)
+            }
+            _ => Self::failed(error),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Clusters whose metadata are in a database: the coordinator is killed and the database restarted under load, and the
+//! metadata move between the engines.
+
+use crate::support::{TestCluster, complaint, fails, path_text, pattern, run, text, wait_for};
+use gabion_sql::StoreOptions;
+use gabion_testbed::database::{Endurance, LocalDatabase, Stop};
+use rustix::process::Signal;
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+const PATIENT: [&str; 2] = ["--lease-ms=1000", "--grace-s=3600"];
+const FILE_BYTES: usize = 30_000;
+const WRITERS: u64 = 2;
+
+/// A directory, and a server with databases in it, which ends before the directory goes away.
+fn server(databases: &[&str]) -> Option<(tempfile::TempDir, LocalDatabase)> {
+    if !LocalDatabase::is_installed() {
+        println!("skipped: no PostgreSQL server; install the package postgresql");
+        return None;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let server = LocalDatabase::create(directory.path(), Endurance::Processes);
+    let server = server.expect("a server");
+    for name in databases {
+        server.create_database(name).expect("a database");
+        run(&["metadata", "migrate", "--to", &server.url(name)]);
+    }
+    Some((directory, server))
+}
+
+fn start(url: &str) -> TestCluster {
+    let metadata = format!("--metadata={url}");
+    let cluster = TestCluster::start_with(3, 2, &[&PATIENT[..], &[&metadata]].concat());
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=4KiB"]);
+    cluster
+}
+
+/// The bytes of a writer's file.
+fn contents(writer: u64, number: u64) -> Vec<u8> {
+    pattern(FILE_BYTES, (writer << 32) | number)
+}
+
+/// Stores files until it is over; gives the numbers of those that were acknowledged.
+fn store_files(
+    cluster: &TestCluster,
+    writer: u64,
+    stored_count: &AtomicU64,
+    is_over: &AtomicBool,
+) -> Vec<u64> {
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        if is_over.load(Ordering::Acquire) {
+            break;
+        }
+        let file = cluster.path(&format!("new-{writer}"));
+        std::fs::write(&file, contents(writer, number)).expect("a disk with room");
+        let name = format!("{writer}/{number}");
+        let mut command = cluster.command(&["put", path_text(&file), &name]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if command.status().expect("the binary runs").success() {
+            acknowledged.push(number);
+            stored_count.fetch_add(1, Ordering::Release);
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
+    let Some((_directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let cluster = start(&server.url("meta"));
+    let (stored_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let acknowledged = std::thread::scope(|scope| {
+        let writers = (0..WRITERS).map(|writer| {
+            let (cluster, stored_count, is_over) = (&cluster, &stored_count, &is_over);
+            scope.spawn(move || store_files(cluster, writer, stored_count, is_over))
+        });
+        let writers: Vec<_> = writers.collect();
+        let until_stored = |more: u64| {
+            let goal = stored_count.load(Ordering::Acquire) + more;
+            wait_for("files are stored", || {
+                stored_count.load(Ordering::Acquire) >= goal
+            });
+        };
+        for stop in [Stop::Fast, Stop::Immediate] {
+            until_stored(3);
+            // The coordinator goes on when the database is back.
+            server.stop(stop).unwrap();
+            server.start().unwrap();
+            until_stored(3);
+            cluster.run(&["chaos", "kill-coordinator"]);
+            server.stop(stop).unwrap();
+            server.start().unwrap();
+            wait_for("the cluster is up again", || {
+                cluster.output(&["cluster", "up"]).status.success()
+            });
+        }
+        until_stored(3);
+        is_over.store(true, Ordering::Release);
+        let ended = writers.into_iter().map(|writer| writer.join().unwrap());
+        ended.collect::<Vec<_>>()
+    });
+    for (writer, numbers) in (0..).zip(&acknowledged) {
+        for &number in numbers {
+            let found = cluster.get(&format!("{writer}/{number}"));
+            assert!(
+                found == contents(writer, number),
+                "{writer}/{number} is another"
+            );
+        }
+    }
+    let stored: usize = acknowledged.iter().map(Vec::len).sum();
+    assert!(stored as u64 >= 15, "{stored} files");
+    cluster.run(&["cluster", "down"]);
+    let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
+    assert_eq!(checked, "all rows agree\n");
+}
+
+#[test]
+fn a_deposed_coordinator_ends_and_one_that_is_told_to_end_frees_the_database() {
+    let Some((_directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let url = server.url("meta");
+    let cluster = start(&url);
+    cluster.put("one", &contents(0, 1));
+    let until_ended = || {
+        let address = cluster.coordinator();
+        wait_for("the coordinator ends", || {
+            TcpStream::connect(&address).is_err()
+        });
+    };
+    // It finds out by itself: no client asks it for anything.
+    let deposed = "UPDATE gabion_leader SET term = term + 1, holder = 'a rival'";
+    server.execute("meta", deposed).unwrap();
+    until_ended();
+    cluster.run(&["cluster", "up"]);
+    assert!(cluster.get("one") == contents(0, 1));
+
+    cluster.signal("coordinator", Signal::TERM);
+    until_ended();
+    let began = Instant::now();
+    let checked = run(&["metadata", "check", "--of", &url]);
+    assert_eq!(checked, "all rows agree\n");
+    // A command waits that long for the lease of a coordinator that was killed.
+    let waited = began.elapsed();
+    assert!(waited < StoreOptions::COMMAND_WATCH, "{waited:?}");
+
+    // A promoted standby lacks the last commits.
+    let lost = "UPDATE gabion_leader SET sequence = sequence - 50";
+    server.execute("meta", lost).unwrap();
+    let refused = cluster.output(&["cluster", "up"]);
+    assert!(!refused.status.success());
+    let said = complaint(&refused);
+    assert!(
+        said.contains("lacks metadata that this coordinator had committed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn metadata_move_to_a_database_and_back() {
+    let Some((directory, server)) = server(&["first", "second"]) else {
+        return;
+    };
+    let (first, second) = (server.url("first"), server.url("second"));
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=4KiB"]);
+    cluster.put("one", &contents(0, 1));
+    let file = format!(
+        "redb:{}",
+        path_text(&cluster.path("cluster/coordinator/metadata.redb"))
+    );
+    let in_use = fails(&["metadata", "copy", "--from", &file, "--to", &first], 1);
+    assert!(in_use.contains("is in use by another process"), "{in_use}");
+    cluster.kill_all();
+    let copied = run(&["metadata", "copy", "--from", &file, "--to", &first]);
+    assert!(copied.contains("all rows agree"), "{copied}");
+
+    // It is not empty any more.
+    let full = fails(&["metadata", "copy", "--from", &file, "--to", &first], 1);
+    assert!(full.contains("has rows already"), "{full}");
+
+    let metadata = format!("--metadata={first}");
+    cluster.run(&[&["cluster", "up", &metadata][..], &PATIENT].concat());
+    assert!(cluster.get("one") == contents(0, 1));
+    cluster.put("two", &contents(0, 2));
+    let in_use = fails(&["metadata", "copy", "--from", &first, "--to", &second], 1);
+    assert!(in_use.contains("in use by the coordinator at"), "{in_use}");
+    let second_one = cluster.path("another");
+    let another = fails(
+        &[
+            "--insecure",
+            "coordinator",
+            "--listen=127.0.0.1:0",
+            "--init",
+            "--data",
+            path_text(&second_one),
+            &metadata,
+        ],
+        1,
+    );
+    assert!(
+        another.contains("in use by the coordinator at"),
+        "{another}"
+    );
+    cluster.run(&["cluster", "down"]);
+
+    let back = directory.path().join("back.redb");
+    let back = format!("redb:{}", path_text(&back));
+    run(&["metadata", "copy", "--from", &first, "--to", &second]);
+    run(&["metadata", "copy", "--from", &second, "--to", &back]);
+    let rows = |place: &str| {
+        let checked = run(&["metadata", "check", "--of", place]);
+        assert_eq!(checked, "all rows agree\n", "{place}");
+    };
+    for place in [&first, &second, &back] {
+        rows(place);
+    }
+    let metadata = format!("--metadata={second}");
+    cluster.run(&["cluster", "up", &metadata]);
+    assert!(cluster.get("one") == contents(0, 1));
+    assert!(cluster.get("two") == contents(0, 2));
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_named_without_a_password() {
+    let shown = "postgres://gabion:secret@127.0.0.1:1/meta";
+    let visible = fails(&["coordinator", "--metadata", shown], 2);
+    assert!(visible.contains("visible to other users"), "{visible}");
+    assert!(!visible.contains("secret"), "{visible}");
+    let up = tempfile::tempdir().unwrap();
+    let visible = fails(
+        &[
+            "cluster",
+            "up",
+            "--dir",
+            path_text(up.path()),
+            "--metadata",
+            shown,
+        ],
+        2,
+    );
+    assert!(!visible.contains("secret"), "{visible}");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("url");
+    std::fs::write(&file, shown).unwrap();
+    let arguments = |file: &str| {
+        let data = path_text(directory.path());
+        let arguments = [
+            "--insecure",
+            "coordinator",
+            "--listen=127.0.0.1:0",
+            "--init",
+            "--data",
+            data,
+        ];
+        let mut command = crate::support::gabion(&arguments);
+        command.args(["--metadata-file", file, "--metadata-wait-s=0"]);
+        command.output().unwrap()
+    };
+    let open = arguments(path_text(&file));
+    assert_eq!(open.status.code(), Some(2), "{}", text(&open.stderr));
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, private).unwrap();
+    let refused = arguments(path_text(&file));
+    let said = complaint(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot connect to the database postgres://gabion@127.0.0.1:1/meta"),
+        "{said}"
+    );
+    assert!(!said.contains("secret"), "{said}");
+    let remote = fails(
+        &[
+            "metadata",
+            "migrate",
+            "--to",
+            "postgres://u@db.example/meta",
+        ],
+        2,
+    );
+    assert!(remote.contains("sslmode=verify-full"), "{remote}");
+    let Some((_directory, server)) = server(&[]) else {
+        return;
+    };
+    server.create_database("bare").unwrap();
+    let bare = fails(&["metadata", "check", "--of", &server.url("bare")], 1);
+    assert!(bare.contains("gabion metadata migrate"), "{bare}");
+}

@@ -1,0 +1,131 @@
+//! Where a coordinator keeps the metadata: in a file of its directory, or in a database. The code above does not
+//! distinguish them.
+
+use crate::error::ServerError;
+use gabion_meta::{ClusterId, KeyValue, Meta, MetaError, ReadTxn, RedbStore, WriteTxn};
+use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
+use gabion_wire::system_wall_clock;
+use std::path::{Path, PathBuf};
+
+/// The name of the file in a coordinator's directory.
+const FILE: &str = "metadata.redb";
+
+/// The place of a cluster's metadata.
+#[derive(Clone, Debug)]
+pub enum MetadataPlace {
+    /// A redb file.
+    File(PathBuf),
+    /// A database.
+    Database(DatabaseAddress),
+}
+
+impl MetadataPlace {
+    /// The file in a coordinator's directory.
+    pub fn in_directory(directory: &Path) -> Self {
+        Self::File(directory.join(FILE))
+    }
+
+    /// Opens a store in which a cluster is, or is to be. Blocks; `options` are for a database.
+    ///
+    /// # Errors
+    /// If the store does not exist, is in use, or cannot be used.
+    pub fn open(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
+        Ok(match self {
+            Self::File(path) => MetadataStore::File(RedbStore::open(path)?),
+            Self::Database(address) => {
+                MetadataStore::Database(PostgresStore::open(address.clone(), options)?)
+            }
+        })
+    }
+
+    /// Opens a store, and makes the file if there is none. Blocks.
+    ///
+    /// # Errors
+    /// As [`MetadataPlace::open`].
+    pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
+        match self {
+            Self::File(path) => Ok(MetadataStore::File(RedbStore::create(path)?)),
+            Self::Database(_) => self.open(options),
+        }
+    }
+
+    /// Opens the cluster, or makes a new one if there is none and `new_cluster` is given. Blocks.
+    pub(crate) fn open_cluster(
+        &self,
+        options: &StoreOptions,
+        new_cluster: Option<ClusterId>,
+    ) -> Result<Meta<MetadataStore>, ServerError> {
+        let missing = || match self {
+            Self::File(path) => ServerError::NoMetadata { path: path.clone() },
+            Self::Database(address) => ServerError::NoCluster {
+                address: address.to_string(),
+            },
+        };
+        if let Self::File(path) = self
+            && new_cluster.is_none()
+            && !path.exists()
+        {
+            return Err(missing());
+        }
+        let open = || match new_cluster {
+            Some(_) => self.open_or_create(options),
+            None => self.open(options),
+        };
+        match Meta::open(open()?, system_wall_clock()) {
+            // A new file or database; or the process ended between making it and making the cluster in it.
+            Err(MetaError::NoCluster) => {
+                let cluster = new_cluster.ok_or_else(missing)?;
+                Ok(Meta::create(open()?, cluster, system_wall_clock())?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+}
+
+/// A store of one of the engines.
+#[derive(Debug)]
+pub enum MetadataStore {
+    /// A redb file.
+    File(RedbStore),
+    /// A database.
+    Database(PostgresStore),
+}
+
+impl MetadataStore {
+    /// The leadership of a database, to be ended before the process ends; none for a file.
+    pub(crate) fn leadership(&self) -> Option<Leadership> {
+        match self {
+            Self::File(_) => None,
+            Self::Database(store) => Some(store.leadership()),
+        }
+    }
+}
+
+impl KeyValue for MetadataStore {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        match self {
+            Self::File(store) => store.read(body),
+            Self::Database(store) => store.read(body),
+        }
+    }
+
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        match self {
+            Self::File(store) => store.write(body),
+            Self::Database(store) => store.write(body),
+        }
+    }
+
+    fn leads(&self) -> Result<(), MetaError> {
+        match self {
+            Self::File(store) => store.leads(),
+            Self::Database(store) => store.leads(),
+        }
+    }
+}

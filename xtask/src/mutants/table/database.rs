@@ -1,0 +1,52 @@
+//! Mutants of metadata in a database: what a process may say that another may have deposed, or whose database has lost
+//! commits.
+
+use super::{Mutant, protocol, test};
+use crate::mutants::check::Check;
+
+const fn sql(name: &'static str) -> Check {
+    test("gabion-sql", "integration", name)
+}
+
+/// All of them.
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-deposed-coordinator-grants-leases",
+        file: "crates/protocol/src/coordinator/mod.rs",
+        text: "match self.shared.core.check_leads() {",
+        replacement: "match self.shared.core.check_whole() {",
+        check: protocol(
+            "coordinator::membership::a_coordinator_that_may_have_been_deposed_grants_no_leases_and_counts_no_node_as_silent",
+        ),
+    },
+    Mutant {
+        name: "a-lease-is-relied-on-for-ever",
+        file: "crates/sql/src/flush.rs",
+        text: "        if self.lock().leader.valid_until.is_ahead() {",
+        replacement: "        if self.lock().leader.term > 0 {",
+        check: sql(
+            "leadership::a_process_that_is_cut_off_vouches_for_nothing_until_it_has_renewed_its_lease",
+        ),
+    },
+    Mutant {
+        name: "a-command-deposes-a-coordinator-that-comes-back",
+        file: "crates/sql/src/leader.rs",
+        text: "seen_since.elapsed() >= watch;",
+        replacement: "seen_since.elapsed() < watch;",
+        check: sql("leadership::a_command_does_not_end_a_process_that_comes_back_from_an_outage"),
+    },
+    Mutant {
+        name: "an-answer-without-the-last-commits-is-believed",
+        file: "crates/sql/src/flush.rs",
+        text: "if stamp.term == self.term && stamp.sequence >= needed {",
+        replacement: "if stamp.term == self.term && needed >= 0 {",
+        check: sql("outages::a_reader_does_not_use_an_answer_that_lacks_commits"),
+    },
+    Mutant {
+        name: "a-database-without-the-noted-commit-is-used",
+        file: "crates/sql/src/store.rs",
+        text: "let is_older = row.sequence < last.sequence || row.term < last.term;",
+        replacement: "let is_older = row.term < last.term;",
+        check: sql("outages::a_database_that_has_lost_a_noted_commit_is_refused_at_the_start"),
+    },
+];
