@@ -368,6 +368,9 @@ pub(crate) struct UpOptions {
     /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in the cluster's directory]
     #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
+    /// Coordinators on the database of --metadata: one leads, and the others stand by
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub(crate) coordinators: u32,
     /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
@@ -397,6 +400,7 @@ impl UpOptions {
                 placement_seed: self.behaviour.placement_seed,
             },
             metadata: self.metadata,
+            coordinators: self.coordinators,
             insecure,
             given: self.given,
         })

@@ -10,7 +10,7 @@ use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
-use gabion_sql::{Leadership, StoreOptions};
+use gabion_sql::{Leadership, SqlError, StoreOptions};
 use gabion_wire::trust::{Security, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
@@ -26,6 +26,10 @@ use tokio::net::TcpListener;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The file that notes the last commit of metadata in a database.
 const LAST_COMMIT: &str = "last-commit";
+
+/// Pause of a process that stands by, between two looks whether another one leads. A look watches for a renewal of the
+/// lease, so it takes up to a second by itself.
+const STAND_BY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
@@ -63,7 +67,8 @@ pub struct CoordinatorProcess {
 }
 
 impl CoordinatorProcess {
-    /// Opens or creates the metadata, and listens.
+    /// Opens or creates the metadata, and listens. While another process leads on the same database, waits until that
+    /// one ends: it stands by. `standing_by` is called then with the address at which it will listen, and the one that leads.
     ///
     /// # Errors
     /// If the directory, the metadata or the address cannot be used; [`ServerError::NoMetadata`]
@@ -71,7 +76,10 @@ impl CoordinatorProcess {
     ///
     /// # Panics
     /// If opening the metadata panics, which is a bug.
-    pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
+    pub async fn start(
+        config: CoordinatorConfig,
+        standing_by: impl FnOnce(SocketAddr, &str),
+    ) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
             metadata,
@@ -83,7 +91,7 @@ impl CoordinatorProcess {
             metrics,
             slow,
         } = config;
-        let listener = listen_on(&listen).await?;
+        let mut listener = listen_on(&listen).await?;
         let metrics = MetricsListener::bind(metrics.as_deref()).await?;
         let is_observed = metrics.is_some() || slow.is_some();
         // An alert waits for a store that fails.
@@ -93,12 +101,25 @@ impl CoordinatorProcess {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
         let address = address_of(&listener, &listen, &protection)?;
-        let store = store_options(&directory, address, database_wait);
-        let counting = work.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            Opened::open(&directory, (&metadata, &store), init, protection, counting)
-        });
-        let opened = opened.await.expect("opening metadata does not panic")?;
+        let opening = Opening {
+            store: store_options(&directory, address, database_wait),
+            directory,
+            metadata,
+            init,
+            protection,
+            work: work.clone(),
+        };
+        let opened = match opening.open().await {
+            Err(ServerError::Sql(SqlError::InUse { holder, .. })) if !init => {
+                // Clients that try this address must see that it does not lead.
+                drop(listener);
+                standing_by(address, &holder);
+                let opened = opening.open_when_it_leads().await?;
+                listener = listen_on(&address.to_string()).await?;
+                opened
+            }
+            opened => opened?,
+        };
         let (office, log) = (opened.office, opened.log);
         log.note(Happening::plain("started", "the coordinator has started"));
         let handler = Arc::new(CoordinatorHandler {
@@ -217,6 +238,37 @@ fn address_of(
     Ok(address)
 }
 
+/// What a coordinator opens.
+#[derive(Clone)]
+struct Opening {
+    directory: PathBuf,
+    metadata: MetadataPlace,
+    store: StoreOptions,
+    init: bool,
+    protection: Protection,
+    work: Option<Arc<CoordinatorWork>>,
+}
+
+impl Opening {
+    async fn open(&self) -> Result<Opened, ServerError> {
+        let opening = self.clone();
+        let opened = tokio::task::spawn_blocking(move || Opened::open(opening));
+        opened.await.expect("opening metadata does not panic")
+    }
+
+    /// Opens as soon as no other process leads.
+    async fn open_when_it_leads(&self) -> Result<Opened, ServerError> {
+        loop {
+            match self.open().await {
+                Err(ServerError::Sql(SqlError::InUse { .. })) => {
+                    tokio::time::sleep(STAND_BY_PAUSE).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+}
+
 /// What a coordinator keeps: the metadata, certificates and events.
 struct Opened {
     meta: Meta<MetadataStore>,
@@ -226,19 +278,21 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(
-        directory: &Path,
-        (metadata, options): (&MetadataPlace, &StoreOptions),
-        init: bool,
-        protection: Protection,
-        work: Option<Arc<CoordinatorWork>>,
-    ) -> Result<Self, ServerError> {
+    fn open(opening: Opening) -> Result<Self, ServerError> {
+        let Opening {
+            directory,
+            metadata,
+            store,
+            init,
+            protection,
+            work,
+        } = opening;
         let new_cluster = if init {
             Some(new_cluster(&protection)?)
         } else {
             None
         };
-        let meta = metadata.open_cluster(options, new_cluster)?;
+        let meta = metadata.open_cluster(&store, new_cluster)?;
         let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = EventLog::open(&directory.join("events"), work)?;

@@ -47,7 +47,12 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metrics,
         slow: slow(&log),
     };
-    let process = CoordinatorProcess::start(config).await?;
+    let standing_by = |address: SocketAddr, leader: &str| {
+        tracing::info!(target: "cluster", leader, "this coordinator stands by");
+        server_ready(address, None);
+    };
+    let process = CoordinatorProcess::start(config, standing_by).await?;
+    tracing::info!(target: "cluster", "this coordinator leads");
     let mut ends = EndSignals::listen()?;
     server_ready(process.address(), process.metrics_address());
     process

@@ -120,6 +120,92 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
     assert_eq!(checked, "all rows agree\n");
 }
 
+/// Kills and pauses the leader of three coordinators under load. A paused one comes back while another leads.
+#[test]
+fn coordinators_that_stand_by_take_over() {
+    let Some((_directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let metadata = format!("--metadata={}", server.url("meta"));
+    let options = [&PATIENT[..], &[&metadata, "--coordinators=3"]].concat();
+    let cluster = TestCluster::start_with(3, 2, &options);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=4KiB"]);
+    let addresses = cluster.coordinator();
+    let coordinators = ["coordinator", "coordinator-1", "coordinator-2"];
+    let coordinators: Vec<_> = coordinators.into_iter().zip(addresses.split(',')).collect();
+    assert_eq!(coordinators.len(), 3, "{addresses}");
+    let leaders = || {
+        let listens = |(_, address): &&(&str, &str)| TcpStream::connect(address).is_ok();
+        let leaders = coordinators.iter().filter(listens);
+        leaders.map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    let (stored_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let acknowledged = std::thread::scope(|scope| {
+        let writers = (0..WRITERS).map(|writer| {
+            let (cluster, stored_count, is_over) = (&cluster, &stored_count, &is_over);
+            scope.spawn(move || store_files(cluster, writer, stored_count, is_over))
+        });
+        let writers: Vec<_> = writers.collect();
+        let until_stored = |more: u64| {
+            let goal = stored_count.load(Ordering::Acquire) + more;
+            wait_for("files are stored", || {
+                stored_count.load(Ordering::Acquire) >= goal
+            });
+        };
+        for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
+            until_stored(3);
+            let leader = leaders();
+            let [leader] = leader[..] else {
+                panic!("{leader:?} lead at once");
+            };
+            let began = Instant::now();
+            if signal == Signal::KILL {
+                cluster.run(&["chaos", "kill-coordinator"]);
+            } else {
+                cluster.signal(leader, signal);
+            }
+            until_stored(2);
+            println!(
+                "{leader} got {signal:?}; files are stored {:.1?} later",
+                began.elapsed()
+            );
+            if signal == Signal::STOP {
+                cluster.signal(leader, Signal::CONT);
+            }
+            // The deposed one ends by itself.
+            wait_for(
+                "one coordinator leads, another one",
+                || matches!(leaders()[..], [now] if now != leader),
+            );
+            cluster.run(&["cluster", "up"]);
+        }
+        until_stored(3);
+        is_over.store(true, Ordering::Release);
+        let ended = writers.into_iter().map(|writer| writer.join().unwrap());
+        ended.collect::<Vec<_>>()
+    });
+    for (writer, numbers) in (0..).zip(&acknowledged) {
+        for &number in numbers {
+            let found = cluster.get(&format!("{writer}/{number}"));
+            assert!(
+                found == contents(writer, number),
+                "{writer}/{number} is another"
+            );
+        }
+    }
+    let status = cluster.json(&["cluster", "status"]);
+    assert_eq!(
+        status["nodes"].as_array().map(Vec::len),
+        Some(6),
+        "{status}"
+    );
+    // All of them, told to end at once or killed, leave metadata that agree.
+    cluster.run(&["cluster", "down"]);
+    assert_eq!(leaders(), [""; 0]);
+    let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
+    assert_eq!(checked, "all rows agree\n");
+}
+
 #[test]
 fn a_deposed_coordinator_ends_and_one_that_is_told_to_end_frees_the_database() {
     let Some((_directory, server)) = server(&["meta"]) else {

@@ -55,6 +55,7 @@ pub(super) fn up_options(
         engine: Engine::default(),
         metadata: None,
         insecure: false,
+        coordinators: 1,
         given: Vec::new(),
     }
 }

@@ -6,12 +6,13 @@
 //! waits only for that line.
 
 mod address;
+mod coordinators;
 mod process;
 mod readiness;
 mod run_files;
 mod shape;
 
-use self::address::free_address;
+use self::coordinators::{COORDINATOR, coordinator_names};
 use self::process::holds_anything;
 use self::readiness::{
     NotReady, Ready, START_DEADLINE, has_left, last_line, state_of, until_it_waits,
@@ -78,7 +79,7 @@ impl LocalCluster {
     pub fn open_or_make(directory: &Path, options: &ClusterOptions) -> Result<Self, TestbedError> {
         if directory.join("cluster.json").exists() {
             let mut cluster = Self::open(directory)?;
-            let is_running = cluster.running("coordinator").is_some();
+            let is_running = cluster.coordinator_runs();
             cluster
                 .shape
                 .options
@@ -122,7 +123,7 @@ impl LocalCluster {
         &self.shape.options
     }
 
-    /// The coordinator's address.
+    /// The coordinator's address, or those of all coordinators, separated by commas.
     ///
     /// # Errors
     /// [`TestbedError::NeverStarted`] if it has none yet.
@@ -189,11 +190,7 @@ impl LocalCluster {
     /// If a process does not start; [`TestbedError::Several`] for several nodes.
     pub async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), TestbedError> {
         let was_made_before = self.shape.coordinator.is_some();
-        if self.staying("coordinator").await?.is_none() {
-            let address = self.start_coordinator().await?;
-            self.shape.coordinator = Some(address);
-            self.save()?;
-        }
+        self.start_coordinators().await?;
         progress();
         let nodes: Vec<u32> = (0..self.node_count()).collect();
         if was_made_before {
@@ -219,10 +216,7 @@ impl LocalCluster {
     /// # Errors
     /// If a process does not start.
     pub async fn start_first(&mut self, node_count: u32) -> Result<(), TestbedError> {
-        if self.running("coordinator").is_none() {
-            self.shape.coordinator = Some(self.start_coordinator().await?);
-            self.save()?;
-        }
+        self.start_coordinators().await?;
         for node in 0..node_count {
             self.start_node(node).await?;
         }
@@ -244,7 +238,7 @@ impl LocalCluster {
     /// Processor time of the coordinator's process, in seconds; 0 if it does not run.
     #[must_use]
     pub fn coordinator_processor_s(&self) -> f64 {
-        let pid = self.running("coordinator").map(|process| process.pid);
+        let pid = self.running(COORDINATOR).map(|process| process.pid);
         processor_time::of_processes(pid.into_iter())
     }
 
@@ -253,34 +247,6 @@ impl LocalCluster {
     pub fn nodes_processor_s(&self) -> f64 {
         let names = (0..self.node_count()).map(|node| format!("node-{node}"));
         processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
-    }
-
-    async fn start_coordinator(&self) -> Result<String, TestbedError> {
-        let options = &self.shape.options;
-        let listen = match (&self.shape.coordinator, self.testbed()?) {
-            (Some(address), _) => address.clone(),
-            (None, Some(_)) => namespaces::coordinator_listen(),
-            (None, None) => free_address()?,
-        };
-        let mut arguments = vec![
-            "coordinator".to_owned(),
-            format!("--listen={listen}"),
-            format!("--data={}", self.directory.join("coordinator").display()),
-            format!("--lease-ms={}", options.behaviour.lease_ms),
-            format!("--grace-s={}", options.behaviour.grace_s),
-            format!("--repair-parallel={}", options.behaviour.repair_parallel),
-        ];
-        let (seed, place) = (options.behaviour.placement_seed, &options.metadata);
-        arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
-        arguments.extend(options.insecure.then(|| "--insecure".to_owned()));
-        arguments.extend(place.iter().map(|url| format!("--metadata={url}")));
-        arguments.extend(self.metrics_argument()?);
-        let kept = place
-            .as_ref()
-            .map_or("coordinator/metadata.redb", |_| "cluster.json");
-        let (kept, seat) = (self.directory.join(kept), namespaces::COORDINATOR);
-        self.spawn_with_data("coordinator", seat, &kept, arguments)
-            .await
     }
 
     /// The argument by which a process serves its metrics. In a testbed no other process could reach them.
@@ -306,7 +272,7 @@ impl LocalCluster {
                 name: name.to_owned(),
                 path: data.to_owned(),
                 remedy: match name {
-                    "coordinator" => "mount its disk, or restore its copy".to_owned(),
+                    COORDINATOR => "mount its disk, or restore its copy".to_owned(),
                     _ => format!(
                         "mount its disk, or, if its chunks are lost for good, delete {} and start it again",
                         made.display()
@@ -326,12 +292,6 @@ impl LocalCluster {
 
     fn was_made(&self, name: &str) -> bool {
         self.made_file(name).exists()
-    }
-
-    /// Whether the coordinator's process runs.
-    #[must_use]
-    pub fn coordinator_runs(&self) -> bool {
-        self.running("coordinator").is_some()
     }
 
     /// The testbed of this process, if any; it must have a seat for each node.
@@ -447,14 +407,6 @@ impl LocalCluster {
             .await
     }
 
-    /// Kills the coordinator at once.
-    ///
-    /// # Errors
-    /// [`TestbedError::NotRunning`], or why it does not end.
-    pub async fn kill_coordinator(&self) -> Result<(), TestbedError> {
-        self.kill("coordinator", "the coordinator").await
-    }
-
     async fn kill(&self, name: &str, what: &str) -> Result<(), TestbedError> {
         let running = self
             .running(name)
@@ -470,7 +422,8 @@ impl LocalCluster {
     pub async fn stop(&self) -> Result<u32, TestbedError> {
         let mut stopped = 0;
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
-        for name in nodes.chain(["coordinator".to_owned()]) {
+        let coordinators = coordinator_names(self.shape.options.coordinators);
+        for name in nodes.chain(coordinators) {
             if let Some(running) = self.running(&name) {
                 running.kill(&name).await?;
                 stopped += 1;

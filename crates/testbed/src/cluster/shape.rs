@@ -30,6 +30,9 @@ pub struct ClusterOptions {
     /// Whether its processes prove nothing to each other. So it is with clusters made before they could.
     #[serde(default = "as_ever")]
     pub insecure: bool,
+    /// Coordinators that share the metadata in a database, of which one leads.
+    #[serde(default = "one")]
+    pub coordinators: u32,
     /// Names of the fields, such as `racks`, that must hold for a cluster that was made before; all others
     /// may be different there. Rates are called `inner` and `cross`.
     #[serde(skip)]
@@ -77,6 +80,7 @@ impl ClusterOptions {
     fn fixed(&self) -> Vec<(&'static str, String)> {
         vec![
             ("racks", self.racks.to_string()),
+            ("coordinators", self.coordinators.to_string()),
             ("nodes_per_rack", self.nodes_per_rack.to_string()),
             ("inner", speed(self.node_bytes_per_s)),
             ("cross", speed(self.rack_bytes_per_s)),
@@ -169,7 +173,8 @@ pub struct Behaviour {
 pub(super) struct Shape {
     #[serde(flatten)]
     pub(super) options: ClusterOptions,
-    /// The coordinator's address; nodes and clients depend on it, so it stays.
+    /// The coordinator's address, or those of all coordinators, separated by commas; nodes and clients depend on it, so
+    /// it stays.
     pub(super) coordinator: Option<String>,
 }
 
@@ -187,6 +192,10 @@ impl Behaviour {
 
 const fn as_ever() -> bool {
     true
+}
+
+const fn one() -> u32 {
+    1
 }
 
 /// The words for a seed of places.

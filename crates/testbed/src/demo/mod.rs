@@ -84,6 +84,7 @@ pub async fn run(
         engine: script.engine,
         metadata: None,
         insecure: false,
+        coordinators: 1,
         given: Vec::new(),
     };
     let mut cluster = LocalCluster::open_or_make(directory, &up)?;

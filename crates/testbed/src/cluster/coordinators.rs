@@ -1,0 +1,116 @@
+//! The coordinators of a local cluster: one, or several on one database, of which one leads.
+
+use super::LocalCluster;
+use super::address::free_addresses;
+use crate::error::{Context, TestbedError};
+use crate::namespaces;
+use std::fs;
+
+/// The name of the first coordinator.
+pub(super) const COORDINATOR: &str = "coordinator";
+
+/// The names of coordinators: `coordinator`, `coordinator-1` and so on.
+pub(super) fn coordinator_names(count: u32) -> impl Iterator<Item = String> {
+    (0..count).map(|number| match number {
+        0 => COORDINATOR.to_owned(),
+        number => format!("{COORDINATOR}-{number}"),
+    })
+}
+
+impl LocalCluster {
+    /// Whether a coordinator's process runs.
+    #[must_use]
+    pub fn coordinator_runs(&self) -> bool {
+        self.running_coordinators().next().is_some()
+    }
+
+    /// The names of the coordinators that run.
+    fn running_coordinators(&self) -> impl Iterator<Item = String> {
+        let names = coordinator_names(self.shape.options.coordinators);
+        names.filter(|name| self.running(name).is_some())
+    }
+
+    /// Kills the coordinator at once; of several, the one that leads.
+    ///
+    /// # Errors
+    /// [`TestbedError::NotRunning`], or why it does not end.
+    pub async fn kill_coordinator(&self) -> Result<(), TestbedError> {
+        let running: Vec<_> = self.running_coordinators().collect();
+        let leader = match &running[..] {
+            [only] => Some(only),
+            several => several.iter().find(|name| self.listens(name)),
+        };
+        let leader = leader.map_or(COORDINATOR, String::as_str);
+        self.kill(leader, "the coordinator").await
+    }
+
+    /// Whether a coordinator listens, as only the one that leads does.
+    fn listens(&self, name: &str) -> bool {
+        let addresses = self.shape.coordinator.iter();
+        let addresses = addresses.flat_map(|list| list.split(','));
+        let names = coordinator_names(self.shape.options.coordinators);
+        let mut known = names.zip(addresses);
+        let own = known.find(|(known, _)| known == name);
+        own.is_some_and(|(_, address)| std::net::TcpStream::connect(address).is_ok())
+    }
+
+    /// Starts the coordinators that do not run. The first one makes the cluster; it and the others lead and stand by as
+    /// it comes.
+    pub(super) async fn start_coordinators(&mut self) -> Result<(), TestbedError> {
+        let addresses = match (&self.shape.coordinator, self.testbed()?) {
+            (Some(list), _) => list.split(',').map(str::to_owned).collect(),
+            (None, Some(_)) => vec![namespaces::coordinator_listen()],
+            (None, None) => free_addresses(self.shape.options.coordinators as usize)?,
+        };
+        let mut started = Vec::with_capacity(addresses.len());
+        let names: Vec<_> = coordinator_names(self.shape.options.coordinators).collect();
+        for (name, address) in names.iter().zip(addresses) {
+            started.push(match self.staying(name).await? {
+                Some(_) => address,
+                None => self.start_coordinator(name, &address).await?,
+            });
+        }
+        self.shape.coordinator = Some(started.join(","));
+        self.save()
+    }
+
+    async fn start_coordinator(&self, name: &str, listen: &str) -> Result<String, TestbedError> {
+        let options = &self.shape.options;
+        let mut arguments = vec![
+            "coordinator".to_owned(),
+            format!("--listen={listen}"),
+            format!("--data={}", self.directory.join(name).display()),
+            format!("--lease-ms={}", options.behaviour.lease_ms),
+            format!("--grace-s={}", options.behaviour.grace_s),
+            format!("--repair-parallel={}", options.behaviour.repair_parallel),
+        ];
+        let (seed, place) = (options.behaviour.placement_seed, &options.metadata);
+        arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
+        arguments.extend(options.insecure.then(|| "--insecure".to_owned()));
+        arguments.extend(place.iter().map(|url| format!("--metadata={url}")));
+        arguments.extend(self.metrics_argument()?);
+        let kept = place
+            .as_ref()
+            .map_or("coordinator/metadata.redb", |_| "cluster.json");
+        let (kept, seat) = (self.directory.join(kept), namespaces::COORDINATOR);
+        if name == COORDINATOR {
+            return self.spawn_with_data(name, seat, &kept, arguments).await;
+        }
+        // The first one has made the cluster, and its authority serves all.
+        self.share_authority(name)?;
+        self.spawn(name, seat, &arguments).await
+    }
+
+    /// Gives another coordinator the authority of the first one.
+    fn share_authority(&self, name: &str) -> Result<(), TestbedError> {
+        let own = self.directory.join(name);
+        let link = own.join("ca");
+        let share = || match std::os::unix::fs::symlink("../coordinator/ca", &link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            shared => shared,
+        };
+        fs::create_dir_all(&own)
+            .and_then(|()| share())
+            .context(format!("make {}", link.display()))
+    }
+}
