@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -23,6 +24,8 @@ pub(crate) enum Step<'a> {
     Maven(&'a str),
     /// [`tidy::run`].
     Tidy,
+    /// Several steps at the same time. They wait for most of their time, and say little unless they fail.
+    Together(&'a [Step<'a>]),
 }
 
 /// The steps of `cargo xtask lint`.
@@ -43,8 +46,8 @@ pub(crate) const LINT: [Step<'static>; 3] = [
 pub(crate) const TEST: [Step<'static>; 1] =
     [Step::Cargo(&["test", "--workspace", "--no-fail-fast"])];
 
-/// The steps that test what runs in Hadoop's processes. The command is built by the tests before them.
-pub(crate) const HDFS: [Step<'static>; 1] = [Step::Maven("hdfs")];
+/// The step that tests what runs in Hadoop's processes. The command is built by the tests before it.
+pub(crate) const HDFS: Step<'static> = Step::Maven("hdfs");
 
 impl fmt::Display for Step<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,6 +56,10 @@ impl fmt::Display for Step<'_> {
             Self::Built(program, words) => write!(formatter, "{program} {}", words.join(" ")),
             Self::Maven(directory) => write!(formatter, "mvn verify in {directory}"),
             Self::Tidy => write!(formatter, "tidy"),
+            Self::Together(steps) => {
+                let names: Vec<String> = steps.iter().map(ToString::to_string).collect();
+                formatter.write_str(&names.join(", and beside it "))
+            }
         }
     }
 }
@@ -69,24 +76,42 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
     let mut outcomes = Vec::with_capacity(steps.len());
     for (index, &step) in steps.iter().enumerate() {
         eprintln!("\n=== step {} of {}: {step}", index + 1, steps.len());
-        let start = Instant::now();
-        let passed = match step {
-            Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
-            Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
-            Step::Maven(directory) => maven(&root.join(directory))?,
-            Step::Tidy => tidy::run(root)?,
-        };
-        outcomes.push(Outcome {
-            step,
-            passed,
-            elapsed: start.elapsed(),
-        });
+        outcomes.extend(take(root, step)?);
     }
     eprintln!("\n=== summary");
     for outcome in &outcomes {
         eprintln!("{}", summary(outcome));
     }
     Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+/// Takes one step, or several at the same time.
+fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
+    let start = Instant::now();
+    let passed = match step {
+        Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
+        Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
+        Step::Maven(directory) => maven(&root.join(directory))?,
+        Step::Tidy => tidy::run(root)?,
+        Step::Together(steps) => {
+            return thread::scope(|scope| {
+                let taking = steps
+                    .iter()
+                    .map(|&step| scope.spawn(move || take(root, step)));
+                let taking: Vec<_> = taking.collect();
+                let mut outcomes = Vec::with_capacity(steps.len());
+                for taken in taking {
+                    outcomes.extend(taken.join().expect("a step does not panic")?);
+                }
+                Ok(outcomes)
+            });
+        }
+    };
+    Ok(vec![Outcome {
+        step,
+        passed,
+        elapsed: start.elapsed(),
+    }])
 }
 
 fn summary(outcome: &Outcome<'_>) -> String {
@@ -160,5 +185,8 @@ mod tests {
         let bad = Step::Cargo(&["no-such-subcommand"]);
         assert!(run(root, &[good]).expect("cargo is there"));
         assert!(!run(root, &[bad, good]).expect("cargo is there"));
+        assert!(run(root, &[Step::Together(&[good, good])]).expect("cargo is there"));
+        let beside = [Step::Together(&[good, bad, good]), good];
+        assert!(!run(root, &beside).expect("cargo is there"));
     }
 }

@@ -6,32 +6,30 @@ use crate::steps::{self, Step};
 
 const PROGRAM: &str = "gabion-torture";
 
+/// Builds it, with the tests and for the whole workspace: Cargo chooses the features of dependencies by what it is asked to
+/// build, so for this package and the command alone it would build most crates once more.
+pub(crate) const BUILD: Step<'static> = Step::Cargo(&[
+    "build",
+    "--workspace",
+    "--bins",
+    "--tests",
+    "--profile",
+    "test",
+]);
+
 /// Two minutes of it on the binary that the tests have built. The seed is fixed: another choice of schemes
 /// and faults belongs to a longer run. The kinds are those after which a cluster is green soon.
-///
-/// It is built with the tests and for the whole workspace: Cargo chooses the features of dependencies by what it
-/// is asked to build, so for these two packages alone it would build most crates once more.
-pub(crate) const CI: [Step<'static>; 2] = [
-    Step::Cargo(&[
-        "build",
-        "--workspace",
-        "--bins",
-        "--tests",
-        "--profile",
-        "test",
-    ]),
-    Step::Built(
-        PROGRAM,
-        &[
-            "--minutes",
-            "2",
-            "--seed",
-            "1",
-            "--faults",
-            "kill,stop,kill-coordinator,stop-coordinator,partition,one-way,full-disk,descriptors,wrong-cluster",
-        ],
-    ),
-];
+pub(crate) const TWO_MINUTES: Step<'static> = Step::Built(
+    PROGRAM,
+    &[
+        "--minutes",
+        "2",
+        "--seed",
+        "1",
+        "--faults",
+        "kill,stop,kill-coordinator,stop-coordinator,partition,one-way,full-disk,descriptors,wrong-cluster",
+    ],
+);
 
 /// Runs it on release binaries; `false` means that it found something wrong.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> anyhow::Result<bool> {

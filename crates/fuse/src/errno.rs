@@ -95,7 +95,7 @@ impl From<ClientError> for Errno {
             Cause::TooLarge => Self::TooLarge,
             Cause::NotPermitted => Self::NotPermitted,
             Cause::Unsupported => Self::NotSupported,
-            Cause::Failure => Self::Io,
+            Cause::NotLeading | Cause::Failure => Self::Io,
         };
         if errno == Self::Io {
             tracing::warn!(%error, "a request fails");

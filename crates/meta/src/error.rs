@@ -24,7 +24,7 @@ pub enum MetaError {
     },
     /// Another process uses the store's database now. Nothing of this one is committed since.
     #[error(
-        "this process may not use the metadata any longer ({reason}); leave one coordinator running"
+        "this process may not use the metadata any longer ({reason}); the request may be repeated at the coordinator that leads"
     )]
     Deposed {
         /// What has happened, with the database.

@@ -111,6 +111,9 @@ pub(crate) const TICKET_KEYS: Table<(), Vec<TicketKey>> = Table::new("ticket key
 /// The key that ties puts to the clients that have begun them.
 pub(crate) const PUT_KEY: Table<(), Secret> = Table::new("put key", 45, 1);
 
+/// The longest lease in milliseconds that a node may have been granted.
+pub(crate) const GRANTED_LEASE: Table<(), u64> = Table::new("granted lease", 46, 1);
+
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);
 

@@ -5,13 +5,35 @@ use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::records::StartRecord;
-use crate::schema::{Counter, STARTS};
+use crate::schema::{Counter, GRANTED_LEASE, STARTS};
 use gabion_layout::{Start, StripeId};
 
 /// Number of starts remembered. Older ones give no conclusions.
 const START_COUNT_MAX: u64 = 1024;
 
 impl<K: KeyValue> Meta<K> {
+    /// Notes the length of the leases that this run of the coordinator grants to nodes. Returns the longest that an
+    /// earlier run may have granted, or this one.
+    ///
+    /// # Errors
+    /// When the store fails or the row is corrupt.
+    pub fn note_granted_lease(&self, lease_ms: u64) -> Result<u64, MetaError> {
+        let earlier_ms = self.store.read(|txn| GRANTED_LEASE.get(txn, &()))?;
+        let earlier_ms = earlier_ms.unwrap_or(0);
+        if earlier_ms < lease_ms {
+            self.change(|txn| GRANTED_LEASE.put(txn, &(), &lease_ms))?;
+        }
+        Ok(earlier_ms.max(lease_ms))
+    }
+
+    /// Notes that no node has a longer lease than this one any more.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn end_longer_leases(&self, lease_ms: u64) -> Result<(), MetaError> {
+        self.change(|txn| GRANTED_LEASE.put(txn, &(), &lease_ms))
+    }
+
     /// Records the nonce of this run of the coordinator, which the caller draws at random. Returns
     /// all remembered starts, oldest first, each with the number of changes before it; the last is this one.
     ///

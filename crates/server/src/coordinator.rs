@@ -11,7 +11,7 @@ use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
 use gabion_sql::{Leadership, SqlError, StoreOptions};
-use gabion_wire::trust::{Security, TrustError};
+use gabion_wire::trust::{Authority, Security, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
     ProcessPorts, Responder, Role, TrafficMeter, WireError,
@@ -27,9 +27,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The file that notes the last commit of metadata in a database.
 const LAST_COMMIT: &str = "last-commit";
 
-/// Pause of a process that stands by, between two looks whether another one leads. A look watches for a renewal of the
-/// lease, so it takes up to a second by itself.
-const STAND_BY_PAUSE: Duration = Duration::from_millis(50);
+/// Pause of a process that stands by, between two looks whether another one leads.
+const STAND_BY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
@@ -91,9 +90,9 @@ impl CoordinatorProcess {
             metrics,
             slow,
         } = config;
-        let mut listener = listen_on(&listen).await?;
-        let metrics = MetricsListener::bind(metrics.as_deref()).await?;
-        let is_observed = metrics.is_some() || slow.is_some();
+        let listener = listen_on(&listen).await?;
+        let listening = MetricsListener::bind(metrics.as_deref()).await?;
+        let is_observed = listening.is_some() || slow.is_some();
         // An alert waits for a store that fails.
         let work = is_observed.then(|| Arc::new(CoordinatorWork::new(slow, STORE_FAILED)));
         // After the address, so that an unusable one leaves nothing behind.
@@ -109,33 +108,13 @@ impl CoordinatorProcess {
             protection,
             work: work.clone(),
         };
-        let opened = match opening.open().await {
-            Err(ServerError::Sql(SqlError::InUse { holder, .. })) if !init => {
-                // Clients that try this address must see that it does not lead.
-                drop(listener);
-                standing_by(address, &holder);
-                let opened = opening.open_when_it_leads().await?;
-                listener = listen_on(&address.to_string()).await?;
-                opened
-            }
-            opened => opened?,
-        };
-        let (office, log) = (opened.office, opened.log);
-        log.note(Happening::plain("started", "the coordinator has started"));
-        let handler = Arc::new(CoordinatorHandler {
-            coordinator: OnceLock::new(),
-            office: Arc::clone(&office),
-            work: work.clone(),
-            log: Arc::clone(&log),
-            refusals: Refusals::default(),
-        });
-        let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
-        let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
-        let observer = CoordinatorObserver {
-            log: Arc::clone(&log),
-            work: work.clone(),
-        };
-        let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
+        let sockets = (listener, listening);
+        let (opened, (listener, listening)) = opening
+            .open_or_stand_by(sockets, address, standing_by)
+            .await?;
+        let started = Happening::plain("started", "the coordinator has started");
+        opened.log.note(started);
+        let (handler, endpoint, ports) = environment(&opened, work.clone())?;
         let meta = opened.meta;
         // It reads the metadata.
         let made = tokio::task::spawn_blocking(move || Coordinator::new(meta, ports, options));
@@ -144,7 +123,7 @@ impl CoordinatorProcess {
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
-        let metrics = metrics.zip(work);
+        let metrics = listening.zip(work);
         let metrics = metrics.map(|(listener, work)| {
             (
                 listener,
@@ -157,8 +136,8 @@ impl CoordinatorProcess {
             endpoint,
             listener,
             address,
-            office,
-            log,
+            office: opened.office,
+            log: opened.log,
             metrics,
         })
     }
@@ -221,6 +200,29 @@ impl CoordinatorProcess {
     }
 }
 
+/// What a coordinator answers requests with, and its connections and ports.
+type Environment = (Arc<CoordinatorHandler>, Arc<Endpoint>, Arc<ProcessPorts>);
+
+fn environment(
+    opened: &Opened,
+    work: Option<Arc<CoordinatorWork>>,
+) -> Result<Environment, ServerError> {
+    let (office, log) = (&opened.office, &opened.log);
+    let handler = Arc::new(CoordinatorHandler {
+        coordinator: OnceLock::new(),
+        office: Arc::clone(office),
+        work: work.clone(),
+        log: Arc::clone(log),
+        refusals: Refusals::default(),
+    });
+    let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
+    let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
+    let log = Arc::clone(log);
+    let observer = CoordinatorObserver { log, work };
+    let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
+    Ok((handler, endpoint, ports))
+}
+
 /// The address at which it listens.
 fn address_of(
     listener: &TcpListener,
@@ -237,6 +239,9 @@ fn address_of(
     }
     Ok(address)
 }
+
+/// Where a coordinator listens, also for its metrics if they are served.
+type Sockets = (TcpListener, Option<MetricsListener>);
 
 /// What a coordinator opens.
 #[derive(Clone)]
@@ -256,12 +261,46 @@ impl Opening {
         opened.await.expect("opening metadata does not panic")
     }
 
-    /// Opens as soon as no other process leads.
+    /// Opens at once, or stands by, without listening, until no other process leads.
+    async fn open_or_stand_by(
+        &self,
+        sockets: Sockets,
+        address: SocketAddr,
+        standing_by: impl FnOnce(SocketAddr, &str),
+    ) -> Result<(Opened, Sockets), ServerError> {
+        match self.open().await {
+            Err(ServerError::Sql(SqlError::InUse { holder, .. })) if !self.init => {
+                // Clients and monitors that try these addresses must see that it does not lead.
+                let metrics = sockets
+                    .1
+                    .as_ref()
+                    .map(|metrics| metrics.address.to_string());
+                drop(sockets);
+                standing_by(address, &holder);
+                let opened = self.open_when_it_leads().await?;
+                let listener = listen_on(&address.to_string()).await?;
+                let metrics = MetricsListener::bind(metrics.as_deref()).await?;
+                Ok((opened, (listener, metrics)))
+            }
+            opened => Ok((opened?, sockets)),
+        }
+    }
+
+    /// Opens as soon as no other process leads. What ails the database while it stands by passes, or ails the one that
+    /// leads too.
     async fn open_when_it_leads(&self) -> Result<Opened, ServerError> {
+        let mut last_error = String::new();
         loop {
+            tokio::time::sleep(STAND_BY_PAUSE).await;
             match self.open().await {
-                Err(ServerError::Sql(SqlError::InUse { .. })) => {
-                    tokio::time::sleep(STAND_BY_PAUSE).await;
+                Err(ServerError::Sql(SqlError::InUse { .. })) => last_error.clear(),
+                Err(ServerError::Sql(
+                    error @ (SqlError::Unreachable { .. } | SqlError::Failed { .. }),
+                )) => {
+                    if error.to_string() != last_error {
+                        tracing::warn!(%error, "this coordinator stands by, and looks again");
+                        last_error = error.to_string();
+                    }
                 }
                 opened => return opened,
             }
@@ -292,6 +331,12 @@ impl Opened {
         } else {
             None
         };
+        // One that could not certify must not lead.
+        if let (false, MetadataPlace::Database(_), Protection::Managed { authority, .. }) =
+            (init, &metadata, &protection)
+        {
+            Authority::open(authority)?;
+        }
         let meta = metadata.open_cluster(&store, new_cluster)?;
         let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;

@@ -250,21 +250,20 @@ impl Flusher {
     fn commit(&self, leader: &Leader, changes: &[(Vec<u8>, Change)]) -> Result<Leader, MetaError> {
         self.group_count.fetch_add(1, Ordering::Relaxed);
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        // The lease begins with the try that counts, which is this one or a later one.
-        let mut earliest = None;
         self.patiently("commit", || {
             let connection = match line.take() {
                 Some(connection) if connection.is_usable() => connection,
                 _ => Connection::open(&self.address)?,
             };
-            let valid_until = Moment::now().plus(RELIANCE);
-            let earliest = *earliest.get_or_insert(valid_until);
+            let asked = Moment::now();
             self.try_count.fetch_add(1, Ordering::Relaxed);
             let is_now = self.attempt(&connection, leader, changes)?;
             *line = Some(connection);
             Ok(Leader {
                 sequence: leader.sequence + 1,
-                valid_until: if is_now { valid_until } else { earliest },
+                // A server shows a commit whose wait for its standbys was cut short. What rests on it waits for a later
+                // commit, which waits for all before it.
+                valid_until: if is_now { asked.plus(RELIANCE) } else { asked },
                 ..*leader
             })
         })

@@ -121,6 +121,9 @@ pub enum TestbedError {
     /// All ports that a coordinator may take are in use.
     #[error("no port is free for a coordinator")]
     NoPort,
+    /// A testbed has one seat for a coordinator.
+    #[error("a testbed has one coordinator; leave --coordinators out")]
+    OneCoordinator,
     /// Several processes failed: a line each.
     #[error("{}", lines(.0))]
     Several(Vec<TestbedError>),
@@ -256,6 +259,7 @@ impl TestbedError {
             | Self::NoNode { .. }
             | Self::Variable(_)
             | Self::TooSmall { .. }
+            | Self::OneCoordinator
             | Self::Regions { .. }
             | Self::Nested
             | Self::NotInside

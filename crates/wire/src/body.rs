@@ -48,6 +48,11 @@ pub trait Rpc: Serialize + DeserializeOwned + Send + 'static {
         let _ = reason;
         None
     }
+    /// Whether the reply says that another process is to be asked.
+    fn is_elsewhere(reply: &Self::Reply) -> bool {
+        let _ = reply;
+        false
+    }
 }
 
 impl Rpc for NodeRequest {
@@ -74,6 +79,9 @@ impl Rpc for CoordinatorRequest {
     fn denied(reason: &str) -> Option<Self::Reply> {
         let denial = Denial::new(Cause::NotPermitted, reason);
         Some(CoordinatorReply::Refused(denial))
+    }
+    fn is_elsewhere(reply: &CoordinatorReply) -> bool {
+        matches!(reply, CoordinatorReply::Busy(why) if why.cause == Cause::NotLeading)
     }
 }
 

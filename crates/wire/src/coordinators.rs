@@ -1,8 +1,8 @@
 //! The coordinator, wherever it runs: of several processes that share their metadata, one leads, and only that one
 //! accepts connections. A process knows the addresses of all of them, and finds the one that leads.
 //!
-//! One that is paused still has its connections, so an open one shows nothing. If an answer takes long, the other
-//! addresses are tried by new connections, which only a process that leads and runs completes.
+//! One that is paused still has its connections, so an open one shows nothing. If an answer takes long, or says that the
+//! process may not lead, the other addresses are tried by new connections, which one that is paused does not complete.
 
 use crate::body::Rpc;
 use crate::connection::Connection;
@@ -151,19 +151,37 @@ impl Coordinators {
         let mut answer = pin!(connection.call(request, deadline));
         loop {
             tokio::select! {
-                answered = &mut answer => return answered,
+                answered = &mut answer => {
+                    let is_elsewhere = answered.as_ref().is_ok_and(R::is_elsewhere);
+                    if !is_elsewhere || !self.has_others() {
+                        return answered;
+                    }
+                    let Ok((_, other)) = self.other_than(peers, at, Duration::ZERO).await else {
+                        return answered;
+                    };
+                    return if connection.is_of_same_process(&other) {
+                        answered
+                    } else {
+                        self.leave(peers, at)
+                    };
+                }
                 other = self.other_than(peers, at, doubt_after), if self.has_others() => {
                     let Ok((_, other)) = other else { continue };
                     if connection.is_of_same_process(&other) {
                         // It has two addresses, and takes its time.
                         return answer.await;
                     }
-                    peers.leave(&self.addresses[at]);
-                    let operation = "the answer of a coordinator that leads no more";
-                    return Err(WireError::DeadlinePassed { operation });
+                    return self.leave(peers, at);
                 }
             }
         }
+    }
+
+    /// Leaves a coordinator without its answer.
+    fn leave<T>(&self, peers: &Peers, at: usize) -> Result<T, WireError> {
+        peers.leave(&self.addresses[at]);
+        let operation = "the answer of a coordinator that leads no more";
+        Err(WireError::DeadlinePassed { operation })
     }
 
     /// A new connection to the one that leads.

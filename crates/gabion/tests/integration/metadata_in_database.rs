@@ -104,7 +104,17 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
         let ended = writers.into_iter().map(|writer| writer.join().unwrap());
         ended.collect::<Vec<_>>()
     });
-    for (writer, numbers) in (0..).zip(&acknowledged) {
+    check_files(&cluster, &acknowledged);
+    let stored: usize = acknowledged.iter().map(Vec::len).sum();
+    assert!(stored as u64 >= 15, "{stored} files");
+    cluster.run(&["cluster", "down"]);
+    let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
+    assert_eq!(checked, "all rows agree\n");
+}
+
+/// All acknowledged files are there.
+fn check_files(cluster: &TestCluster, acknowledged: &[Vec<u64>]) {
+    for (writer, numbers) in (0..).zip(acknowledged) {
         for &number in numbers {
             let found = cluster.get(&format!("{writer}/{number}"));
             assert!(
@@ -113,11 +123,53 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
             );
         }
     }
-    let stored: usize = acknowledged.iter().map(Vec::len).sum();
-    assert!(stored as u64 >= 15, "{stored} files");
-    cluster.run(&["cluster", "down"]);
-    let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
-    assert_eq!(checked, "all rows agree\n");
+}
+
+/// Names of coordinators, with their addresses.
+type Coordinators<'a> = [(&'a str, &'a str)];
+
+/// The coordinators that listen.
+fn leaders<'a>(coordinators: &Coordinators<'a>) -> Vec<&'a str> {
+    let listens = |(_, address): &&(&str, &str)| TcpStream::connect(address).is_ok();
+    let leaders = coordinators.iter().filter(listens);
+    leaders.map(|(name, _)| *name).collect()
+}
+
+/// Kills or pauses the leader, and waits for another one.
+fn unseat(
+    cluster: &TestCluster,
+    coordinators: &Coordinators<'_>,
+    signal: Signal,
+    until_stored: &dyn Fn(u64),
+) {
+    let [leader] = leaders(coordinators)[..] else {
+        panic!("there is not one leader");
+    };
+    let began = Instant::now();
+    if signal == Signal::KILL {
+        cluster.run(&["chaos", "kill-coordinator"]);
+    } else {
+        cluster.signal(leader, signal);
+    }
+    wait_for("another coordinator leads", || {
+        leaders(coordinators).iter().any(|now| *now != leader)
+    });
+    let led = began.elapsed();
+    // As many as there are writers may have been about to end.
+    until_stored(WRITERS + 1);
+    let stored = began.elapsed();
+    println!(
+        "{leader} got {signal:?}: another leads after {led:.1?}, files are stored after {stored:.1?}"
+    );
+    if signal == Signal::STOP {
+        cluster.signal(leader, Signal::CONT);
+    }
+    // The deposed one ends by itself.
+    wait_for(
+        "one coordinator leads, another one",
+        || matches!(leaders(coordinators)[..], [now] if now != leader),
+    );
+    cluster.run(&["cluster", "up"]);
 }
 
 /// Kills and pauses the leader of three coordinators under load. A paused one comes back while another leads.
@@ -134,11 +186,6 @@ fn coordinators_that_stand_by_take_over() {
     let coordinators = ["coordinator", "coordinator-1", "coordinator-2"];
     let coordinators: Vec<_> = coordinators.into_iter().zip(addresses.split(',')).collect();
     assert_eq!(coordinators.len(), 3, "{addresses}");
-    let leaders = || {
-        let listens = |(_, address): &&(&str, &str)| TcpStream::connect(address).is_ok();
-        let leaders = coordinators.iter().filter(listens);
-        leaders.map(|(name, _)| *name).collect::<Vec<_>>()
-    };
     let (stored_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let acknowledged = std::thread::scope(|scope| {
         let writers = (0..WRITERS).map(|writer| {
@@ -152,47 +199,16 @@ fn coordinators_that_stand_by_take_over() {
                 stored_count.load(Ordering::Acquire) >= goal
             });
         };
-        for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
+        for signal in [Signal::KILL, Signal::STOP] {
             until_stored(3);
-            let leader = leaders();
-            let [leader] = leader[..] else {
-                panic!("{leader:?} lead at once");
-            };
-            let began = Instant::now();
-            if signal == Signal::KILL {
-                cluster.run(&["chaos", "kill-coordinator"]);
-            } else {
-                cluster.signal(leader, signal);
-            }
-            until_stored(2);
-            println!(
-                "{leader} got {signal:?}; files are stored {:.1?} later",
-                began.elapsed()
-            );
-            if signal == Signal::STOP {
-                cluster.signal(leader, Signal::CONT);
-            }
-            // The deposed one ends by itself.
-            wait_for(
-                "one coordinator leads, another one",
-                || matches!(leaders()[..], [now] if now != leader),
-            );
-            cluster.run(&["cluster", "up"]);
+            unseat(&cluster, &coordinators, signal, &until_stored);
         }
         until_stored(3);
         is_over.store(true, Ordering::Release);
         let ended = writers.into_iter().map(|writer| writer.join().unwrap());
         ended.collect::<Vec<_>>()
     });
-    for (writer, numbers) in (0..).zip(&acknowledged) {
-        for &number in numbers {
-            let found = cluster.get(&format!("{writer}/{number}"));
-            assert!(
-                found == contents(writer, number),
-                "{writer}/{number} is another"
-            );
-        }
-    }
+    check_files(&cluster, &acknowledged);
     let status = cluster.json(&["cluster", "status"]);
     assert_eq!(
         status["nodes"].as_array().map(Vec::len),
@@ -201,7 +217,7 @@ fn coordinators_that_stand_by_take_over() {
     );
     // All of them, told to end at once or killed, leave metadata that agree.
     cluster.run(&["cluster", "down"]);
-    assert_eq!(leaders(), [""; 0]);
+    assert_eq!(leaders(&coordinators), [""; 0]);
     let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
     assert_eq!(checked, "all rows agree\n");
 }

@@ -94,6 +94,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let ports = &self.shared.core.ports;
         ports.spawn(Arc::clone(&self.members).watch().boxed());
         ports.spawn(self.members.positions().keep().boxed());
+        ports.spawn(Arc::clone(&self.shared.nodes).outlive_leases().boxed());
         let tasks = [
             Arc::clone(&self.repair).run().boxed(),
             Arc::clone(self.repair.throttle()).guard().boxed(),
@@ -270,7 +271,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 /// The answer to a request that this process may not answer. A sender that may ask again is told so.
 fn refused_for_now(error: MetaError) -> Answer {
     match error {
-        MetaError::Away { .. } | MetaError::Closed => Ok(CoordinatorReply::Busy(error.into())),
+        MetaError::Away { .. } | MetaError::Closed | MetaError::Deposed { .. } => {
+            Ok(CoordinatorReply::Busy(error.into()))
+        }
         error => Err(error.into()),
     }
 }

@@ -41,6 +41,8 @@ pub enum Cause {
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
+    /// Another coordinator leads, or may do so; this one has done nothing of it since (`EIO`).
+    NotLeading,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
     Failure,
 }
@@ -64,6 +66,7 @@ impl Cause {
             Self::TooLarge => "too_large",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
+            Self::NotLeading => "not_leading",
             Self::Failure => "failure",
         }
     }
@@ -154,10 +157,10 @@ impl From<&MetaError> for Cause {
             | MetaError::RackChanged { .. } => Self::Invalid,
             MetaError::FileTooLarge | MetaError::UserAttributesTooLarge { .. } => Self::TooLarge,
             MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
+            MetaError::Deposed { .. } | MetaError::Away { .. } | MetaError::Closed => {
+                Self::NotLeading
+            }
             MetaError::Storage { .. }
-            | MetaError::Deposed { .. }
-            | MetaError::Away { .. }
-            | MetaError::Closed
             | MetaError::Locked { .. }
             | MetaError::NoStore { .. }
             | MetaError::Damaged { .. }

@@ -40,8 +40,8 @@ impl LocalCluster {
             [only] => Some(only),
             several => several.iter().find(|name| self.listens(name)),
         };
-        let leader = leader.map_or(COORDINATOR, String::as_str);
-        self.kill(leader, "the coordinator").await
+        let none = || TestbedError::NotRunning("the coordinator".to_owned());
+        self.kill(leader.ok_or_else(none)?, "the coordinator").await
     }
 
     /// Whether a coordinator listens, as only the one that leads does.
@@ -59,6 +59,9 @@ impl LocalCluster {
     pub(super) async fn start_coordinators(&mut self) -> Result<(), TestbedError> {
         let addresses = match (&self.shape.coordinator, self.testbed()?) {
             (Some(list), _) => list.split(',').map(str::to_owned).collect(),
+            (None, Some(_)) if self.shape.options.coordinators > 1 => {
+                return Err(TestbedError::OneCoordinator);
+            }
             (None, Some(_)) => vec![namespaces::coordinator_listen()],
             (None, None) => free_addresses(self.shape.options.coordinators as usize)?,
         };

@@ -15,7 +15,7 @@ use crate::message::{
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
-use gabion_meta::{KeyValue, Membership, MetaError};
+use gabion_meta::{KeyValue, Membership, Meta, MetaError};
 use gabion_planner::manager::LinkMatrix;
 use gabion_planner::placement::{Room, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ pub(in crate::coordinator) struct Nodes<K> {
     joins: futures::lock::Mutex<Joins>,
     /// The nodes that join now.
     pub(super) sessions: Mutex<Sessions>,
+    /// The longest lease that a node may have had at this run's start.
+    longest_lease_ms: u64,
     /// Records and leases.
     pub(super) roster: Mutex<Roster>,
     /// Suspicions against nodes whose leases run.
@@ -54,12 +56,21 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
     /// When they cannot be read.
     pub(in crate::coordinator) fn new(core: &Arc<Core<K>>) -> Result<Self, MetaError> {
         let (records, standings) = (core.meta.nodes()?, core.meta.standings()?);
+        let timing = core.options.timing;
+        let longest_ms = core.meta.note_granted_lease(timing.lease_ms)?;
         let now_ms = core.ports.now_ms();
         let nodes = Self {
             core: Arc::clone(core),
             joins: futures::lock::Mutex::default(),
             sessions: Mutex::default(),
-            roster: Mutex::new(Roster::new(core.options.timing, records, standings, now_ms)),
+            // A lease that another process has granted may be longer than this one's.
+            roster: Mutex::new(Roster::new(
+                timing,
+                records,
+                standings,
+                now_ms + (longest_ms - timing.lease_ms),
+            )),
+            longest_lease_ms: longest_ms,
             suspicions: Mutex::new(Suspicions::new(core.options.link_patience_ms())),
             hastened: Mutex::default(),
             reports: Mutex::default(),
@@ -67,6 +78,18 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         };
         core.ports.learn_nodes(&nodes.statuses());
         Ok(nodes)
+    }
+
+    /// Waits until all leases of earlier runs have ended, and notes that none is longer than this run's.
+    pub(in crate::coordinator) async fn outlive_leases(self: Arc<Self>) {
+        let timing = self.core.options.timing;
+        if self.longest_lease_ms > timing.lease_ms {
+            let wait_ms = self.longest_lease_ms.saturating_add(timing.margin_ms);
+            self.core.ports.sleep_ms(wait_ms).await;
+            let note = move |meta: &Meta<K>| meta.end_longer_leases(timing.lease_ms);
+            // If it fails, the next run waits longer than it needs to.
+            let _ = self.core.with_meta(note).await;
+        }
     }
 
     /// All nodes at this instant.

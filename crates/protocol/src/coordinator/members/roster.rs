@@ -21,17 +21,16 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// The nodes at the coordinator's own start.
+    /// The nodes at the coordinator's own start. None counts as silent before `heard_ms`, which may lie ahead.
     pub(super) fn new(
         timing: Timing,
         records: Vec<NodeRecord>,
         standings: Vec<(NodeId, Standing)>,
-        now_ms: u64,
+        heard_ms: u64,
     ) -> Self {
         let mut membership = Membership::new(timing);
-        membership.run(now_ms);
         for record in &records {
-            membership.expect(record.id, record.failed, now_ms);
+            membership.expect(record.id, record.failed, heard_ms);
         }
         let records = records.into_iter().map(|r| (r.id, r)).collect();
         Self {
