@@ -75,3 +75,26 @@ impl<K: KeyValue> Meta<K> {
         Ok(stripe.0 < next)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_store::MemoryStore;
+    use crate::{WallClock, WallTime};
+
+    #[test]
+    fn the_longest_lease_is_known_until_it_has_ended() {
+        let clock = WallClock::stopped(WallTime::default());
+        let meta = Meta::create(MemoryStore::new(), gabion_layout::ClusterId(1), clock).unwrap();
+        assert_eq!(meta.note_granted_lease(3_000).unwrap(), 3_000);
+        assert_eq!(meta.note_granted_lease(10_000).unwrap(), 10_000);
+        assert_eq!(meta.note_granted_lease(3_000).unwrap(), 10_000);
+        assert_eq!(
+            meta.note_granted_lease(2_000).unwrap(),
+            10_000,
+            "also twice"
+        );
+        meta.end_longer_leases(2_000).unwrap();
+        assert_eq!(meta.note_granted_lease(1_000).unwrap(), 2_000);
+    }
+}

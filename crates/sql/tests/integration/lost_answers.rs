@@ -2,7 +2,7 @@
 
 use crate::fixture::{Rival, Server, count_up, counted, open_through};
 use gabion_testbed::database::Cut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -36,15 +36,19 @@ fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
     let name = server.new_database();
     let relay = server.relay();
     let store = open_through(&relay, &name, Duration::from_mins(1));
-    let is_over = AtomicBool::new(false);
+    let (done_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let seen = std::thread::scope(|scope| {
         let clients = (0..CLIENTS).map(|_| {
-            let store = &store;
-            let run = move || (0..EACH).map(|_| count_up(store).unwrap()).collect();
-            scope.spawn::<_, Vec<u64>>(run)
+            let (store, done_count) = (&store, &done_count);
+            let one = move |_| {
+                let seen = count_up(store).unwrap();
+                done_count.fetch_add(1, Ordering::Release);
+                seen
+            };
+            scope.spawn::<_, Vec<u64>>(move || (0..EACH).map(one).collect())
         });
         let clients: Vec<_> = clients.collect();
-        let (relay, is_over) = (&relay, &is_over);
+        let (relay, done_count, is_over) = (&relay, &done_count, &is_over);
         scope.spawn(move || {
             for at in 0.. {
                 if is_over.load(Ordering::Acquire) {
@@ -54,6 +58,12 @@ fn clients_that_share_commits_lose_nothing_when_connections_are_cut() {
                 let before = relay.cut_count();
                 relay.cut_next([Cut::BeforeCommit, Cut::AtCommit, Cut::AfterCommit][at % 3]);
                 while relay.cut_count() == before && !is_over.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                // A commit whose answer is lost counts once a later one has been answered.
+                let done = done_count.load(Ordering::Acquire);
+                while done_count.load(Ordering::Acquire) == done && !is_over.load(Ordering::Acquire)
+                {
                     std::thread::yield_now();
                 }
                 if at % 5 == 4 {

@@ -4,7 +4,9 @@
 
 use crate::processes::within;
 use gabion_meta::ClusterId;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Flow, NodeRequest, ask};
+use gabion_protocol::message::{
+    Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, NodeRequest, ask,
+};
 use gabion_protocol::ports::Ports as _;
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
@@ -34,6 +36,8 @@ struct Coordinator {
 enum Pace {
     AtOnce,
     Slow,
+    /// It says that it may not lead.
+    Away,
     /// Never.
     Paused,
 }
@@ -65,6 +69,10 @@ impl Handler for Coordinator {
                     tokio::time::sleep(SLOW).await;
                     responder.reply(&answer);
                 });
+            }
+            Pace::Away => {
+                let denial = Denial::new(Cause::NotLeading, "its database does not answer");
+                responder.reply(&CoordinatorReply::Busy(denial));
             }
             Pace::Paused => self.kept.lock().unwrap().push(responder),
         }
@@ -124,11 +132,12 @@ fn client_with(hello: Hello, addresses: &str) -> ProcessPorts {
     ProcessPorts::new(Some(addresses.to_owned()), endpoint).unwrap()
 }
 
-/// The number of the coordinator that answers; none if no answer came.
+/// The number of the coordinator that answers, 0 if it is busy; none if no answer came.
 async fn ask(ports: &ProcessPorts) -> Option<u64> {
     let request = CoordinatorRequest::from(ask::Nodes);
     match within(ports.call_coordinator(request, DEADLINE_MS)).await {
         Ok(CoordinatorReply::StartAbove(number)) => Some(number),
+        Ok(CoordinatorReply::Busy(_)) => Some(0),
         Ok(other) => panic!("{other:?}"),
         Err(_) => None,
     }
@@ -180,6 +189,27 @@ async fn a_paused_leader_is_left_as_soon_as_another_one_leads() {
     old.set(Pace::AtOnce);
     assert_eq!(ask(&ports).await, Some(2));
     assert_eq!((*old.asked.borrow(), *new.asked.borrow()), (2, 2));
+}
+
+/// One that has lost its database still answers and takes connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_that_may_not_lead_is_left() {
+    let (first, listener) = reserved().await;
+    let old = lead(1, listener);
+    let (second, reserved_second) = reserved().await;
+    drop(reserved_second);
+    let ports = client(&format!("{first},{second}"));
+    old.set(Pace::Away);
+    assert_eq!(ask(&ports).await, Some(0), "there is no other yet");
+    let new = lead(2, TcpListener::bind(&second).await.unwrap());
+    // The answer that it may not lead is none.
+    let mut answer = ask(&ports).await;
+    while answer == Some(0) {
+        answer = ask(&ports).await;
+    }
+    assert_eq!(answer, None);
+    assert_eq!(ask(&ports).await, Some(2));
+    assert_eq!(*new.asked.borrow(), 1);
 }
 
 /// An address of another cluster is told, although the others may only be down for now.
