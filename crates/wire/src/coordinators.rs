@@ -21,8 +21,13 @@ use tokio::time::{Instant, sleep};
 /// How long an answer may take before the other addresses are tried.
 const DOUBT_AFTER: Duration = Duration::from_secs(1);
 
-/// After the others were tried in vain, they are not tried again for this time.
+/// Pause before the other addresses are tried again, after none of them has answered.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The addresses in a list of coordinators, separated by commas, or by `+` where commas separate options.
+pub fn coordinator_addresses(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', '+']).map(str::trim)
+}
 
 /// The addresses of the coordinator.
 #[derive(Debug)]
@@ -31,16 +36,15 @@ pub(crate) struct Coordinators {
     addresses: Vec<String>,
     /// The one that led last.
     present: AtomicUsize,
-    /// When the others were tried last in vain, and why. Held while they are tried.
+    /// The time of the last trial of the other addresses that failed, and its errors. Locked during a trial.
     tried: Mutex<Option<(Instant, Vec<WireError>)>>,
 }
 
 impl Coordinators {
-    /// Those in a list, separated by commas, or by `+` where commas separate options.
+    /// Those in a list.
     pub(crate) fn new(list: &str) -> Self {
-        let addresses = list.split([',', '+']);
         Self {
-            addresses: addresses.map(|one| one.trim().to_owned()).collect(),
+            addresses: coordinator_addresses(list).map(str::to_owned).collect(),
             present: AtomicUsize::new(0),
             tried: Mutex::default(),
         }

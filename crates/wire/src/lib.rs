@@ -48,6 +48,7 @@ pub use body::{Frame, Rpc};
 pub use certificate_call::{CertificateReply, CertificateRequest};
 pub use client::{connect, connect_with};
 pub use connection::Connection;
+pub use coordinators::coordinator_addresses;
 pub use endpoint::{Endpoint, Options};
 pub use error::WireError;
 pub use handler::{Handler, NotAdmitted, Responder};

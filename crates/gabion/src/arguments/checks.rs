@@ -27,8 +27,8 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
 /// # Errors
 /// One plain sentence.
 pub(super) fn coordinator_addresses(text: &str) -> Result<String, String> {
-    for address in text.split([',', '+']) {
-        peer_address(address.trim())?;
+    for address in gabion_wire::coordinator_addresses(text) {
+        peer_address(address)?;
     }
     Ok(text.to_owned())
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use gabion_server::Protection;
 use gabion_testbed::LocalCluster;
 use gabion_wire::trust::{Security, Token};
-use gabion_wire::{RenewalError, Role, exchange_token};
+use gabion_wire::{RenewalError, Role, coordinator_addresses, exchange_token};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -106,11 +106,7 @@ fn check_loopback(addresses: &str) -> Result<(), Failure> {
         let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         !is_loopback && host != "localhost"
     };
-    match addresses
-        .split([',', '+'])
-        .map(str::trim)
-        .find(is_elsewhere)
-    {
+    match coordinator_addresses(addresses).find(is_elsewhere) {
         None => Ok(()),
         Some(address) => Err(Failure::usage(format!(
             "--insecure is for loopback only, and {address} is not; name a certificate with --tls"

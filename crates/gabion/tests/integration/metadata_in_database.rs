@@ -67,16 +67,13 @@ fn store_files(
     acknowledged
 }
 
-#[test]
-fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
-    let Some((_directory, server)) = server(&["meta"]) else {
-        return;
-    };
-    let cluster = start(&server.url("meta"));
+/// Disturbs a cluster while writers store files. The disturbance is given a wait until a number of further files is
+/// stored. Returns the numbers of each writer's acknowledged files.
+fn under_load(cluster: &TestCluster, disturb: impl FnOnce(&dyn Fn(u64))) -> Vec<Vec<u64>> {
     let (stored_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let acknowledged = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let writers = (0..WRITERS).map(|writer| {
-            let (cluster, stored_count, is_over) = (&cluster, &stored_count, &is_over);
+            let (stored_count, is_over) = (&stored_count, &is_over);
             scope.spawn(move || store_files(cluster, writer, stored_count, is_over))
         });
         let writers: Vec<_> = writers.collect();
@@ -86,6 +83,22 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
                 stored_count.load(Ordering::Acquire) >= goal
             });
         };
+        disturb(&until_stored);
+        until_stored(3);
+        is_over.store(true, Ordering::Release);
+        let ended = writers.into_iter();
+        let ended = ended.map(|writer| writer.join().expect("a writer does not panic"));
+        ended.collect::<Vec<_>>()
+    })
+}
+
+#[test]
+fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
+    let Some((_directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let cluster = start(&server.url("meta"));
+    let acknowledged = under_load(&cluster, |until_stored| {
         for stop in [Stop::Fast, Stop::Immediate] {
             until_stored(3);
             // The coordinator goes on when the database is back.
@@ -99,10 +112,6 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
                 cluster.output(&["cluster", "up"]).status.success()
             });
         }
-        until_stored(3);
-        is_over.store(true, Ordering::Release);
-        let ended = writers.into_iter().map(|writer| writer.join().unwrap());
-        ended.collect::<Vec<_>>()
     });
     check_files(&cluster, &acknowledged);
     let stored: usize = acknowledged.iter().map(Vec::len).sum();
@@ -186,27 +195,11 @@ fn coordinators_that_stand_by_take_over() {
     let coordinators = ["coordinator", "coordinator-1", "coordinator-2"];
     let coordinators: Vec<_> = coordinators.into_iter().zip(addresses.split(',')).collect();
     assert_eq!(coordinators.len(), 3, "{addresses}");
-    let (stored_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let acknowledged = std::thread::scope(|scope| {
-        let writers = (0..WRITERS).map(|writer| {
-            let (cluster, stored_count, is_over) = (&cluster, &stored_count, &is_over);
-            scope.spawn(move || store_files(cluster, writer, stored_count, is_over))
-        });
-        let writers: Vec<_> = writers.collect();
-        let until_stored = |more: u64| {
-            let goal = stored_count.load(Ordering::Acquire) + more;
-            wait_for("files are stored", || {
-                stored_count.load(Ordering::Acquire) >= goal
-            });
-        };
+    let acknowledged = under_load(&cluster, |until_stored| {
         for signal in [Signal::KILL, Signal::STOP] {
             until_stored(3);
-            unseat(&cluster, &coordinators, signal, &until_stored);
+            unseat(&cluster, &coordinators, signal, until_stored);
         }
-        until_stored(3);
-        is_over.store(true, Ordering::Release);
-        let ended = writers.into_iter().map(|writer| writer.join().unwrap());
-        ended.collect::<Vec<_>>()
     });
     check_files(&cluster, &acknowledged);
     let status = cluster.json(&["cluster", "status"]);
