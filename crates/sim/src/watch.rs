@@ -18,6 +18,7 @@ use gabion_layout::{
 use gabion_protocol::message::{Holding, PendingRecord};
 use gabion_protocol::settle::recovery_rule;
 use gabion_store::{AppendedState, Cut, SimDisk, Store, StoreError, StripeState, chunk_path};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -37,7 +38,7 @@ pub(crate) struct Watch {
 struct Seen {
     meta_write_count: u64,
     /// By node with a disk, the number of changed names there.
-    name_counts: BTreeMap<NodeId, u64>,
+    name_counts: Vec<(NodeId, u64)>,
     stripes: BTreeMap<StripeId, StripeRecord>,
 }
 
@@ -53,53 +54,51 @@ impl Watch {
     }
 
     /// All detectable rot is repaired. An unreadable page is not detected where no process reads it, such
-    /// as in a reserve whose records are in memory or merged.
+    /// as in a reserve whose records are in memory or merged. The next check looks at all nodes.
     pub(crate) fn is_whole(&self, cluster: &Cluster) {
         let disks = cluster.disks();
         let is_left = |path: &String| disks.values().any(|disk| disk.has_lost_pages(path));
         lock(&self.rotten).retain(is_left);
         lock(&self.doubtful).clear();
+        lock(&self.seen).name_counts.clear();
     }
 
     /// Runs the checks, if there is a change. An error ends the run.
     pub(crate) fn look(&self, cluster: &Cluster) {
-        let disks = cluster.disks();
         // A failed read may cost a chunk whose bytes are intact.
-        let failed = disks.values().flat_map(SimDisk::take_failed_reads);
+        let failed = cluster.take_failed_reads();
         lock(&self.rotten).extend(failed);
-        let name_counts = disks.iter().map(|(&node, disk)| (node, disk.counts()));
-        let name_counts = name_counts.map(|(node, counts)| (node, counts.name_count));
-        let name_counts: BTreeMap<NodeId, u64> = name_counts.collect();
-        let meta_write_count = cluster.meta_write_count();
         let seen = &mut *lock(&self.seen);
+        let name_counts = cluster.name_counts();
+        let is_new = |count: &&(NodeId, u64)| !seen.name_counts.contains(count);
+        let nodes = name_counts.iter().filter(is_new).map(|&(node, _)| node);
+        let nodes: BTreeSet<NodeId> = nodes.collect();
+        seen.name_counts = name_counts;
         let mut changed = Vec::new();
+        let meta_write_count = cluster.meta_write_count();
         if seen.meta_write_count != meta_write_count {
             seen.meta_write_count = meta_write_count;
             let stripes = cluster.stripes().into_iter();
             let stripes: BTreeMap<_, _> = stripes.map(|stripe| (stripe.id, stripe)).collect();
             let is_new = |stripe: &&StripeRecord| seen.stripes.get(&stripe.id) != Some(stripe);
             changed.extend(stripes.values().filter(is_new).cloned());
-            if seen.stripes == stripes && seen.name_counts == name_counts {
-                return;
-            }
             seen.stripes = stripes;
-        } else if seen.name_counts == name_counts {
+        }
+        if nodes.is_empty() && changed.is_empty() {
             return;
         }
-        seen.name_counts = name_counts;
         let mut aftermath = Aftermath {
             cluster,
-            disks: &disks,
+            disks: &cluster.disks(),
             rotten: &lock(&self.rotten),
             doubtful: &lock(&self.doubtful),
             stores: BTreeMap::new(),
+            places: OnceCell::new(),
         };
-        let there = seen
-            .stripes
-            .values()
-            .try_for_each(|stripe| aftermath.is_there(stripe));
-        let mut whole = changed.iter();
-        let whole = there.and_then(|()| whole.try_for_each(|stripe| aftermath.is_whole(stripe)));
+        let there = aftermath.are_there(seen.stripes.values(), |node| nodes.contains(&node));
+        let there = there.and_then(|()| aftermath.are_there(changed.iter(), |_| true));
+        let mut changed = changed.iter();
+        let whole = there.and_then(|()| changed.try_for_each(|stripe| aftermath.is_whole(stripe)));
         if let Err(why) = whole {
             cluster.world.fail(why);
         }
@@ -114,6 +113,8 @@ struct Aftermath<'a> {
     doubtful: &'a BTreeSet<NodeId>,
     /// The stores that nodes would find.
     stores: BTreeMap<NodeId, Store>,
+    /// The places of all stripes in files.
+    places: OnceCell<BTreeMap<StripeId, Place>>,
 }
 
 impl Aftermath<'_> {
@@ -124,16 +125,26 @@ impl Aftermath<'_> {
         stripe.is_stale(index)
             || !self.disks.contains_key(&stripe.nodes[index.at()])
             || self.doubtful.contains(&stripe.nodes[index.at()])
-            || self.rotten.contains(&chunk_path(chunk))
+            || !self.rotten.is_empty() && self.rotten.contains(&chunk_path(chunk))
     }
 
-    fn is_there(&self, stripe: &StripeRecord) -> Result<(), String> {
-        for (index, node) in stripe.chunks().zip(&stripe.nodes) {
-            let chunk = chunk_of(stripe, index);
-            if !self.is_excused(stripe, index) && !self.disks[node].keeps(&chunk_path(chunk)) {
-                return Err(format!(
-                    "{chunk} counts, and {node} may not have it after a crash"
-                ));
+    /// Chunks on these nodes that count are there after a crash.
+    fn are_there<'r>(
+        &self,
+        stripes: impl Iterator<Item = &'r StripeRecord>,
+        is_asked: impl Fn(NodeId) -> bool,
+    ) -> Result<(), String> {
+        for stripe in stripes {
+            for (index, &node) in stripe.chunks().zip(&stripe.nodes) {
+                if !is_asked(node) || self.is_excused(stripe, index) {
+                    continue;
+                }
+                let chunk = chunk_of(stripe, index);
+                if !self.disks[&node].keeps(&chunk_path(chunk)) {
+                    return Err(format!(
+                        "{chunk} counts, and {node} may not have it after a crash"
+                    ));
+                }
             }
         }
         Ok(())
@@ -164,7 +175,8 @@ impl Aftermath<'_> {
                 }
             }
         }
-        let Some(place) = self.cluster.places().get(&stripe.id).copied() else {
+        let places = self.places.get_or_init(|| self.cluster.places());
+        let Some(place) = places.get(&stripe.id).copied() else {
             let removed = self.cluster.removed_stripes();
             return if removed.contains(&stripe.id) {
                 Ok(())
