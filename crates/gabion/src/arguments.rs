@@ -1,5 +1,6 @@
 //! The command line.
 
+mod audit;
 mod bench;
 mod cert;
 mod checks;
@@ -16,6 +17,7 @@ mod pool;
 mod repair;
 mod top;
 
+pub(crate) use audit::AuditOptions;
 pub(crate) use bench::BenchOptions;
 pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
@@ -286,6 +288,8 @@ pub(crate) enum Command {
     Top(TopOptions),
     /// Show what has happened to nodes, disks, repairs, settings and certificates
     Events(EventsOptions),
+    /// Show which peer ordered which deletion or change of settings, from a coordinator's files
+    Audit(AuditOptions),
     /// Measure pools of a running cluster: rates, latencies, and what a request costs
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'

@@ -152,6 +152,7 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Health => commands::health::run(&place, format).await,
         Command::Df => commands::df::run(&place, format).await,
         Command::Events(options) => commands::events::run(options, &place, format).await,
+        Command::Audit(options) => commands::audit::run(&options, &place, format),
         Command::Top(options) => commands::top::run(options, &place, format).await,
         Command::Bench(options) => commands::bench::run(options, &place, format).await,
         Command::Chmod { mode, names } => {

@@ -14,6 +14,14 @@ use crate::records::{DirectoryRecord, Existing, Inode, PutId};
 use crate::schema::{Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {
+    /// The path from the root on of a path that begins at a directory. There may be no file at its end.
+    ///
+    /// # Errors
+    /// [`MetaError::DirectoryGone`], and when the store fails or a row is corrupt.
+    pub fn absolute_path(&self, at: &RelativePath) -> Result<String, MetaError> {
+        self.store.read(|txn| absolute(txn, at))
+    }
+
     /// Makes a directory, and those above it that are missing, which get the same attributes. Does nothing if the change
     /// with this number was made: a lost answer leads to a second request.
     ///

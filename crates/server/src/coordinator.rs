@@ -1,11 +1,12 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
+use crate::audit::{AuditLog, AuditedOrder, Order};
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
+use crate::listening::{KeptAddress, listen_error, listen_on};
 use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
-use crate::node::listen_on;
 use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -213,6 +214,7 @@ fn environment(
         office: Arc::clone(office),
         work: work.clone(),
         log: Arc::clone(log),
+        audit: Arc::clone(&opened.audit),
         refusals: Refusals::default(),
     });
     let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
@@ -229,11 +231,7 @@ fn address_of(
     listen: &str,
     protection: &Protection,
 ) -> Result<SocketAddr, ServerError> {
-    let address = listener.local_addr();
-    let address = address.map_err(|source| ServerError::Listen {
-        address: listen.to_owned(),
-        source,
-    })?;
+    let address = listener.local_addr().map_err(listen_error(listen))?;
     if protection.is_insecure() {
         check_loopback(address)?;
     }
@@ -271,32 +269,32 @@ impl Opening {
         match self.open().await {
             Err(ServerError::Sql(SqlError::InUse { holder, .. })) if !self.init => {
                 // Clients and monitors that try these addresses must see that it does not lead.
-                let metrics = sockets
-                    .1
-                    .as_ref()
-                    .map(|metrics| metrics.address.to_string());
-                drop(sockets);
+                let (listener, metrics) = sockets;
+                let kept = KeptAddress::of(listener, address);
+                let metrics = metrics.map(MetricsListener::keep);
                 standing_by(address, &holder);
                 let opened = self.open_when_it_leads().await?;
-                let listener = listen_on(&address.to_string()).await?;
-                let metrics = MetricsListener::bind(metrics.as_deref()).await?;
-                Ok((opened, (listener, metrics)))
+                let metrics = metrics.map(MetricsListener::again).transpose()?;
+                Ok((opened, (kept.listen()?, metrics)))
             }
             opened => Ok((opened?, sockets)),
         }
     }
 
     /// Opens as soon as no other process leads. What ails the database while it stands by passes, or ails the one that
-    /// leads too.
+    /// leads too; a paused leader may have locked the authority.
     async fn open_when_it_leads(&self) -> Result<Opened, ServerError> {
         let mut last_error = String::new();
         loop {
             tokio::time::sleep(STAND_BY_PAUSE).await;
             match self.open().await {
                 Err(ServerError::Sql(SqlError::InUse { .. })) => last_error.clear(),
-                Err(ServerError::Sql(
-                    error @ (SqlError::Unreachable { .. } | SqlError::Failed { .. }),
-                )) => {
+                Err(
+                    error @ (ServerError::Sql(
+                        SqlError::Unreachable { .. } | SqlError::Failed { .. },
+                    )
+                    | ServerError::Trust(TrustError::Locked { .. })),
+                ) => {
                     if error.to_string() != last_error {
                         tracing::warn!(%error, "this coordinator stands by, and looks again");
                         last_error = error.to_string();
@@ -314,6 +312,7 @@ struct Opened {
     leadership: Option<Leadership>,
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
+    audit: Arc<AuditLog>,
 }
 
 impl Opened {
@@ -341,11 +340,13 @@ impl Opened {
         let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = EventLog::open(&directory.join("events"), work)?;
+        let audit = AuditLog::open(&directory)?;
         Ok(Self {
             meta,
             leadership,
             office: Arc::new(office),
             log: Arc::new(log),
+            audit: Arc::new(audit),
         })
     }
 }
@@ -402,6 +403,7 @@ struct CoordinatorHandler {
     /// Counts what does not reach the coordinator; none without metrics.
     work: Option<Arc<CoordinatorWork>>,
     log: Arc<EventLog>,
+    audit: Arc<AuditLog>,
     refusals: Refusals,
 }
 
@@ -426,22 +428,27 @@ impl Handler for CoordinatorHandler {
         }
         let (coordinator, log) = (Arc::clone(coordinator), Arc::clone(&self.log));
         let connection = Arc::clone(connection);
-        let office = Arc::clone(&self.office);
+        let (office, audit) = (Arc::clone(&self.office), Arc::clone(&self.audit));
         tokio::spawn(async move {
-            let order = order_of(&request);
-            let reply = match request {
-                CoordinatorRequest::BeginJoin(join) => {
+            let event = order_of(&request);
+            let order = Order::of(&request);
+            let reply = match (request, order) {
+                (CoordinatorRequest::BeginJoin(join), _) => {
                     let begun = begin_join(&coordinator, office, &connection, join).await;
                     begun.unwrap_or_else(CoordinatorReply::Refused)
                 }
-                _ => coordinator.handle(request).await,
+                (request, Some(order)) => {
+                    let record = order.record(&connection, &coordinator).await;
+                    audited(&audit, record, coordinator.handle(request)).await
+                }
+                (request, None) => coordinator.handle(request).await,
             };
             let is_done = !matches!(
                 reply,
                 CoordinatorReply::Refused(_) | CoordinatorReply::Busy(_)
             );
-            if let Some(order) = order.filter(|_| is_done) {
-                log.note(order);
+            if let Some(event) = event.filter(|_| is_done) {
+                log.note(event);
             }
             responder.reply(&reply);
         });
@@ -490,6 +497,30 @@ impl Handler for CoordinatorHandler {
             tokio::spawn(async move { coordinator.handle(request.into()).await });
         }
     }
+}
+
+/// Carries an order out, unless its record in the audit log fails.
+async fn audited(
+    audit: &AuditLog,
+    order: AuditedOrder,
+    carry_out: impl Future<Output = CoordinatorReply>,
+) -> CoordinatorReply {
+    let number = match audit.order(order).await {
+        Ok(number) => number,
+        Err(why) => {
+            let sentence = format!("{why}; nothing was changed");
+            return CoordinatorReply::Refused(Denial::new(Cause::Failure, sentence));
+        }
+    };
+    let reply = carry_out.await;
+    let refused = match &reply {
+        CoordinatorReply::Refused(denial) | CoordinatorReply::Busy(denial) => {
+            Some(denial.to_string())
+        }
+        _ => None,
+    };
+    audit.outcome(number, refused);
+    reply
 }
 
 /// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it

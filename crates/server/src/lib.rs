@@ -5,21 +5,29 @@
 
 mod array;
 mod array_watch;
+mod audit;
 mod certificates;
+mod complaint;
 mod coordinator;
 mod engine;
 mod error;
 mod events;
 mod identity;
+mod listening;
 mod metadata;
 mod metrics;
 mod node;
 mod slow;
 
 pub use array::ArrayConfig;
+pub use audit::{
+    AuditError, AuditFault, AuditRecord, AuditTrail, AuditedOrder, AuditedOutcome, AuditedPeer,
+    Noted,
+};
 pub use certificates::Protection;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
 pub use error::ServerError;
+pub use listening::check_listen;
 pub use metadata::{MetadataPlace, MetadataStore};
-pub use node::{NodeConfig, NodeProcess, check_listen};
+pub use node::{NodeConfig, NodeProcess};

@@ -2,9 +2,11 @@
 
 use crate::array_watch::ArrayWatch;
 use crate::certificates::{check_loopback, warn_of_insecurity};
+use crate::complaint::Complaint;
 use crate::engine::Engine;
 use crate::error::{ServerError, io_error, no_randomness};
 use crate::identity::Identity;
+use crate::listening::listen_on;
 use crate::metrics::{Counting, MetricsListener, NodeMetrics, NodeParts, NodeWork, TimedDisk};
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
@@ -19,7 +21,6 @@ use gabion_wire::{
     ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Options, PeerIdentity,
     ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
 };
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -27,9 +28,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// How long a process waits for a port in use.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
-const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Pause before a node asks again to join.
 const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
@@ -299,59 +297,6 @@ async fn listen_as(
     Ok((listener, address))
 }
 
-/// Checks that a process may listen on an address; waits briefly for a port in use. Call it before
-/// a directory is made for a new node.
-///
-/// # Errors
-/// [`ServerError::Listen`] when it may not.
-pub async fn check_listen(address: &str) -> Result<(), ServerError> {
-    listen_on(address).await.map(drop)
-}
-
-/// Listens. A killed process holds its port until its last thread has ended, which may be after its
-/// successor has started; so a port in use is retried for some time.
-pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
-    let give_up_at = Instant::now() + LISTEN_PATIENCE;
-    let mut complaint = Complaint::default();
-    loop {
-        match TcpListener::bind(address).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up_at => {
-                if complaint.is_due("in use", Instant::now()) {
-                    tracing::warn!(address, "waiting for the port, which is in use");
-                }
-                tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
-            }
-            Err(source) => {
-                let address = address.to_owned();
-                return Err(ServerError::Listen { address, source });
-            }
-            Ok(listener) => return Ok(listener),
-        }
-    }
-}
-
-/// Logs a lasting problem at once, and then each minute.
-#[derive(Default)]
-struct Complaint {
-    /// The last logged problem, with its time.
-    told: Option<(String, Instant)>,
-}
-
-impl Complaint {
-    const AGAIN_AFTER: Duration = Duration::from_mins(1);
-
-    /// Whether to log it now: it is a new problem, or was last logged a minute ago.
-    fn is_due(&mut self, what: &str, now: Instant) -> bool {
-        let was_told = self.told.as_ref().is_some_and(|(told, at)| {
-            told == what && now.saturating_duration_since(*at) < Self::AGAIN_AFTER
-        });
-        if !was_told {
-            self.told = Some((what.to_owned(), now));
-        }
-        !was_told
-    }
-}
-
 /// This start of the node.
 fn this_start(identity: &Identity, ports: &ProcessPorts) -> Start {
     Start {
@@ -576,17 +521,5 @@ mod tests {
         assert!(told("the operator has not agreed", 59), "that is news");
         assert!(!told("the operator has not agreed", 100));
         assert!(told("the operator has not agreed", 119));
-    }
-
-    #[tokio::test]
-    async fn a_port_in_use_is_retried_until_it_is_free() {
-        let held = listen_on("127.0.0.1:0").await.unwrap();
-        let address = held.local_addr().unwrap();
-        let listening = tokio::spawn(async move { listen_on(&address.to_string()).await });
-        // It is still in use at the first attempt, or free: both must succeed.
-        tokio::task::yield_now().await;
-        drop(held);
-        let listener = listening.await.unwrap().unwrap();
-        assert_eq!(listener.local_addr().unwrap(), address);
     }
 }

@@ -13,6 +13,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::ports::Passage;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -193,6 +194,11 @@ impl Connection {
     /// What the peer's certificate says; none without TLS.
     pub fn certified(&self) -> Option<&Certified> {
         self.certified.as_ref()
+    }
+
+    /// The peer's address; none once the connection is closed.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.stream.upgrade()?.remote()
     }
 
     /// The sender of the peer's requests.

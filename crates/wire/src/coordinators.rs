@@ -9,8 +9,9 @@ use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::peers::Peers;
-use futures::FutureExt as _;
-use futures::future::{select_all, select_ok};
+use futures::future::select_ok;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub fn coordinator_addresses(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', '+']).map(str::trim)
 }
+
+/// The number of an address, the delay before it was tried, and the connection.
+type Attempt = (usize, Duration, Result<Arc<Connection>, WireError>);
 
 /// The addresses of the coordinator.
 #[derive(Debug)]
@@ -116,27 +120,41 @@ impl Coordinators {
             return Err(errors.clone());
         }
         let others = (0..self.addresses.len()).filter(|&at| at != present);
-        let reaching = others.map(|at| async move {
-            let reached = peers.coordinator_anew(&self.addresses[at]).await;
-            reached.map(|connection| (at, connection))
-        });
+        let mut reaching: FuturesUnordered<_> = others
+            .map(|at| self.reach_anew(peers, at, Duration::ZERO))
+            .collect();
+        // Those that have not failed yet.
+        let mut silent_count = reaching.len();
         let mut errors = Vec::new();
-        // All are asked at once; none that leads waits for one that hangs.
-        let mut reaching: Vec<_> = reaching.map(Box::pin).collect();
-        while !reaching.is_empty() {
-            let (reached, at, _) = select_all(&mut reaching).await;
-            drop(reaching.swap_remove(at));
-            match reached {
-                Ok((at, connection)) => {
+        while silent_count > 0
+            && let Some((at, delay, reached)) = reaching.next().await
+        {
+            let error = match reached {
+                Ok(connection) => {
                     peers.adopt(&self.addresses[at], &connection).await;
                     self.present.store(at, Ordering::Relaxed);
                     return Ok((at, connection));
                 }
-                Err(error) => errors.push(error),
+                Err(error) => error,
+            };
+            if !error.is_lasting() {
+                // It may begin to lead before a silent one has failed.
+                reaching.push(self.reach_anew(peers, at, PAUSE));
+            }
+            if delay.is_zero() {
+                silent_count -= 1;
+                errors.push(error);
             }
         }
         *tried = Some((Instant::now(), errors.clone()));
         Err(errors)
+    }
+
+    /// After a delay, a new connection to the coordinator at an address.
+    async fn reach_anew(&self, peers: &Peers, at: usize, delay: Duration) -> Attempt {
+        sleep(delay).await;
+        let reached = peers.coordinator_anew(&self.addresses[at]).await;
+        (at, delay, reached)
     }
 
     /// Asks the one that leads. If another one leads before the answer comes, the request may have been carried out.

@@ -20,7 +20,7 @@ pub(crate) struct EventsOptions {
 }
 
 /// A time, or one this long ago.
-fn since(text: &str) -> Result<Timestamp, String> {
+pub(super) fn since(text: &str) -> Result<Timestamp, String> {
     since_at(text, Timestamp::now())
 }
 

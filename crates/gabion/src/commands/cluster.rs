@@ -199,7 +199,7 @@ fn matrix(links: &[LinkRate], senders: &BTreeSet<NodeId>, receivers: &[NodeId]) 
     matrix
 }
 
-/// Prints the end of the coordinator's log.
+/// Prints the end of the coordinator's log; of several, the log of the one that leads.
 fn log(place: &Place, last: usize, format: Format) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
         Failure::usage(
@@ -207,7 +207,9 @@ fn log(place: &Place, last: usize, format: Format) -> Result<(), Failure> {
              has its log on its stderr",
         )
     })?;
-    let path = LocalCluster::open(directory)?.log_path("coordinator");
+    let cluster = LocalCluster::open(directory)?;
+    let leader = cluster.leader();
+    let path = cluster.log_path(leader.as_deref().unwrap_or(COORDINATOR));
     let log = std::fs::read(&path).context(format!("read {}", path.display()))?;
     let log = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = log.lines().collect();
@@ -250,7 +252,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
             "light": health::light(&status),
             "troubles": health::troubles(&status),
             "heard_at_most_ms_ago": health::age_ms(&status),
-            "metrics": metrics.get("coordinator"),
+            "metrics": metrics.get(COORDINATOR),
             "nodes": status.nodes.iter().map(|node| node_json(&status, node, &metrics)).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
             "appending_stripes": status.appending_stripe_count,
@@ -287,16 +289,23 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the processes of a local cluster serve their metrics, by the names of the processes.
+/// The key of the coordinator that leads, and the name of the first one's process.
+const COORDINATOR: &str = "coordinator";
+
+/// Where the processes of a local cluster serve their metrics, by the names of the nodes' processes and [`COORDINATOR`].
 fn metrics_urls(place: &Place, status: &ClusterStatus) -> BTreeMap<String, String> {
     let cluster = place.dir.as_deref().filter(|_| place.coordinator.is_none());
     let Some(cluster) = cluster.and_then(|directory| LocalCluster::open(directory).ok()) else {
         return BTreeMap::new();
     };
     let nodes = status.nodes.iter().map(|node| process_name(node.node));
-    let names = nodes.chain(["coordinator".to_owned()]);
-    let known = names.filter_map(|name| Some((name.clone(), cluster.metrics_url(&name)?)));
-    known.collect()
+    let nodes = nodes.map(|name| (name.clone(), name));
+    let leader = cluster.leader();
+    let leader = leader.map(|name| (COORDINATOR.to_owned(), name));
+    let known = nodes.chain(leader);
+    known
+        .filter_map(|(key, name)| Some((key, cluster.metrics_url(&name)?)))
+        .collect()
 }
 
 /// The name of a node's process in a local cluster.
@@ -305,7 +314,7 @@ fn process_name(node: NodeId) -> String {
 }
 
 fn print_metrics(metrics: &BTreeMap<String, String>) {
-    if let Some(url) = metrics.get("coordinator") {
+    if let Some(url) = metrics.get(COORDINATOR) {
         say(format!(
             "metrics of the coordinator: {url}; --format json has those of the nodes"
         ));

@@ -2,6 +2,7 @@
 
 pub(crate) mod array_status;
 pub(crate) mod attributes;
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod cert;
 pub(crate) mod chaos;

@@ -3,6 +3,7 @@
 mod advice;
 mod arrays;
 mod attacks;
+mod audit;
 mod bench;
 mod certificates;
 mod cluster;

@@ -1,12 +1,14 @@
 //! Clusters whose metadata are in a database: the coordinator is killed and the database restarted under load, and the
 //! metadata move between the engines.
 
-use crate::support::{TestCluster, complaint, fails, path_text, pattern, run, text, wait_for};
+use crate::support::{
+    TestCluster, complaint, fails, gabion, path_text, pattern, run, text, wait_for,
+};
 use gabion_sql::StoreOptions;
-use gabion_testbed::database::{Endurance, LocalDatabase, Stop};
+use gabion_testbed::database::{Endurance, LocalDatabase, Relay, Stop};
 use rustix::process::Signal;
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -208,11 +210,81 @@ fn coordinators_that_stand_by_take_over() {
         Some(6),
         "{status}"
     );
+    // Those of the one that leads, which is not the first one.
+    assert!(status["metrics"].is_string(), "{status}");
     // All of them, told to end at once or killed, leave metadata that agree.
     cluster.run(&["cluster", "down"]);
     assert_eq!(leaders(&coordinators), [""; 0]);
     let checked = run(&["metadata", "check", "--of", &server.url("meta")]);
     assert_eq!(checked, "all rows agree\n");
+}
+
+/// A coordinator that the test has started, beside those of its cluster.
+struct Beside(Child);
+
+impl Beside {
+    fn start(cluster: &TestCluster, name: &str, address: &str, url: &str) -> Self {
+        let data = cluster.path("cluster").join(name);
+        let arguments = [
+            &["coordinator", "--listen", address, "--data"][..],
+            &[path_text(&data), "--metadata", url],
+            &PATIENT,
+        ];
+        let mut command = gabion(&arguments.concat());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("the binary runs"))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("its own child").is_some()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The link between the leader and its database is cut, and all others are whole.
+#[test]
+fn a_leader_that_does_not_reach_its_database_is_replaced() {
+    let Some((directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let metadata = format!("--metadata={}", server.url("meta"));
+    let options = [&PATIENT[..], &[&metadata, "--coordinators=2"]].concat();
+    let cluster = TestCluster::start_with(3, 2, &options);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=4KiB"]);
+    let addresses = cluster.coordinator();
+    let coordinators: Vec<_> = ["coordinator", "coordinator-1"]
+        .into_iter()
+        .zip(addresses.split(','))
+        .collect();
+    let [(whole, at_whole), (cut, at_cut)] = coordinators[..] else {
+        panic!("there are not two coordinators at {addresses}");
+    };
+    cluster.signal(cut, Signal::KILL);
+    cluster.signal(whole, Signal::KILL);
+    let relay = Relay::start(&server, &directory.path().join("relay")).expect("a relay");
+    let mut old = Beside::start(&cluster, cut, at_cut, &relay.url("meta"));
+    wait_for("it leads", || leaders(&coordinators) == [cut]);
+    let _new = Beside::start(&cluster, whole, at_whole, &server.url("meta"));
+    let acknowledged = under_load(&cluster, |until_stored| {
+        until_stored(3);
+        relay.pause();
+        // Its process lives, and its port takes connections.
+        wait_for("another coordinator leads", || {
+            leaders(&coordinators).contains(&whole)
+        });
+        until_stored(WRITERS + 1);
+        relay.resume();
+        wait_for("the old leader ends", || old.has_ended());
+        until_stored(3);
+    });
+    check_files(&cluster, &acknowledged);
+    assert_eq!(leaders(&coordinators), [whole]);
 }
 
 #[test]
@@ -354,7 +426,7 @@ fn a_database_that_cannot_be_used_is_named_without_a_password() {
             "--data",
             data,
         ];
-        let mut command = crate::support::gabion(&arguments);
+        let mut command = gabion(&arguments);
         command.args(["--metadata-file", file, "--metadata-wait-s=0"]);
         command.output().unwrap()
     };

@@ -31,7 +31,7 @@ use crate::ports::Ports;
 use files::Files;
 use futures::FutureExt;
 use gabion_layout::{NodeId, Start};
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_meta::{KeyValue, Meta, MetaError, RelativePath};
 use garbage::Garbage;
 use leases::Leases;
 use lifecycle::Lifecycles;
@@ -246,6 +246,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// If there is no such node, or the metadata cannot be read.
     pub async fn admitted_start(&self, node: NodeId) -> Result<Option<Start>, Denial> {
         let find = move |meta: &Meta<K>| Ok(meta.node(node)?.admitted);
+        Ok(self.shared.core.with_meta(find).await?)
+    }
+
+    /// The path from the root on of a path that begins at a directory.
+    ///
+    /// # Errors
+    /// If the directory does not exist, or the metadata cannot be read.
+    pub async fn absolute_path(&self, at: RelativePath) -> Result<String, Denial> {
+        let find = move |meta: &Meta<K>| meta.absolute_path(&at);
         Ok(self.shared.core.with_meta(find).await?)
     }
 

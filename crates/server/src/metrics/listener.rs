@@ -1,6 +1,7 @@
 //! The listener of scrapes.
 
 use crate::error::ServerError;
+use crate::listening::KeptAddress;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
@@ -23,5 +24,17 @@ impl MetricsListener {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Some(Self { listener, address }))
+    }
+
+    /// Listens no more for now.
+    pub(crate) fn keep(self) -> KeptAddress {
+        KeptAddress::of(self.listener, self.address)
+    }
+
+    /// Listens again.
+    pub(crate) fn again(kept: KeptAddress) -> Result<Self, ServerError> {
+        let address = kept.address();
+        let listener = kept.listen()?;
+        Ok(Self { listener, address })
     }
 }

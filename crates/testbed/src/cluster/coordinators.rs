@@ -3,8 +3,9 @@
 use super::LocalCluster;
 use super::address::free_addresses;
 use crate::error::{Context, TestbedError};
-use crate::namespaces;
+use crate::{namespaces, processor_time};
 use std::fs;
+use std::path::PathBuf;
 
 /// The name of the first coordinator.
 pub(super) const COORDINATOR: &str = "coordinator";
@@ -35,13 +36,33 @@ impl LocalCluster {
     /// # Errors
     /// [`TestbedError::NotRunning`], or why it does not end.
     pub async fn kill_coordinator(&self) -> Result<(), TestbedError> {
-        let running: Vec<_> = self.running_coordinators().collect();
-        let leader = match &running[..] {
-            [only] => Some(only),
-            several => several.iter().find(|name| self.listens(name)),
-        };
         let none = || TestbedError::NotRunning("the coordinator".to_owned());
-        self.kill(leader.ok_or_else(none)?, "the coordinator").await
+        let leader = self.leader().ok_or_else(none)?;
+        self.kill(&leader, "the coordinator").await
+    }
+
+    /// The name of the coordinator that leads: the only one that runs, or the one that listens; none while none does.
+    #[must_use]
+    pub fn leader(&self) -> Option<String> {
+        let mut running: Vec<_> = self.running_coordinators().collect();
+        if running.len() > 1 {
+            running.retain(|name| self.listens(name));
+        }
+        running.into_iter().next()
+    }
+
+    /// The directories of the coordinators.
+    #[must_use]
+    pub fn coordinator_directories(&self) -> Vec<PathBuf> {
+        let names = coordinator_names(self.shape.options.coordinators);
+        names.map(|name| self.directory.join(name)).collect()
+    }
+
+    /// Processor time of all running coordinators, in seconds.
+    #[must_use]
+    pub fn coordinator_processor_s(&self) -> f64 {
+        let running = self.running_coordinators();
+        processor_time::of_processes(running.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 
     /// Whether a coordinator listens, as only the one that leads does.

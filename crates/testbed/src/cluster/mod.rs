@@ -235,13 +235,6 @@ impl LocalCluster {
         self.coordinator_processor_s() + self.nodes_processor_s()
     }
 
-    /// Processor time of the coordinator's process, in seconds; 0 if it does not run.
-    #[must_use]
-    pub fn coordinator_processor_s(&self) -> f64 {
-        let pid = self.running(COORDINATOR).map(|process| process.pid);
-        processor_time::of_processes(pid.into_iter())
-    }
-
     /// Processor time of all running nodes, in seconds.
     #[must_use]
     pub fn nodes_processor_s(&self) -> f64 {

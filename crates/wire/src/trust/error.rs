@@ -18,6 +18,12 @@ pub enum TrustError {
         /// The system's error.
         source: io::Error,
     },
+    /// Another process keeps the files of a directory locked, perhaps because it is paused.
+    #[error("another process has held {} locked for 5 s; let it go on, or end it", path.display())]
+    Locked {
+        /// The file that is locked.
+        path: PathBuf,
+    },
     /// A directory has no certificate and key.
     #[error("{} holds no certificate; 'gabion cert issue' makes one, and a node gets one with 'gabion node --token FILE'", path.display())]
     NoCredentials {

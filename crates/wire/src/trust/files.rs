@@ -1,13 +1,22 @@
 //! Files of keys and certificates: replaced atomically, readable by their owner alone.
+//!
+//! Processes change them under a lock, for milliseconds. One that is paused may hold it for ever, so each wait has an end.
 
 use super::error::{TrustError, io_error};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const LOCK_FILE: &str = "lock";
+/// How long a process waits for the lock.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two attempts to lock.
+const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// Makes a directory that only its owner may enter, and those above it.
 pub(super) fn make_directory(path: &Path) -> Result<(), TrustError> {
@@ -37,14 +46,11 @@ pub(super) fn replace(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Tru
 /// Locks a directory's files against other processes until the result is dropped.
 pub(super) fn lock(directory: &Path) -> Result<File, TrustError> {
     let path = directory.join(LOCK_FILE);
-    let lock = || {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        let file = options.open(&path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
-    };
-    lock().map_err(io_error("lock", &path))
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600);
+    let file = options.open(&path).map_err(io_error("lock", &path))?;
+    let operation = FlockOperation::NonBlockingLockExclusive;
+    take(file, operation, &path, LOCK_PATIENCE)
 }
 
 /// The same against writers alone. Files that another tool has written have no lock.
@@ -53,11 +59,31 @@ pub(super) fn lock_shared(directory: &Path) -> Result<Option<File>, TrustError> 
     match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         opened => {
-            let lock = |file: File| {
-                flock(&file, FlockOperation::LockShared)?;
-                Ok(Some(file))
-            };
-            opened.and_then(lock).map_err(io_error("lock", &path))
+            let file = opened.map_err(io_error("lock", &path))?;
+            let operation = FlockOperation::NonBlockingLockShared;
+            take(file, operation, &path, LOCK_PATIENCE).map(Some)
+        }
+    }
+}
+
+/// Waits for a lock, but not for ever.
+fn take(
+    file: File,
+    operation: FlockOperation,
+    path: &Path,
+    patience: Duration,
+) -> Result<File, TrustError> {
+    let since = Instant::now();
+    loop {
+        match flock(&file, operation) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if since.elapsed() < patience => sleep(LOCK_AGAIN_AFTER),
+            Err(Errno::WOULDBLOCK) => {
+                let path = path.to_owned();
+                return Err(TrustError::Locked { path });
+            }
+            Err(error) => return Err(io_error("lock", path)(error.into())),
         }
     }
 }
@@ -77,5 +103,32 @@ fn there<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, TrustErr
         Ok(contents) => Ok(Some(contents)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_process_keeps_is_not_waited_for_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = lock(directory.path()).unwrap();
+        let path = directory.path().join(LOCK_FILE);
+        let attempt = |operation| {
+            let file = File::open(&path).unwrap();
+            take(file, operation, &path, Duration::from_millis(20))
+        };
+        for operation in [
+            FlockOperation::NonBlockingLockExclusive,
+            FlockOperation::NonBlockingLockShared,
+        ] {
+            let refused = attempt(operation).unwrap_err();
+            assert!(matches!(&refused, TrustError::Locked { path: named } if *named == path));
+        }
+        drop(held);
+        let shared = lock_shared(directory.path()).unwrap();
+        assert!(shared.is_some() && lock_shared(directory.path()).unwrap().is_some());
+        attempt(FlockOperation::NonBlockingLockExclusive).unwrap_err();
     }
 }

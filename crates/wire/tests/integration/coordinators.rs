@@ -191,6 +191,23 @@ async fn a_paused_leader_is_left_as_soon_as_another_one_leads() {
     assert_eq!((*old.asked.borrow(), *new.asked.borrow()), (2, 2));
 }
 
+/// The machine of the old leader hangs: its system completes connections, and no process answers there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_begins_to_lead_is_found_while_another_hangs() {
+    let (down, reserved_down) = reserved().await;
+    drop(reserved_down);
+    let (hanging, _hangs) = reserved().await;
+    let (standby, listener) = reserved().await;
+    let ports = client(&format!("{down},{hanging},{standby}"));
+    let begin_to_lead = async {
+        // The first attempt fails.
+        drop(listener.accept().await.unwrap());
+        lead(2, listener)
+    };
+    let (answer, _leads) = tokio::join!(ask(&ports), within(begin_to_lead));
+    assert_eq!(answer, Some(2));
+}
+
 /// One that has lost its database still answers and takes connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_that_may_not_lead_is_left() {

@@ -1,7 +1,7 @@
 //! Mutants of metadata in a database: what a process may say that another may have deposed, or whose database has lost
 //! commits.
 
-use super::{Mutant, protocol, test};
+use super::{Mutant, protocol, test, unit};
 use crate::mutants::check::Check;
 
 const fn sql(name: &'static str) -> Check {
@@ -48,5 +48,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "let is_older = row.sequence < last.sequence || row.term < last.term;",
         replacement: "let is_older = row.term < last.term;",
         check: sql("outages::a_database_that_has_lost_a_noted_commit_is_refused_at_the_start"),
+    },
+    Mutant {
+        name: "a-silent-address-hides-the-one-that-begins-to-lead",
+        file: "crates/wire/src/coordinators.rs",
+        text: "            if !error.is_lasting() {",
+        replacement: "            if !delay.is_zero() {",
+        check: test(
+            "gabion-wire",
+            "integration",
+            "coordinators::one_that_begins_to_lead_is_found_while_another_hangs",
+        ),
+    },
+    Mutant {
+        name: "the-port-of-one-that-stands-by-is-free",
+        file: "crates/server/src/listening.rs",
+        text: "    socket.bind(address)?;\n",
+        replacement: "",
+        check: unit(
+            "gabion-server",
+            "listening::tests::a_kept_address_refuses_connections_and_is_given_to_no_other_process",
+        ),
     },
 ];

@@ -1,0 +1,197 @@
+//! `gabion audit`: the coordinators' record of deletions and changed settings.
+
+use crate::arguments::{AuditOptions, Place};
+use crate::failure::Failure;
+use crate::output::{Format, print_json, say, written};
+use gabion_server::{AuditTrail, AuditedOrder, Noted};
+use gabion_testbed::LocalCluster;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Orders without `--last` and `--since`.
+const LAST_COUNT: u64 = 100;
+
+pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let directories = directories(options, place)?;
+    let trails = directories.iter().map(|directory| {
+        let trail = AuditTrail::read(directory).map_err(Failure::failed)?;
+        Ok((directory.as_path(), trail))
+    });
+    let trails: Vec<_> = trails.collect::<Result<_, Failure>>()?;
+    if options.check {
+        return check(&trails, format);
+    }
+    for (directory, trail) in trails.iter().filter(|(_, trail)| !trail.faults.is_empty()) {
+        let (path, count) = (directory.display(), trail.faults.len());
+        eprintln!("the audit log of {path} has {count} faults; 'gabion audit --check' names them");
+    }
+    let orders = chosen(orders(&trails), options);
+    if format == Format::Json {
+        return print_json(&orders.iter().map(Order::as_json).collect::<Vec<_>>());
+    }
+    if orders.is_empty() {
+        println!("there are no orders on record");
+    }
+    for order in &orders {
+        say(order.sentence());
+    }
+    written()
+}
+
+/// The directories of the coordinators that are asked for.
+fn directories(options: &AuditOptions, place: &Place) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(data) = &options.data {
+        return Ok(vec![data.clone()]);
+    }
+    let directory = place.dir.as_deref().ok_or_else(|| {
+        Failure::usage("say which coordinator: 'gabion audit --data DIR', with its --data directory on this machine")
+    })?;
+    let all = LocalCluster::open(directory)?.coordinator_directories();
+    // One that has never led has recorded nothing.
+    Ok(all
+        .into_iter()
+        .filter(|data| data.join("audit").exists())
+        .collect())
+}
+
+/// An order with its outcome.
+struct Order<'t> {
+    log: &'t Path,
+    number: u64,
+    time_ms: i64,
+    order: &'t AuditedOrder,
+    /// None if none is on record; otherwise the reason if it was refused.
+    outcome: Option<Option<&'t str>>,
+}
+
+impl Order<'_> {
+    fn time(&self) -> String {
+        let time = Timestamp::from_millisecond(self.time_ms);
+        time.map_or_else(|_| self.time_ms.to_string(), |time| format!("{time:.3}"))
+    }
+
+    fn sentence(&self) -> String {
+        let AuditedOrder {
+            peer,
+            operation,
+            subject,
+        } = self.order;
+        let address = peer.address.as_deref().unwrap_or("an unknown address");
+        let certificate = match &peer.certificate {
+            Some(serial) => format!(" (certificate {serial})"),
+            None => String::new(),
+        };
+        let outcome = match self.outcome {
+            Some(None) => "done".to_owned(),
+            Some(Some(why)) => format!("refused: {why}"),
+            None => "no outcome on record".to_owned(),
+        };
+        let (time, role) = (self.time(), &peer.role);
+        format!("{time} {role} at {address}{certificate}: {operation} {subject}: {outcome}")
+    }
+
+    fn as_json(&self) -> Value {
+        let peer = &self.order.peer;
+        json!({
+            "log": self.log.display().to_string(),
+            "number": self.number,
+            "time": self.time(),
+            "role": peer.role,
+            "certificate": peer.certificate,
+            "address": peer.address,
+            "operation": self.order.operation,
+            "subject": self.order.subject,
+            "done": self.outcome.map(|refused| refused.is_none()),
+            "refused": self.outcome.flatten(),
+        })
+    }
+}
+
+/// All orders, by time.
+fn orders<'t>(trails: &'t [(&'t Path, AuditTrail)]) -> Vec<Order<'t>> {
+    let mut orders = Vec::new();
+    for (log, trail) in trails {
+        let outcomes = trail
+            .records
+            .iter()
+            .filter_map(|record| match &record.noted {
+                Noted::Outcome(outcome) => Some((outcome.order, outcome.refused.as_deref())),
+                _ => None,
+            });
+        let outcomes: BTreeMap<u64, Option<&str>> = outcomes.collect();
+        orders.extend(
+            trail
+                .records
+                .iter()
+                .filter_map(|record| match &record.noted {
+                    Noted::Order(order) => Some(Order {
+                        log,
+                        number: record.number,
+                        time_ms: record.time_ms,
+                        order,
+                        outcome: outcomes.get(&record.number).copied(),
+                    }),
+                    _ => None,
+                }),
+        );
+    }
+    orders.sort_by_key(|order| order.time_ms);
+    orders
+}
+
+/// The orders that are asked for.
+fn chosen<'t>(mut orders: Vec<Order<'t>>, options: &AuditOptions) -> Vec<Order<'t>> {
+    if let Some(since) = options.since {
+        orders.retain(|order| order.time_ms >= since.as_millisecond());
+    }
+    let default = options.since.is_none().then_some(LAST_COUNT);
+    if let Some(last) = options.last.or(default) {
+        orders.drain(..orders.len().saturating_sub(last as usize));
+    }
+    orders
+}
+
+fn check(trails: &[(&Path, AuditTrail)], format: Format) -> Result<(), Failure> {
+    let fault_count: usize = trails.iter().map(|(_, trail)| trail.faults.len()).sum();
+    if format == Format::Json {
+        let logs = trails.iter().map(|(log, trail)| {
+            json!({
+                "log": log.display().to_string(),
+                "records": trail.records.len(),
+                "faults": trail.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "cut": trail.cut,
+                "seal": trail.seal,
+            })
+        });
+        print_json(&logs.collect::<Vec<_>>())?;
+    } else {
+        for (log, trail) in trails {
+            let (path, count) = (log.display(), trail.records.len());
+            for file in &trail.cut {
+                say(format!(
+                    "{path}: {file} ends in a cut line, as a crash leaves it"
+                ));
+            }
+            for fault in &trail.faults {
+                say(format!("{path}: {fault}"));
+            }
+            if trail.faults.is_empty() {
+                say(format!(
+                    "{path}: {count} records follow each other; the last seal is {}",
+                    trail.seal
+                ));
+            }
+        }
+        if trails.is_empty() {
+            say("there are no records");
+        }
+        written()?;
+    }
+    if fault_count > 0 {
+        let sentence = "the audit log is not as the coordinator wrote it";
+        return Err(Failure::failed(sentence.to_owned()));
+    }
+    Ok(())
+}

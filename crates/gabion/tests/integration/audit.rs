@@ -1,0 +1,93 @@
+//! The audit log of real coordinators.
+
+use crate::support::{TestCluster, complaint, fails, path_text, run};
+use serde_json::Value;
+
+fn orders(cluster: &TestCluster) -> Vec<Value> {
+    let found = cluster.json(&["audit"]);
+    found.as_array().expect("a list").clone()
+}
+
+#[test]
+fn deletions_and_settings_are_on_record_before_they_are_done() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=4KiB"]);
+    cluster.put("a", b"one");
+    cluster.put("b", b"two");
+    cluster.run(&["mv", "a", "c/d"]);
+    cluster.run(&["rm", "b"]);
+    // Another process goes on.
+    cluster.run(&["chaos", "kill-coordinator"]);
+    cluster.up();
+    cluster.run(&["repair", "limit", "--total=1MB"]);
+    let found = orders(&cluster);
+    let said: Vec<_> = found
+        .iter()
+        .map(|order| {
+            assert_eq!(order["done"], true, "{order}");
+            let text = |key: &str| order[key].as_str().expect(key).to_owned();
+            assert_eq!(text("certificate").len(), 32, "{order}");
+            (text("role"), text("operation"), text("subject"))
+        })
+        .collect();
+    let expected = [
+        ("operator", "setting", "pool p is made"),
+        ("operator", "rename", "a to c/d"),
+        ("operator", "remove", "b"),
+        (
+            "operator",
+            "setting",
+            "limits of repairs: in all 1000000 bytes a second",
+        ),
+    ];
+    let expected = expected.map(|(role, operation, subject)| {
+        (role.to_owned(), operation.to_owned(), subject.to_owned())
+    });
+    assert_eq!(said, expected);
+
+    // A coordinator that cannot read its log does not start.
+    let audit = cluster.path("cluster/coordinator/audit");
+    cluster.kill_all();
+    let away = cluster.path("away");
+    std::fs::rename(&audit, &away).unwrap();
+    std::fs::write(&audit, "no directory").unwrap();
+    let refused = cluster.output(&["cluster", "up"]);
+    let said = complaint(&refused);
+    assert!(
+        !refused.status.success() && said.contains("audit log"),
+        "{said}"
+    );
+    std::fs::remove_file(&audit).unwrap();
+    std::fs::rename(&away, &audit).unwrap();
+    cluster.up();
+    // The process has opened no file yet.
+    std::fs::rename(&audit, &away).unwrap();
+    let refused = cluster.output(&["rm", "c/d"]);
+    let said = complaint(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("the audit log cannot be written"), "{said}");
+    assert!(said.contains("nothing was changed"), "{said}");
+    assert_eq!(cluster.get("c/d"), b"one");
+    std::fs::rename(&away, &audit).unwrap();
+    cluster.run(&["rm", "c/d"]);
+    assert_eq!(orders(&cluster).len(), 5);
+
+    let data = cluster.path("cluster/coordinator");
+    let check = ["audit", "--check", "--data", path_text(&data)];
+    let whole = run(&check);
+    assert!(
+        whole.contains("records follow each other; the last seal is "),
+        "{whole}"
+    );
+    let first = audit.join("0000000000000001.jsonl");
+    let changed = std::fs::read_to_string(&first).unwrap();
+    let changed = changed.replace("\"subject\":\"b\"", "\"subject\":\"x\"");
+    std::fs::write(&first, changed).unwrap();
+    let broken = fails(&check, 1);
+    assert!(
+        broken.contains("not as the coordinator wrote it"),
+        "{broken}"
+    );
+    let none = fails(&["audit", "--data", path_text(&away)], 1);
+    assert!(none.contains("has no audit log"), "{none}");
+}

@@ -1,0 +1,17 @@
+//! The audit log: which peer ordered which deletion or change of settings, and what became of it.
+//!
+//! The coordinator carries an order out after its record is durable, and refuses it if the record cannot be written. So
+//! the files have each order that was carried out. They are only appended to, and each record has a seal that depends on
+//! all records before it.
+
+mod file;
+mod log;
+mod orders;
+mod record;
+
+pub(crate) use log::AuditLog;
+pub(crate) use orders::Order;
+pub use record::{
+    AuditError, AuditFault, AuditRecord, AuditTrail, AuditedOrder, AuditedOutcome, AuditedPeer,
+    Noted,
+};

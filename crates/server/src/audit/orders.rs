@@ -1,0 +1,129 @@
+//! Which requests are audited: those that delete or rename, and those that change settings or permissions. A request
+//! that is not named here does not compile.
+
+use super::record::{AuditedOrder, AuditedPeer};
+use crate::events;
+use crate::metadata::MetadataStore;
+use gabion_meta::{Inode, RelativePath};
+use gabion_protocol::coordinator::Coordinator;
+use gabion_protocol::message::{CoordinatorRequest, ask};
+use gabion_wire::{Connection, Role};
+use std::sync::Arc;
+
+/// An order that a request gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    operation: &'static str,
+    on: Subject,
+}
+
+/// The subject of an order.
+#[derive(Debug, PartialEq, Eq)]
+enum Subject {
+    Path(RelativePath),
+    Move(RelativePath, RelativePath),
+    Named(String),
+}
+
+impl Order {
+    /// The order of a request, if it is audited.
+    #[rustfmt::skip]
+    pub(crate) fn of(request: &CoordinatorRequest) -> Option<Self> {
+        use CoordinatorRequest as R;
+        let order = |operation, on| Some(Self { operation, on });
+        let directory = |id| RelativePath::new(id, "");
+        match request {
+            R::RemoveFile(asked) => order("remove", Subject::Path(asked.at.clone())),
+            R::RemoveDirectory(asked) => {
+                order("remove_directory", Subject::Path(directory(asked.directory)))
+            }
+            R::Rename(asked) => {
+                order("rename", Subject::Move(asked.from.clone(), asked.to.clone()))
+            }
+            R::RenameDirectory(asked) => {
+                let from = directory(asked.directory);
+                order("rename_directory", Subject::Move(from, asked.to.clone()))
+            }
+            R::SetAttributes(asked) => order("permissions", permissions(asked)?),
+            R::OpenExclusive(asked) if asked.takes_over => {
+                order("take_over", Subject::Named(format!("file {}", asked.file.0)))
+            }
+            R::CreatePool(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
+            | R::Accept(_) => {
+                let event = events::order_of(request)?;
+                order(event.kind, Subject::Named(event.sentence))
+            }
+            R::BeginJoin(_) | R::TellChunks(_) | R::SetAside(_) | R::EndJoin(_) | R::Heartbeat(_) | R::EndMembership(_)
+            | R::StoreFailed(_) | R::Acquire(_) | R::Settling(_) | R::NoteDegraded(_) | R::NotePhase(_) | R::Group(_)
+            | R::CommitPool(_) | R::Suspect(_) | R::ReportDamage(_) | R::Nodes | R::Pools | R::Reserves(_)
+            | R::BeginPut(_) | R::ExtendPut(_) | R::PlaceAnew(_) | R::TouchPut(_) | R::CommitPut(_) | R::AbortPut(_)
+            | R::Lookup(_) | R::LookupFile(_) | R::List(_) | R::Link(_) | R::MakeSymlink(_) | R::ReadLink(_)
+            | R::MakeDirectory(_) | R::ReadDirectory(_) | R::LookupInode(_) | R::StatInode(_) | R::UserAttributes(_)
+            | R::Grow(_) | R::OpenExclusive(_) | R::RenewExclusive(_) | R::CloseExclusive(_) | R::Token(_) | R::Status
+            | R::Hasten(_) | R::Links | R::ScrubAll | R::BeginReplace(_) | R::CommitReplace(_) | R::Ended(_)
+            | R::Usage | R::Events(_) => None,
+        }
+    }
+
+    /// The order as it is recorded.
+    pub(crate) async fn record(
+        self,
+        connection: &Connection,
+        coordinator: &Arc<Coordinator<MetadataStore>>,
+    ) -> AuditedOrder {
+        let subject = match self.on {
+            Subject::Named(name) => name,
+            Subject::Path(at) => path(coordinator, at).await,
+            Subject::Move(from, to) => {
+                let from = path(coordinator, from).await;
+                format!("{from} to {}", path(coordinator, to).await)
+            }
+        };
+        AuditedOrder {
+            peer: peer_of(connection),
+            operation: self.operation.to_owned(),
+            subject,
+        }
+    }
+}
+
+/// A file or directory and its new permissions, if these change.
+fn permissions(asked: &ask::SetAttributes) -> Option<Subject> {
+    let change = &asked.change;
+    let parts = [
+        change.mode.map(|mode| format!("mode {mode:04o}")),
+        change.owner.map(|owner| format!("owner {owner}")),
+        change.group.map(|group| format!("group {group}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let inode = match asked.inode {
+        Inode::File(file) => format!("file {}", file.0),
+        Inode::Directory(directory) => format!("directory {}", directory.0),
+    };
+    (!parts.is_empty()).then(|| Subject::Named(format!("{inode}: {}", parts.join(", "))))
+}
+
+/// A path from the root on; with the number of the directory in front if that does not exist any more.
+async fn path(coordinator: &Arc<Coordinator<MetadataStore>>, at: RelativePath) -> String {
+    let known = coordinator.absolute_path(at.clone()).await;
+    known.unwrap_or_else(|_| format!("directory {}: {}", at.directory.0, at.path))
+}
+
+fn peer_of(connection: &Connection) -> AuditedPeer {
+    let sender = connection.sender();
+    let role = match (sender.role, sender.node) {
+        (Role::Client, _) => "client".to_owned(),
+        (Role::Operator, _) => "operator".to_owned(),
+        (Role::Coordinator, _) => "coordinator".to_owned(),
+        (Role::Node, Some(node)) => node.to_string(),
+        (Role::Node, None) => "node".to_owned(),
+    };
+    let serial = connection
+        .certified()
+        .and_then(|certified| certified.serial);
+    AuditedPeer {
+        role,
+        certificate: serial.map(|serial| serial.to_string()),
+        address: connection.remote().map(|address| address.to_string()),
+    }
+}
