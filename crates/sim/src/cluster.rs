@@ -502,24 +502,6 @@ impl Cluster {
         known.collect()
     }
 
-    /// By node with a disk, the number of changed names there.
-    pub(crate) fn name_counts(&self) -> Vec<(NodeId, u64)> {
-        let nodes = lock(&self.nodes);
-        let counted = nodes
-            .iter()
-            .filter_map(|machine| Some((machine.id?, machine.disk.counts().name_count)));
-        counted.collect()
-    }
-
-    /// The files of reads that have failed since the last call.
-    pub(crate) fn take_failed_reads(&self) -> Vec<String> {
-        let nodes = lock(&self.nodes);
-        let known = nodes.iter().filter(|machine| machine.id.is_some());
-        known
-            .flat_map(|machine| machine.disk.take_failed_reads())
-            .collect()
-    }
-
     /// Bytes on a node's disk.
     pub(crate) fn used_bytes(&self, slot: Slot) -> u64 {
         let disk = self.disk(slot);

@@ -66,10 +66,10 @@ impl Watch {
     /// Runs the checks, if there is a change. An error ends the run.
     pub(crate) fn look(&self, cluster: &Cluster) {
         // A failed read may cost a chunk whose bytes are intact.
-        let failed = cluster.take_failed_reads();
+        let failed = take_failed_reads(cluster);
         lock(&self.rotten).extend(failed);
         let seen = &mut *lock(&self.seen);
-        let name_counts = cluster.name_counts();
+        let name_counts = name_counts(cluster);
         let is_new = |count: &&(NodeId, u64)| !seen.name_counts.contains(count);
         let nodes = name_counts.iter().filter(is_new).map(|&(node, _)| node);
         let nodes: BTreeSet<NodeId> = nodes.collect();
@@ -103,6 +103,24 @@ impl Watch {
             cluster.world.fail(why);
         }
     }
+}
+
+/// By node with a disk, the number of changed names there.
+fn name_counts(cluster: &Cluster) -> Vec<(NodeId, u64)> {
+    let nodes = lock(&cluster.nodes);
+    let counted = nodes
+        .iter()
+        .filter_map(|machine| Some((machine.id?, machine.disk.counts().name_count)));
+    counted.collect()
+}
+
+/// The files of reads that have failed since the last call.
+fn take_failed_reads(cluster: &Cluster) -> Vec<String> {
+    let nodes = lock(&cluster.nodes);
+    let known = nodes.iter().filter(|machine| machine.id.is_some());
+    known
+        .flat_map(|machine| machine.disk.take_failed_reads())
+        .collect()
 }
 
 /// The state after a loss of all power now.
