@@ -14,7 +14,7 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, EventPage, FileLayout,
+    Cause, ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, EventPage, FileLayout,
     FormOrder, LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
 };
 use gabion_protocol::ports::{Address, Ask as _, CoordinatorError};
@@ -30,6 +30,8 @@ const COMMIT_DEADLINE_MS: u64 = 60_000;
 
 /// Time limit of finding the coordinator at the start.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// The same if it may be one of several: another one takes over within 7 s.
+const TAKEOVER_LIMIT: Duration = Duration::from_secs(12);
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -91,7 +93,8 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     /// Connects to the cluster of the coordinator that `ports` lead to. Waits for a restarting
-    /// coordinator for 3 s, so that a wrong address is reported soon.
+    /// coordinator for 3 s, so that a wrong address is reported soon, and for 12 s if there are several. One that
+    /// answers that it is busy is waited for until the deadline.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`] when none answers there.
@@ -111,8 +114,12 @@ impl Client {
                 health: Health::default(),
             }),
         };
-        let limit = client.shared.options.deadline.min(CONNECT_LIMIT);
-        let found = client.ask_within(ask::Nodes, COORDINATOR_DEADLINE_MS, limit);
+        let silence = if client.shared.ports.has_several_coordinators() {
+            TAKEOVER_LIMIT
+        } else {
+            CONNECT_LIMIT
+        };
+        let found = client.ask_within(ask::Nodes, COORDINATOR_DEADLINE_MS, Some(silence));
         client.shared.ports.learn_nodes(&found.await?);
         Ok(client)
     }
@@ -399,29 +406,43 @@ impl Client {
         call: C,
         deadline_ms: u64,
     ) -> Result<C::Reply, ClientError> {
-        self.ask_within(call, deadline_ms, self.shared.options.deadline)
-            .await
+        self.ask_within(call, deadline_ms, None).await
     }
 
-    /// Asks until the limit. A request that was not received is always retried; one that may have
-    /// been carried out, only if that is harmless.
+    /// Asks until an operation's deadline, or only for the time of `silence` while no coordinator answers. A request
+    /// that was not received is always retried; one that may have been carried out, only if that is harmless.
     async fn ask_within<C: CoordinatorCall>(
         &self,
         call: C,
         deadline_ms: u64,
-        limit: Duration,
+        silence: Option<Duration>,
     ) -> Result<C::Reply, ClientError> {
-        let what = "asking the coordinator".to_owned();
-        let moving = (0, READ_BYTES_PER_MS);
         let ports = &self.shared.ports;
-        let mut attempts = Attempts::start(ports, what, limit, moving);
+        let deadline = self.shared.options.deadline;
+        let attempts = |limit| {
+            let what = "asking the coordinator".to_owned();
+            Attempts::start(ports, what, limit, (0, READ_BYTES_PER_MS))
+        };
+        let mut in_silence = silence.map(|limit| attempts(limit.min(deadline)));
+        let mut attempts = attempts(deadline);
         loop {
-            let patience_ms = deadline_ms.min(attempts.left_ms());
+            let present = in_silence.as_ref().unwrap_or(&attempts);
+            let patience_ms = deadline_ms.min(present.left_ms());
             let (error, may_repeat) = match ports.reach_coordinator(patience_ms).await {
                 Err(error) => (error, true),
                 Ok(()) => match ports.ask_coordinator(call.clone(), patience_ms).await {
                     Ok(reply) => return Ok(reply),
                     Err(CoordinatorError::Busy(why)) => {
+                        in_silence = None;
+                        attempts.pause(why).await?;
+                        continue;
+                    }
+                    // It stopped before it had the outcome, and another one leads soon.
+                    Err(CoordinatorError::Refused(why))
+                        if why.cause == Cause::NotLeading
+                            && is_repeatable(&call.clone().into()) =>
+                    {
+                        in_silence = None;
                         attempts.pause(why).await?;
                         continue;
                     }
@@ -432,7 +453,8 @@ impl Client {
                 },
             };
             let error = error.to_string();
-            if !may_repeat || attempts.pause(error.as_str()).await.is_err() {
+            let present = in_silence.as_mut().unwrap_or(&mut attempts);
+            if !may_repeat || present.pause(error.as_str()).await.is_err() {
                 return Err(ClientError::NoCoordinator(error));
             }
         }

@@ -87,5 +87,6 @@ pub use records::{
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;
+pub use starts::REMEMBERED_START_COUNT;
 pub use verdicts::{Exclusion, Held, StoodUpdate, Verdict};
 pub use wall_clock::WallClock;

@@ -114,6 +114,9 @@ pub(crate) const PUT_KEY: Table<(), Secret> = Table::new("put key", 45, 1);
 /// The longest lease in milliseconds that a node may have been granted.
 pub(crate) const GRANTED_LEASE: Table<(), u64> = Table::new("granted lease", 46, 1);
 
+/// Numbers of the coordinator's starts of which a node knew more than the metadata, which were an old copy.
+pub(crate) const CONTRADICTED: Table<u64, ()> = Table::new("contradicted starts", 47, 1);
+
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);
 

@@ -5,11 +5,15 @@ use crate::error::MetaError;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::records::StartRecord;
-use crate::schema::{Counter, GRANTED_LEASE, STARTS};
+use crate::schema::{CONTRADICTED, Counter, GRANTED_LEASE, STARTS};
 use gabion_layout::{Start, StripeId};
+use std::collections::BTreeSet;
 
-/// Number of starts remembered. Older ones give no conclusions.
-const START_COUNT_MAX: u64 = 1024;
+/// The last starts, so many, are remembered. Of older ones, only those that nodes have contradicted are, each with the
+/// start that followed it.
+pub const REMEMBERED_START_COUNT: u64 = 1024;
+/// Contradicted starts that are remembered. Further ones are not.
+const CONTRADICTED_COUNT_MAX: usize = 256;
 
 impl<K: KeyValue> Meta<K> {
     /// Notes the length of the leases that this run of the coordinator grants to nodes. Returns the longest that an
@@ -34,6 +38,21 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| GRANTED_LEASE.put(txn, &(), &lease_ms))
     }
 
+    /// Notes that a node knows more of a start than these metadata, which are an old copy. However often a
+    /// coordinator starts with them after that, the start is remembered, and so contradicts them again.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn note_contradicted_start(&self, start: u64) -> Result<(), MetaError> {
+        self.change(|txn| {
+            let known = CONTRADICTED.scan(txn, &CONTRADICTED.all(), CONTRADICTED_COUNT_MAX)?;
+            if known.len() == CONTRADICTED_COUNT_MAX {
+                return Ok(());
+            }
+            CONTRADICTED.put(txn, &start, &())
+        })
+    }
+
     /// Records the nonce of this run of the coordinator, which the caller draws at random. Returns
     /// all remembered starts, oldest first, each with the number of changes before it; the last is this one.
     ///
@@ -49,9 +68,17 @@ impl<K: KeyValue> Meta<K> {
             };
             STARTS.put(txn, &number, &own)?;
             let rows = STARTS.scan(txn, &STARTS.all(), usize::MAX)?;
-            let (old, kept): (Vec<_>, Vec<_>) = rows
-                .into_iter()
-                .partition(|(known, _)| known.saturating_add(START_COUNT_MAX) <= number);
+            let contradicted =
+                CONTRADICTED.scan(txn, &CONTRADICTED.all(), CONTRADICTED_COUNT_MAX)?;
+            let next = |start: u64| rows.iter().find(|(known, _)| *known > start);
+            let next = contradicted.iter().filter_map(|&(start, ())| next(start));
+            let mut pinned: BTreeSet<u64> = next.map(|&(number, _)| number).collect();
+            pinned.extend(contradicted.iter().map(|&(start, ())| start));
+            let is_kept = |known: u64| {
+                known.saturating_add(REMEMBERED_START_COUNT) > number || pinned.contains(&known)
+            };
+            let (kept, old): (Vec<_>, Vec<_>) =
+                rows.into_iter().partition(|&(known, _)| is_kept(known));
             for (number, _) in old {
                 STARTS.delete(txn, &number)?;
             }

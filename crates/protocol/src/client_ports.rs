@@ -23,6 +23,11 @@ pub trait ClientPorts: Ports {
     /// When the connection fails or times out. No request has been sent then.
     fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>>;
 
+    /// Whether the coordinator may be one of several processes, which take over from each other.
+    fn has_several_coordinators(&self) -> bool {
+        false
+    }
+
     /// Connects to a node unless there is a connection.
     ///
     /// # Errors

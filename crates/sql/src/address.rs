@@ -44,7 +44,7 @@ pub enum AddressError {
     SslMode(String),
     /// The server is on another machine, and nothing says how to verify it.
     #[error(
-        "the database at {host} is on another machine; add ?sslmode=verify-full&sslrootcert=FILE to its address, or \
+        "nothing says how to verify the database at {host}; add ?sslmode=verify-full&sslrootcert=FILE to its address, or \
          ?sslmode=disable for a network that you trust"
     )]
     Unverified {

@@ -63,6 +63,11 @@ impl LastCommit {
                 }
             }
         }
+        if found.is_empty() && file.metadata()?.len() > PLACES[1] {
+            let reason =
+                "both of its records are damaged; remove it if the database has lost no commits";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
         let last = found
             .into_iter()
             .max_by_key(|(_, commit)| (commit.term, commit.sequence));
@@ -169,6 +174,9 @@ mod tests {
         file.write_all_at(&[9], PLACES[0] + 42).unwrap();
         let found = LastCommit::open(&path).unwrap().last();
         assert_eq!(found, Some(commit("a", 4)));
+        // Without either the file does not say that there was no commit.
+        file.write_all_at(&[9], PLACES[1] + 42).unwrap();
+        LastCommit::open(&path).unwrap_err();
     }
 
     #[test]

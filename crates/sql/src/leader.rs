@@ -147,7 +147,12 @@ impl Leader {
         let (before, sequence) = (row.term, row.sequence);
         // Two processes that lead copies of one database, such as both sides of a failover, have different terms.
         let step = u32::from_le_bytes(random_bytes()?) >> 1;
-        let term = before + 1 + i64::from(step);
+        let term = before
+            .checked_add(1 + i64::from(step))
+            .ok_or_else(|| Fault::Final {
+                code: String::new(),
+                reason: format!("no term follows on {before} in the leader's row"),
+            })?;
         let asked = Moment::now();
         let taken = connection.simple(&format!(
             "UPDATE gabion_leader SET term = {term}, holder = '{}', expires = {} WHERE id = 1 AND term = {before} AND \

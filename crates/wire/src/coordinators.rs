@@ -91,7 +91,8 @@ impl Coordinators {
         Err(errors.swap_remove(at.unwrap_or(0)))
     }
 
-    fn has_others(&self) -> bool {
+    /// Whether there is more than one address.
+    pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1
     }
 

@@ -507,6 +507,11 @@ impl ClientPorts for ProcessPorts {
         reached(COORDINATOR.to_owned(), connection, deadline_in(deadline_ms)).boxed()
     }
 
+    fn has_several_coordinators(&self) -> bool {
+        let coordinator = self.coordinator.as_ref();
+        coordinator.is_some_and(|coordinator| coordinator.has_others())
+    }
+
     fn reach_node(
         &self,
         node: NodeId,

@@ -123,6 +123,28 @@ fn kills_of_the_coordinator_and_restarts_of_the_database_lose_nothing() {
     assert_eq!(checked, "all rows agree\n");
 }
 
+#[test]
+fn a_command_that_begins_in_an_outage_of_the_database_waits_for_it() {
+    let Some((_directory, server)) = server(&["meta"]) else {
+        return;
+    };
+    let cluster = start(&server.url("meta"));
+    cluster.put("one", &contents(0, 1));
+    server.stop(Stop::Fast).unwrap();
+    let file = cluster.path("found");
+    let mut command = cluster.command(&["get", "one", path_text(&file)]);
+    let mut reading = Beside(command.spawn().expect("the binary runs"));
+    // A coordinator that does not answer at all is left after 3 s.
+    let began = Instant::now();
+    wait_for("the command has waited", || {
+        assert!(!reading.has_ended(), "after {:?}", began.elapsed());
+        began.elapsed().as_secs() >= 5
+    });
+    server.start().unwrap();
+    assert!(reading.0.wait().expect("its own child").success());
+    assert!(std::fs::read(&file).unwrap() == contents(0, 1));
+}
+
 /// All acknowledged files are there.
 fn check_files(cluster: &TestCluster, acknowledged: &[Vec<u64>]) {
     for (writer, numbers) in (0..).zip(acknowledged) {
@@ -162,6 +184,8 @@ fn unseat(
     } else {
         cluster.signal(leader, signal);
     }
+    // A command that begins now waits for the next leader.
+    cluster.run(&["ls"]);
     wait_for("another coordinator leads", || {
         leaders(coordinators).iter().any(|now| *now != leader)
     });
@@ -219,7 +243,7 @@ fn coordinators_that_stand_by_take_over() {
     assert_eq!(checked, "all rows agree\n");
 }
 
-/// A coordinator that the test has started, beside those of its cluster.
+/// A process that the test has started, beside those of its cluster.
 struct Beside(Child);
 
 impl Beside {

@@ -70,4 +70,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "listening::tests::a_kept_address_refuses_connections_and_is_given_to_no_other_process",
         ),
     },
+    Mutant {
+        name: "one-that-stands-by-notes-no-commits",
+        file: "crates/sql/src/store.rs",
+        text: "            note_seen(last_commit, &row)?;\n",
+        replacement: "            let _ = last_commit;\n",
+        check: sql("outages::one_that_stands_by_notes_what_the_leader_commits"),
+    },
+    Mutant {
+        name: "a-start-that-shows-an-old-copy-is-forgotten",
+        file: "crates/meta/src/starts.rs",
+        text: " || pinned.contains(&known)",
+        replacement: "",
+        check: protocol(
+            "coordinator::identity::an_old_copy_is_refused_however_often_it_is_started",
+        ),
+    },
 ];

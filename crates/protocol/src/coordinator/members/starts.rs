@@ -4,10 +4,12 @@
 use super::nodes::Nodes;
 use crate::coordinator::core::{Core, lock};
 use crate::message::{Cause, Denial, Origin};
+use crate::ports::run_blocking;
+use futures::FutureExt;
 use gabion_layout::{NodeId, Start};
-use gabion_meta::{KeyValue, MetaError};
+use gabion_meta::{KeyValue, MetaError, REMEMBERED_START_COUNT};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The starts of the coordinator in the metadata, and those that nodes report.
 #[derive(Debug)]
@@ -64,10 +66,9 @@ impl Starts {
 
     /// Whether a start may have been one of this metadata. Forgotten starts may have been.
     fn may_know(&self, start: Start) -> bool {
-        let oldest = self.known.first_key_value().map(|(&number, _)| number);
         match self.known.get(&start.number) {
             Some(known) => known.nonce == start.nonce,
-            None => oldest.is_some_and(|oldest| start.number < oldest),
+            None => start.number.saturating_add(REMEMBERED_START_COUNT) <= self.own.number,
         }
     }
 
@@ -103,7 +104,7 @@ impl Starts {
                 let proof = format!(
                     "{node} has heard of change {change_count} of the metadata, which had {known_count} then"
                 );
-                return Err(core.stop(MetaError::WentBack { proof }).into());
+                return Err(contradicted(core, heard, proof));
             }
             lock(&self.first_words).entry(node).or_insert(heard.number);
             return Ok(());
@@ -123,6 +124,23 @@ impl Starts {
             "{node} has heard of start {} of the coordinator, which it does not know",
             heard.number
         );
-        Err(core.stop(MetaError::WentBack { proof }).into())
+        Err(contradicted(core, heard, proof))
     }
+}
+
+/// Stops the coordinator, whose metadata are an old copy, and has the metadata remember it: otherwise a coordinator that
+/// is started again and again forgets the start that shows it.
+fn contradicted<K: KeyValue + Send + Sync + 'static>(
+    core: &Core<K>,
+    heard: Start,
+    proof: String,
+) -> Denial {
+    let (meta, ports) = (Arc::clone(&core.meta), Arc::clone(&core.ports));
+    let note = async move {
+        let noted = run_blocking(&*ports, move || meta.note_contradicted_start(heard.number));
+        // The next coordinator with these metadata notes it, if this one cannot.
+        let _ = noted.await;
+    };
+    core.ports.spawn(note.boxed());
+    core.stop(MetaError::WentBack { proof }).into()
 }

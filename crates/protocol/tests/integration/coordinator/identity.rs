@@ -4,6 +4,7 @@ use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
+use gabion_meta::REMEMBERED_START_COUNT;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeHealth, NodeReply,
@@ -247,6 +248,48 @@ fn one_change_that_is_missing_gives_old_metadata_away_however_many_were_made_sin
             assert!(is_alive, "{answer:?}");
         }
     }
+}
+
+/// A supervisor starts a coordinator that was refused again and again.
+#[test]
+fn an_old_copy_is_refused_however_often_it_is_started() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let heartbeat = |heard| ask::Heartbeat {
+        node: NodeId(3),
+        incarnation: u64::MAX,
+        heard,
+        position: 0,
+        health: NodeHealth::default(),
+    };
+    let CoordinatorReply::Alive { coordinator, .. } = bed.ask(heartbeat(None)) else {
+        panic!("it is not refused yet");
+    };
+    let own = coordinator.expect("it says who it is");
+    // One node has heard of a change that is missing, and later one of a start.
+    let change = Origin {
+        change_count: own.change_count + 1,
+        ..own
+    };
+    let other_start = of_start(start(own.start.number + 1, 77));
+    bed.restart();
+    for heard in [change, other_start] {
+        assert_refused(&bed.ask(heartbeat(Some(heard))), "is an old copy");
+        bed.restart();
+    }
+    for _ in 0..REMEMBERED_START_COUNT {
+        bed.restart();
+    }
+    for heard in [change, other_start] {
+        assert_refused(&bed.ask(heartbeat(Some(heard))), "is an old copy");
+        bed.restart();
+    }
+    // Of starts that are forgotten, nothing is known.
+    let answer = bed.ask(heartbeat(Some(of_start(start(own.start.number + 9, 77)))));
+    assert!(
+        matches!(answer, CoordinatorReply::Alive { .. }),
+        "{answer:?}"
+    );
 }
 
 #[test]
