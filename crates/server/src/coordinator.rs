@@ -1,6 +1,6 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
-use crate::audit::{AuditLog, AuditedOrder, Order};
+use crate::audit::{AuditLog, AuditedOrder, Became, NotRecorded, Order, peer_of};
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
@@ -231,7 +231,7 @@ fn address_of(
     listen: &str,
     protection: &Protection,
 ) -> Result<SocketAddr, ServerError> {
-    let address = listener.local_addr().map_err(listen_error(listen))?;
+    let address = listener.local_addr().map_err(listen_error(&listen))?;
     if protection.is_insecure() {
         check_loopback(address)?;
     }
@@ -274,8 +274,12 @@ impl Opening {
                 let metrics = metrics.map(MetricsListener::keep);
                 standing_by(address, &holder);
                 let opened = self.open_when_it_leads().await?;
-                let metrics = metrics.map(MetricsListener::again).transpose()?;
-                Ok((opened, (kept.listen()?, metrics)))
+                let listener = kept.listen().await?;
+                let metrics = match metrics {
+                    Some(kept) => Some(MetricsListener::again(kept).await?),
+                    None => None,
+                };
+                Ok((opened, (listener, metrics)))
             }
             opened => Ok((opened?, sockets)),
         }
@@ -432,14 +436,19 @@ impl Handler for CoordinatorHandler {
         tokio::spawn(async move {
             let event = order_of(&request);
             let order = Order::of(&request);
+            let peer = peer_of(&connection);
             let reply = match (request, order) {
                 (CoordinatorRequest::BeginJoin(join), _) => {
                     let begun = begin_join(&coordinator, office, &connection, join).await;
                     begun.unwrap_or_else(CoordinatorReply::Refused)
                 }
                 (request, Some(order)) => {
-                    let record = order.record(&connection, &coordinator).await;
-                    audited(&audit, record, coordinator.handle(request)).await
+                    if let Some(refusal) = coordinator.refusal() {
+                        refusal
+                    } else {
+                        let record = order.record(peer, &coordinator).await;
+                        audited(&audit, record, coordinator.handle(request)).await
+                    }
                 }
                 (request, None) => coordinator.handle(request).await,
             };
@@ -507,19 +516,18 @@ async fn audited(
 ) -> CoordinatorReply {
     let number = match audit.order(order).await {
         Ok(number) => number,
-        Err(why) => {
+        Err(NotRecorded { why, may_repeat }) => {
             let sentence = format!("{why}; nothing was changed");
-            return CoordinatorReply::Refused(Denial::new(Cause::Failure, sentence));
+            let denial = Denial::new(Cause::Failure, sentence);
+            return if may_repeat {
+                CoordinatorReply::Busy(denial)
+            } else {
+                CoordinatorReply::Refused(denial)
+            };
         }
     };
     let reply = carry_out.await;
-    let refused = match &reply {
-        CoordinatorReply::Refused(denial) | CoordinatorReply::Busy(denial) => {
-            Some(denial.to_string())
-        }
-        _ => None,
-    };
-    audit.outcome(number, refused);
+    audit.outcome(number, Became::of(&reply));
     reply
 }
 

@@ -22,7 +22,7 @@ mod slow;
 pub use array::ArrayConfig;
 pub use audit::{
     AuditError, AuditFault, AuditRecord, AuditTrail, AuditedOrder, AuditedOutcome, AuditedPeer,
-    Noted,
+    Became, Noted,
 };
 pub use certificates::Protection;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};

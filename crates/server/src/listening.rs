@@ -38,7 +38,7 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
                 tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
             }
             Err(source) => {
-                return Err(listen_error(address)(source));
+                return Err(listen_error(&address)(source));
             }
             Ok(listener) => return Ok(listener),
         }
@@ -50,7 +50,8 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
 #[derive(Debug)]
 pub(crate) struct KeptAddress {
     address: SocketAddr,
-    bound: io::Result<TcpSocket>,
+    /// None while connections of an earlier process still close there: any process may take the port meanwhile.
+    bound: Option<TcpSocket>,
 }
 
 /// A socket that has an address to itself.
@@ -68,9 +69,13 @@ impl KeptAddress {
     /// The address of a listener, which ends.
     pub(crate) fn of(listener: TcpListener, address: SocketAddr) -> Self {
         drop(listener);
+        let bound = bound(address);
+        if let Err(error) = &bound {
+            tracing::warn!(%address, %error, "the port is not kept while this process stands by");
+        }
         Self {
             address,
-            bound: bound(address),
+            bound: bound.ok(),
         }
     }
 
@@ -83,20 +88,19 @@ impl KeptAddress {
     ///
     /// # Errors
     /// [`ServerError::Listen`].
-    pub(crate) fn listen(self) -> Result<TcpListener, ServerError> {
-        let listen = || {
-            // One that was not kept is free in most cases all the same.
-            let socket = self.bound.or_else(|_| bound(self.address))?;
-            // The connections inherit it: a later process may listen here while some of them still close.
-            socket.set_reuseaddr(true)?;
-            socket.listen(BACKLOG)
+    pub(crate) async fn listen(self) -> Result<TcpListener, ServerError> {
+        let Some(socket) = self.bound else {
+            return listen_on(&self.address.to_string()).await;
         };
-        listen().map_err(listen_error(self.address))
+        // The connections inherit it: a later process may listen here while some of them still close.
+        let listening = socket.set_reuseaddr(true);
+        let listening = listening.and_then(|()| socket.listen(BACKLOG));
+        listening.map_err(listen_error(&self.address))
     }
 }
 
 /// The error of an address at which a process cannot listen.
-pub(crate) fn listen_error(address: impl ToString) -> impl FnOnce(io::Error) -> ServerError {
+pub(crate) fn listen_error(address: &impl ToString) -> impl FnOnce(io::Error) -> ServerError {
     let address = address.to_string();
     move |source| ServerError::Listen { address, source }
 }
@@ -127,12 +131,19 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let taken = TcpListener::bind(address).await.unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AddrInUse);
-        let listener = kept.listen().unwrap();
-        let connected = tokio::join!(TcpStream::connect(address), listener.accept());
-        // The side that closes first keeps the port for a minute, which its successor must not wait for.
-        drop(connected.1.unwrap());
-        drop(connected.0.unwrap());
+        let listener = kept.listen().await.unwrap();
+        // The side that closes first keeps the port for a minute, which no successor must wait for.
+        close_first(address, &listener).await;
         drop(listener);
-        listen_on(&address.to_string()).await.unwrap();
+        let listener = listen_on(&address.to_string()).await.unwrap();
+        close_first(address, &listener).await;
+        let listener = KeptAddress::of(listener, address).listen().await.unwrap();
+        assert_eq!(listener.local_addr().unwrap(), address);
+    }
+
+    async fn close_first(address: SocketAddr, listener: &TcpListener) {
+        let (opened, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        drop(accepted.unwrap());
+        drop(opened.unwrap());
     }
 }

@@ -7,7 +7,7 @@ use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::error::{SqlError, failed, unreachable};
 use crate::flush::{Beginning, Flusher};
-use crate::last_commit::{Commit, LastCommit};
+use crate::last_commit::LastCommit;
 use crate::leader::{COMMAND_WATCH, LEASE, Leader, LeaderRow, RENEWAL};
 use crate::pending::Pending;
 use crate::pool::Pool;
@@ -149,9 +149,6 @@ impl PostgresStore {
         let row = LeaderRow::read(&connection);
         let row = row.map_err(failed(&address, "read the row of its leader"))?;
         refuse_older(&address, &row, last_commit.as_ref())?;
-        if let Some(last_commit) = &last_commit {
-            note_seen(last_commit, &row)?;
-        }
         let leader = Leader::acquire(&connection, &options.holder, options.watch);
         let leader = leader.map_err(|refusal| refusal.of(&address))?;
         drop(connection);
@@ -229,24 +226,6 @@ fn reached(address: &DatabaseAddress, patience: Duration) -> Result<Connection, 
 fn last_commit(path: &Path) -> Result<LastCommit, SqlError> {
     LastCommit::open(path).map_err(|error| SqlError::LastCommit {
         path: path.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-/// Notes the last commit of another process, as one that stands by sees it: a database that loses it later is refused
-/// here too.
-fn note_seen(last_commit: &LastCommit, row: &LeaderRow) -> Result<(), SqlError> {
-    let seen = Commit {
-        identity: row.identity.clone(),
-        term: row.term,
-        sequence: row.sequence,
-    };
-    if row.sequence == 0 || last_commit.last().as_ref() == Some(&seen) {
-        return Ok(());
-    }
-    let noted = last_commit.note(&seen);
-    noted.map_err(|error| SqlError::LastCommit {
-        path: last_commit.path().to_owned(),
         reason: error.to_string(),
     })
 }

@@ -59,6 +59,8 @@ pub struct Connection {
     calls: Semaphore,
     /// The socket as long as it is open; none in memory.
     stream: Weak<Stream>,
+    /// The peer's address.
+    remote: Option<SocketAddr>,
     /// The reason why the connection is closed, once it is.
     closed: watch::Sender<Option<WireError>>,
 }
@@ -160,6 +162,7 @@ impl Connection {
             pending: Mutex::new(Some(BTreeMap::new())),
             served: Arc::new(Semaphore::new(options.max_served_count)),
             calls: Semaphore::new(options.max_call_count),
+            remote: stream.upgrade().and_then(|stream| stream.remote()),
             stream,
             closed: watch::Sender::new(None),
         });
@@ -196,9 +199,9 @@ impl Connection {
         self.certified.as_ref()
     }
 
-    /// The peer's address; none once the connection is closed.
+    /// The peer's address; none if the system did not say.
     pub fn remote(&self) -> Option<SocketAddr> {
-        self.stream.upgrade()?.remote()
+        self.remote
     }
 
     /// The sender of the peer's requests.

@@ -142,8 +142,8 @@ impl Coordinators {
                 // It may begin to lead before a silent one has failed.
                 reaching.push(self.reach_anew(peers, at, PAUSE));
             }
-            if delay.is_zero() {
-                silent_count -= 1;
+            silent_count -= usize::from(delay.is_zero());
+            if delay.is_zero() || error.is_lasting() {
                 errors.push(error);
             }
         }

@@ -3,7 +3,7 @@
 use crate::arguments::{AuditOptions, Place};
 use crate::failure::Failure;
 use crate::output::{Format, print_json, say, written};
-use gabion_server::{AuditTrail, AuditedOrder, Noted};
+use gabion_server::{AuditError, AuditTrail, AuditedOrder, Became, Noted};
 use gabion_testbed::LocalCluster;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Resu
     }
     let orders = chosen(orders(&trails), options);
     if format == Format::Json {
-        return print_json(&orders.iter().map(Order::as_json).collect::<Vec<_>>());
+        return print_json(&orders.iter().map(Row::as_json).collect::<Vec<_>>());
     }
     if orders.is_empty() {
         println!("there are no orders on record");
@@ -50,23 +50,26 @@ fn directories(options: &AuditOptions, place: &Place) -> Result<Vec<PathBuf>, Fa
     })?;
     let all = LocalCluster::open(directory)?.coordinator_directories();
     // One that has never led has recorded nothing.
-    Ok(all
+    let (some, none): (Vec<_>, Vec<_>) = all
         .into_iter()
-        .filter(|data| data.join("audit").exists())
-        .collect())
+        .partition(|data| data.join("audit").exists());
+    match none.into_iter().next().filter(|_| some.is_empty()) {
+        Some(data) => Err(Failure::failed(AuditError::None(data))),
+        None => Ok(some),
+    }
 }
 
 /// An order with its outcome.
-struct Order<'t> {
+struct Row<'t> {
     log: &'t Path,
     number: u64,
     time_ms: i64,
     order: &'t AuditedOrder,
-    /// None if none is on record; otherwise the reason if it was refused.
-    outcome: Option<Option<&'t str>>,
+    /// None if none is on record.
+    outcome: Option<&'t Became>,
 }
 
-impl Order<'_> {
+impl Row<'_> {
     fn time(&self) -> String {
         let time = Timestamp::from_millisecond(self.time_ms);
         time.map_or_else(|_| self.time_ms.to_string(), |time| format!("{time:.3}"))
@@ -77,19 +80,23 @@ impl Order<'_> {
             peer,
             operation,
             subject,
+            to,
         } = self.order;
+        let to = to.as_ref().map(|to| format!(" to {}", shown(to)));
         let address = peer.address.as_deref().unwrap_or("an unknown address");
         let certificate = match &peer.certificate {
             Some(serial) => format!(" (certificate {serial})"),
             None => String::new(),
         };
         let outcome = match self.outcome {
-            Some(None) => "done".to_owned(),
-            Some(Some(why)) => format!("refused: {why}"),
+            Some(Became::Done) => "done".to_owned(),
+            Some(Became::Refused(why)) => format!("refused: {}", shown(why)),
+            Some(Became::Unknown(why)) => format!("outcome unknown: {}", shown(why)),
             None => "no outcome on record".to_owned(),
         };
-        let (time, role) = (self.time(), &peer.role);
-        format!("{time} {role} at {address}{certificate}: {operation} {subject}: {outcome}")
+        let (time, role, subject) = (self.time(), &peer.role, shown(subject));
+        let to = to.unwrap_or_default();
+        format!("{time} {role} at {address}{certificate}: {operation} {subject}{to}: {outcome}")
     }
 
     fn as_json(&self) -> Value {
@@ -103,30 +110,41 @@ impl Order<'_> {
             "address": peer.address,
             "operation": self.order.operation,
             "subject": self.order.subject,
-            "done": self.outcome.map(|refused| refused.is_none()),
-            "refused": self.outcome.flatten(),
+            "to": self.order.to,
+            "outcome": self.outcome,
         })
     }
 }
 
+/// A text of a peer, whose control characters must not reach the terminal.
+fn shown(text: &str) -> String {
+    let escape = |character: char| {
+        let is_control = character.is_control();
+        let escaped = is_control.then(|| character.escape_unicode());
+        let plain = (!is_control).then_some(character);
+        escaped.into_iter().flatten().chain(plain)
+    };
+    text.chars().flat_map(escape).collect()
+}
+
 /// All orders, by time.
-fn orders<'t>(trails: &'t [(&'t Path, AuditTrail)]) -> Vec<Order<'t>> {
+fn orders<'t>(trails: &'t [(&'t Path, AuditTrail)]) -> Vec<Row<'t>> {
     let mut orders = Vec::new();
     for (log, trail) in trails {
         let outcomes = trail
             .records
             .iter()
             .filter_map(|record| match &record.noted {
-                Noted::Outcome(outcome) => Some((outcome.order, outcome.refused.as_deref())),
+                Noted::Outcome(outcome) => Some((outcome.order, &outcome.became)),
                 _ => None,
             });
-        let outcomes: BTreeMap<u64, Option<&str>> = outcomes.collect();
+        let outcomes: BTreeMap<u64, &Became> = outcomes.collect();
         orders.extend(
             trail
                 .records
                 .iter()
                 .filter_map(|record| match &record.noted {
-                    Noted::Order(order) => Some(Order {
+                    Noted::Order(order) => Some(Row {
                         log,
                         number: record.number,
                         time_ms: record.time_ms,
@@ -142,7 +160,7 @@ fn orders<'t>(trails: &'t [(&'t Path, AuditTrail)]) -> Vec<Order<'t>> {
 }
 
 /// The orders that are asked for.
-fn chosen<'t>(mut orders: Vec<Order<'t>>, options: &AuditOptions) -> Vec<Order<'t>> {
+fn chosen<'t>(mut orders: Vec<Row<'t>>, options: &AuditOptions) -> Vec<Row<'t>> {
     if let Some(since) = options.since {
         orders.retain(|order| order.time_ms >= since.as_millisecond());
     }
@@ -183,9 +201,6 @@ fn check(trails: &[(&Path, AuditTrail)], format: Format) -> Result<(), Failure> 
                     trail.seal
                 ));
             }
-        }
-        if trails.is_empty() {
-            say("there are no records");
         }
         written()?;
     }

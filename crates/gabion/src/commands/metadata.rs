@@ -110,7 +110,9 @@ fn migrate_tables(to: &str, format: Format) -> Result<(), Failure> {
 fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
     let (source, target) = (parse(from)?, parse(to)?);
     if from == to {
-        return Err(Failure::usage("name two different places; a copy needs a place of its own"));
+        return Err(Failure::usage(
+            "name two different places; a copy needs a place of its own",
+        ));
     }
     if let MetadataPlace::File(path) = &target
         && path.exists()

@@ -1,11 +1,17 @@
 //! The audit log of real coordinators.
 
-use crate::support::{TestCluster, complaint, fails, path_text, run};
+use crate::support::{TestCluster, complaint, fails, fails_on, path_text, run, wait_for};
 use serde_json::Value;
 
-fn orders(cluster: &TestCluster) -> Vec<Value> {
-    let found = cluster.json(&["audit"]);
-    found.as_array().expect("a list").clone()
+/// The orders on record, as soon as there are so many and all have their outcomes.
+fn orders(cluster: &TestCluster, count: usize) -> Vec<Value> {
+    let mut orders = Vec::new();
+    wait_for("all orders have outcomes", || {
+        let found = cluster.json(&["audit"]);
+        orders.clone_from(found.as_array().expect("a list"));
+        orders.len() == count && orders.iter().all(|order| !order["outcome"].is_null())
+    });
+    orders
 }
 
 #[test]
@@ -16,32 +22,46 @@ fn deletions_and_settings_are_on_record_before_they_are_done() {
     cluster.put("b", b"two");
     cluster.run(&["mv", "a", "c/d"]);
     cluster.run(&["rm", "b"]);
+    fails_on(&cluster, &["rm", "b"], 1);
+    orders(&cluster, 4);
     // Another process goes on.
     cluster.run(&["chaos", "kill-coordinator"]);
     cluster.up();
     cluster.run(&["repair", "limit", "--total=1MB"]);
-    let found = orders(&cluster);
-    let said: Vec<_> = found
+    let said: Vec<_> = orders(&cluster, 5)
         .iter()
         .map(|order| {
-            assert_eq!(order["done"], true, "{order}");
+            let is_refused = order["outcome"].get("refused").is_some();
+            assert!(is_refused || order["outcome"] == "done", "{order}");
             let text = |key: &str| order[key].as_str().expect(key).to_owned();
             assert_eq!(text("certificate").len(), 32, "{order}");
-            (text("role"), text("operation"), text("subject"))
+            (
+                text("role"),
+                text("operation"),
+                text("subject"),
+                !is_refused,
+            )
         })
         .collect();
     let expected = [
-        ("operator", "setting", "pool p is made"),
-        ("operator", "rename", "a to c/d"),
-        ("operator", "remove", "b"),
+        ("operator", "setting", "pool p is made", true),
+        ("operator", "rename", "a", true),
+        ("operator", "remove", "b", true),
+        ("operator", "remove", "b", false),
         (
             "operator",
             "setting",
             "limits of repairs: in all 1000000 bytes a second",
+            true,
         ),
     ];
-    let expected = expected.map(|(role, operation, subject)| {
-        (role.to_owned(), operation.to_owned(), subject.to_owned())
+    let expected = expected.map(|(role, operation, subject, is_done)| {
+        (
+            role.to_owned(),
+            operation.to_owned(),
+            subject.to_owned(),
+            is_done,
+        )
     });
     assert_eq!(said, expected);
 }
@@ -76,7 +96,7 @@ fn without_its_record_no_order_is_carried_out() {
     assert_eq!(cluster.get("c/d"), b"one");
     std::fs::rename(&away, &audit).unwrap();
     cluster.run(&["rm", "c/d"]);
-    assert_eq!(orders(&cluster).len(), 2);
+    orders(&cluster, 2);
     check_finds_a_changed_record(&cluster);
 }
 
@@ -90,9 +110,9 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
         "{whole}"
     );
     let first = audit.join("0000000000000001.jsonl");
-    let changed = std::fs::read_to_string(&first).unwrap();
+    let changed = std::fs::read_to_string(&first).expect("a file");
     let changed = changed.replace("pool p", "pool q");
-    std::fs::write(&first, changed).unwrap();
+    std::fs::write(&first, changed).expect("a disk with room");
     let broken = fails(&check, 1);
     assert!(
         broken.contains("not as the coordinator wrote it"),

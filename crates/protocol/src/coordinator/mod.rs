@@ -249,6 +249,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(self.shared.core.with_meta(find).await?)
     }
 
+    /// The answer to every request while this process may not lead; none otherwise.
+    pub fn refusal(&self) -> Option<CoordinatorReply> {
+        let error = self.shared.core.check_leads().err()?;
+        Some(refused_for_now(error).unwrap_or_else(CoordinatorReply::Refused))
+    }
+
     /// The path from the root on of a path that begins at a directory.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes above which a new file begins.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of all files above which the oldest one is deleted.
 const TOTAL_BYTES_MAX: u64 = 1 << 30;
 /// Files above which the oldest one is deleted.
@@ -36,11 +36,16 @@ impl AuditFiles {
     pub(super) fn open(directory: PathBuf) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&directory)?;
+        if let Some(above) = directory.parent() {
+            File::open(above)?.sync_all()?;
+        }
         let mut last = (0, Seal::default());
         let names = file_names(&directory)?;
         for name in names.iter().rev() {
             let text = fs::read(directory.join(name))?;
             if let Some(end) = AuditTrail::end_of(name, &String::from_utf8_lossy(&text)) {
+                // What follows depends on it, and a process that was killed may not have synced it.
+                File::open(directory.join(name))?.sync_all()?;
                 last = end;
                 break;
             }
@@ -147,13 +152,13 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{AuditFault, AuditedOutcome};
+    use super::super::record::{AuditFault, AuditedOutcome, Became};
     use super::*;
 
     fn outcome(order: u64) -> Noted {
         Noted::Outcome(AuditedOutcome {
             order,
-            refused: None,
+            became: Became::Done,
         })
     }
 
@@ -219,7 +224,7 @@ mod tests {
 
     fn without_line(text: &str, at: usize) -> String {
         let lines = text.lines().enumerate().filter(|(line, _)| *line != at);
-        lines.map(|(_, line)| format!("{line}\n")).collect()
+        lines.flat_map(|(_, line)| [line, "\n"]).collect()
     }
 
     #[test]

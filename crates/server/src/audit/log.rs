@@ -1,7 +1,7 @@
 //! The thread that writes the audit log. Orders that wait at the same time share a sync.
 
 use super::file::AuditFiles;
-use super::record::{AuditedOrder, AuditedOutcome, Noted};
+use super::record::{AuditedOrder, AuditedOutcome, Became, Noted};
 use crate::error::{ServerError, io_error};
 use gabion_wire::wall_time;
 use std::io;
@@ -52,31 +52,49 @@ impl AuditLog {
     /// Records an order. Its record is durable when this returns its number.
     ///
     /// # Errors
-    /// A sentence that says why it is not: then the order must not be carried out.
-    pub(crate) async fn order(&self, mut order: AuditedOrder) -> Result<u64, String> {
+    /// [`NotRecorded`]: then the order must not be carried out.
+    pub(crate) async fn order(&self, mut order: AuditedOrder) -> Result<u64, NotRecorded> {
         cut(&mut order.subject);
+        order.to.iter_mut().for_each(cut);
         let (sender, written) = oneshot::channel();
         let is_waiting = self.writer.try_send(Waiting::Order(order, sender));
-        is_waiting.map_err(|_| "too many orders wait for the audit log".to_owned())?;
-        let written = timeout(PATIENCE, written).await;
-        let silent = || {
-            format!(
-                "the audit log's disk did not answer in {} s",
-                PATIENCE.as_secs()
-            )
+        is_waiting.map_err(|_| NotRecorded::for_now("too many orders wait for the audit log"))?;
+        let Ok(written) = timeout(PATIENCE, written).await else {
+            return Err(NotRecorded::for_now("the audit log's disk does not answer"));
         };
-        let written = written.map_err(|_| silent())?;
-        written
-            .unwrap_or_else(|_| Err("the audit log's thread has ended, which is a bug".to_owned()))
+        let ended = |_| Err("the audit log's thread has ended, which is a bug".to_owned());
+        written.unwrap_or_else(ended).map_err(|why| NotRecorded {
+            why,
+            may_repeat: false,
+        })
     }
 
-    /// Records what became of an order, soon.
-    pub(crate) fn outcome(&self, order: u64, mut refused: Option<String>) {
-        refused.iter_mut().for_each(cut);
-        // If too many wait, the order has no outcome on record.
+    /// Records what became of an order, soon. If too many records wait, the order has no outcome on record.
+    pub(crate) fn outcome(&self, order: u64, mut became: Became) {
+        match &mut became {
+            Became::Done => {}
+            Became::Refused(why) | Became::Unknown(why) => cut(why),
+        }
         let _ = self
             .writer
-            .try_send(Waiting::Outcome(AuditedOutcome { order, refused }));
+            .try_send(Waiting::Outcome(AuditedOutcome { order, became }));
+    }
+}
+
+/// Why an order is not on record.
+#[derive(Debug)]
+pub(crate) struct NotRecorded {
+    pub(crate) why: String,
+    /// Whether a repetition may succeed soon.
+    pub(crate) may_repeat: bool,
+}
+
+impl NotRecorded {
+    fn for_now(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            may_repeat: true,
+        }
     }
 }
 
@@ -98,9 +116,17 @@ fn write(mut files: AuditFiles, waiting: &Receiver<Waiting>) {
             }
         }
         let written = append(&mut files, noted);
+        let mut late = Vec::new();
         for (at, asker) in askers {
-            // One that waits no more has its answer: the order is not carried out.
-            let _ = asker.send(written.clone().map(|first| first + at));
+            let number = written.clone().map(|first| first + at);
+            if let Err(Ok(order)) = asker.send(number) {
+                let became = Became::Refused("its record was late".to_owned());
+                late.push(Noted::Outcome(AuditedOutcome { order, became }));
+            }
+        }
+        if !late.is_empty() {
+            // These orders have their answers, so none waits for this.
+            let _ = append(&mut files, late);
         }
     }
 }

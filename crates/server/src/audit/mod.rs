@@ -9,9 +9,9 @@ mod log;
 mod orders;
 mod record;
 
-pub(crate) use log::AuditLog;
-pub(crate) use orders::Order;
+pub(crate) use log::{AuditLog, NotRecorded};
+pub(crate) use orders::{Order, peer_of};
 pub use record::{
     AuditError, AuditFault, AuditRecord, AuditTrail, AuditedOrder, AuditedOutcome, AuditedPeer,
-    Noted,
+    Became, Noted,
 };

@@ -4,7 +4,7 @@
 use super::record::{AuditedOrder, AuditedPeer};
 use crate::events;
 use crate::metadata::MetadataStore;
-use gabion_meta::{Inode, RelativePath};
+use gabion_meta::{DirectoryId, Inode, RelativePath};
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::message::{CoordinatorRequest, ask};
 use gabion_wire::{Connection, Role};
@@ -68,21 +68,22 @@ impl Order {
     /// The order as it is recorded.
     pub(crate) async fn record(
         self,
-        connection: &Connection,
+        peer: AuditedPeer,
         coordinator: &Arc<Coordinator<MetadataStore>>,
     ) -> AuditedOrder {
-        let subject = match self.on {
-            Subject::Named(name) => name,
-            Subject::Path(at) => path(coordinator, at).await,
+        let (subject, to) = match self.on {
+            Subject::Named(name) => (name, None),
+            Subject::Path(at) => (path(coordinator, at).await, None),
             Subject::Move(from, to) => {
                 let from = path(coordinator, from).await;
-                format!("{from} to {}", path(coordinator, to).await)
+                (from, Some(path(coordinator, to).await))
             }
         };
         AuditedOrder {
-            peer: peer_of(connection),
+            peer,
             operation: self.operation.to_owned(),
             subject,
+            to,
         }
     }
 }
@@ -105,11 +106,15 @@ fn permissions(asked: &ask::SetAttributes) -> Option<Subject> {
 
 /// A path from the root on; with the number of the directory in front if that does not exist any more.
 async fn path(coordinator: &Arc<Coordinator<MetadataStore>>, at: RelativePath) -> String {
+    if at.directory == DirectoryId::ROOT {
+        return at.path;
+    }
     let known = coordinator.absolute_path(at.clone()).await;
     known.unwrap_or_else(|_| format!("directory {}: {}", at.directory.0, at.path))
 }
 
-fn peer_of(connection: &Connection) -> AuditedPeer {
+/// The sender of a connection's requests.
+pub(crate) fn peer_of(connection: &Connection) -> AuditedPeer {
     let sender = connection.sender();
     let role = match (sender.role, sender.node) {
         (Role::Client, _) => "client".to_owned(),

@@ -1,6 +1,7 @@
 //! Records of the audit log, as lines of JSON, and the check of their seals.
 
 use super::file::{file_names, number_of};
+use gabion_protocol::message::{Cause, CoordinatorReply};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,6 +50,9 @@ pub struct AuditedOrder {
     pub operation: String,
     /// The file, directory, pool or node, or the setting.
     pub subject: String,
+    /// The new path, if a name changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// The sender of an order.
@@ -69,9 +73,37 @@ pub struct AuditedPeer {
 pub struct AuditedOutcome {
     /// The number of the order's record.
     pub order: u64,
-    /// Why it was refused; none if it was carried out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
+    /// What became of it.
+    pub became: Became,
+}
+
+/// What became of an order.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Became {
+    /// It was carried out.
+    Done,
+    /// It was not, for this reason.
+    Refused(String),
+    /// The coordinator failed with this error before it knew.
+    Unknown(String),
+}
+
+impl Became {
+    /// What the answer to an order shows.
+    pub(crate) fn of(reply: &CoordinatorReply) -> Self {
+        match reply {
+            CoordinatorReply::Refused(denial)
+                if matches!(denial.cause, Cause::NotLeading | Cause::Failure) =>
+            {
+                Self::Unknown(denial.to_string())
+            }
+            CoordinatorReply::Refused(denial) | CoordinatorReply::Busy(denial) => {
+                Self::Refused(denial.to_string())
+            }
+            _ => Self::Done,
+        }
+    }
 }
 
 /// A digest of a record and of all before it.
@@ -102,12 +134,11 @@ impl fmt::Debug for Seal {
 
 /// The line of a record, and its seal. `last` is the seal of the record before.
 pub(super) fn sealed(record: &AuditRecord, last: Seal) -> (String, Seal) {
-    // A struct of numbers and strings is always JSON.
-    let mut line = serde_json::to_string(record).unwrap_or_default();
+    let line = serde_json::to_string(record);
+    let mut line = line.expect("a struct of numbers and strings is JSON");
     let seal = last.over(&line);
     line.pop();
-    line += &format!("{SEAL_KEY}{seal}\"}}\n");
-    (line, seal)
+    (format!("{line}{SEAL_KEY}{seal}\"}}\n"), seal)
 }
 
 /// The record of a line without its end, and whether it has the right seal; none if the line is damaged.

@@ -32,9 +32,9 @@ impl MetricsListener {
     }
 
     /// Listens again.
-    pub(crate) fn again(kept: KeptAddress) -> Result<Self, ServerError> {
+    pub(crate) async fn again(kept: KeptAddress) -> Result<Self, ServerError> {
         let address = kept.address();
-        let listener = kept.listen()?;
+        let listener = kept.listen().await?;
         Ok(Self { listener, address })
     }
 }

@@ -132,29 +132,6 @@ fn a_database_that_has_lost_a_noted_commit_is_refused_at_the_start() {
 }
 
 #[test]
-fn one_that_stands_by_notes_what_the_leader_commits() {
-    let Some(server) = Server::shared() else {
-        return;
-    };
-    let name = server.new_database();
-    let leader = server.open(&name).unwrap();
-    for count in 1..=3 {
-        assert_eq!(count_up(&leader), Ok(count));
-    }
-    let options = StoreOptions {
-        last_commit: Some(server.directory().join(format!("seen-{name}"))),
-        ..StoreOptions::of("one that stands by")
-    };
-    let look = || PostgresStore::open(server.address(&name), &options).map(drop);
-    let led = look().unwrap_err();
-    assert!(matches!(led, SqlError::InUse { .. }), "{led}");
-    drop(leader);
-    lose_commits(&server, &name, 1);
-    let refused = look().unwrap_err();
-    assert!(matches!(refused, SqlError::LostCommits { .. }), "{refused}");
-}
-
-#[test]
 fn a_reader_does_not_use_an_answer_that_lacks_commits() {
     let Some(server) = Server::shared() else {
         return;

@@ -71,19 +71,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "one-that-stands-by-notes-no-commits",
-        file: "crates/sql/src/store.rs",
-        text: "            note_seen(last_commit, &row)?;\n",
-        replacement: "            let _ = last_commit;\n",
-        check: sql("outages::one_that_stands_by_notes_what_the_leader_commits"),
-    },
-    Mutant {
         name: "a-start-that-shows-an-old-copy-is-forgotten",
         file: "crates/meta/src/starts.rs",
         text: " || pinned.contains(&known)",
         replacement: "",
         check: protocol(
             "coordinator::identity::an_old_copy_is_refused_however_often_it_is_started",
+        ),
+    },
+    Mutant {
+        name: "a-coordinator-that-takes-over-is-not-waited-for",
+        file: "crates/client/src/client.rs",
+        text: "            TAKEOVER_LIMIT\n",
+        replacement: "            CONNECT_LIMIT\n",
+        check: test(
+            "gabion",
+            "integration",
+            "metadata_in_database::coordinators_that_stand_by_take_over",
+        ),
+    },
+    Mutant {
+        name: "an-order-is-carried-out-without-its-record",
+        file: "crates/server/src/coordinator.rs",
+        text: "    let number = match audit.order(order).await {\n        Ok(number) => number,\n",
+        replacement: "    let number = match audit.order(order).await {\n        Ok(number) => number,\n        Err(_) if true => 0,\n",
+        check: test(
+            "gabion",
+            "integration",
+            "audit::without_its_record_no_order_is_carried_out",
+        ),
+    },
+    Mutant {
+        name: "records-that-an-error-has-left-count",
+        file: "crates/server/src/audit/file.rs",
+        text: "            file.set_len(*bytes)?;\n",
+        replacement: "            let _ = bytes;\n",
+        check: unit(
+            "gabion-server",
+            "audit::file::tests::what_an_error_has_left_does_not_count",
         ),
     },
 ];
