@@ -68,7 +68,8 @@ pub struct CoordinatorProcess {
 
 impl CoordinatorProcess {
     /// Opens or creates the metadata, and listens. While another process leads on the same database, waits until that
-    /// one ends: it stands by. `standing_by` is called then with the address at which it will listen, and the one that leads.
+    /// one ends: it stands by. `standing_by` is called then with the addresses at which it and its metrics will listen, and the
+    /// process that leads.
     ///
     /// # Errors
     /// If the directory, the metadata or the address cannot be used; [`ServerError::NoMetadata`]
@@ -78,7 +79,7 @@ impl CoordinatorProcess {
     /// If opening the metadata panics, which is a bug.
     pub async fn start(
         config: CoordinatorConfig,
-        standing_by: impl FnOnce(SocketAddr, &str),
+        standing_by: impl FnOnce(SocketAddr, Option<SocketAddr>, &str),
     ) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
@@ -264,7 +265,7 @@ impl Opening {
         &self,
         sockets: Sockets,
         address: SocketAddr,
-        standing_by: impl FnOnce(SocketAddr, &str),
+        standing_by: impl FnOnce(SocketAddr, Option<SocketAddr>, &str),
     ) -> Result<(Opened, Sockets), ServerError> {
         match self.open().await {
             Err(ServerError::Sql(SqlError::InUse { holder, .. })) if !self.init => {
@@ -272,7 +273,8 @@ impl Opening {
                 let (listener, metrics) = sockets;
                 let kept = KeptAddress::of(listener, address);
                 let metrics = metrics.map(MetricsListener::keep);
-                standing_by(address, &holder);
+                let metrics_address = metrics.as_ref().map(KeptAddress::address);
+                standing_by(address, metrics_address, &holder);
                 let opened = self.open_when_it_leads().await?;
                 let listener = kept.listen().await?;
                 let metrics = match metrics {

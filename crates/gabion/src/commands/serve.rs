@@ -47,9 +47,9 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metrics,
         slow: slow(&log),
     };
-    let standing_by = |address: SocketAddr, leader: &str| {
+    let standing_by = |address: SocketAddr, metrics: Option<SocketAddr>, leader: &str| {
         tracing::info!(target: "cluster", leader, "this coordinator stands by");
-        server_ready(address, None);
+        server_ready(address, metrics);
     };
     let process = CoordinatorProcess::start(config, standing_by).await?;
     tracing::info!(target: "cluster", "this coordinator leads");

@@ -285,7 +285,7 @@ fn an_old_copy_is_refused_however_often_it_is_started() {
         bed.restart();
     }
     // Of starts that are forgotten, nothing is known.
-    let answer = bed.ask(heartbeat(Some(of_start(start(own.start.number + 9, 77)))));
+    let answer = bed.ask(heartbeat(Some(of_start(start(own.start.number + 4, 77)))));
     assert!(
         matches!(answer, CoordinatorReply::Alive { .. }),
         "{answer:?}"
