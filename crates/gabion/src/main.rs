@@ -153,6 +153,7 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Df => commands::df::run(&place, format).await,
         Command::Events(options) => commands::events::run(options, &place, format).await,
         Command::Top(options) => commands::top::run(options, &place, format).await,
+        Command::Console(arguments) => commands::console::run(arguments, &place).await,
         Command::Bench(options) => commands::bench::run(options, &place, format).await,
         Command::Chmod { mode, names } => {
             commands::attributes::chmod(mode, &names, &place, format).await
