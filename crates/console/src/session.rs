@@ -260,7 +260,7 @@ mod tests {
     fn sessions_end_by_time_silence_and_number() {
         let now = Instant::now();
         let (sessions, told) = sessions(now);
-        let mut begin = |at| sessions.begin(&last(&told), at).unwrap();
+        let begin = |at| sessions.begin(&last(&told), at).unwrap();
         let first = begin(now);
         assert!(!sessions.admits(&first, now + SILENCE_LIMIT));
         let first = begin(now);

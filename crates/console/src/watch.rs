@@ -150,7 +150,7 @@ mod tests {
         latest.look(async { answer }).await.ok()
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn an_answer_is_kept_while_there_is_no_other() {
         let latest = Latest::new();
         let away = || Err(ClientError::NoCoordinator("it is away".to_owned()));

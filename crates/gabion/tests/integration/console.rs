@@ -38,14 +38,16 @@ impl Browser {
         let mut stream = TcpStream::connect(&self.address).expect("the console listens");
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+            .expect("a time limit");
         let (cookie, lines) = (&self.cookie, lines.join("\r\n"));
         let length = body.len();
         let text = format!(
             "{request} HTTP/1.1\r\nConnection: close\r\nCookie: a=b; {cookie}\r\nContent-Length: {length}\r\n\
              Content-Type: application/json\r\n{lines}\r\n\r\n{body}"
         );
-        stream.write_all(text.as_bytes()).unwrap();
+        stream
+            .write_all(text.as_bytes())
+            .expect("the console reads");
         let mut answer = String::new();
         stream
             .read_to_string(&mut answer)
@@ -88,7 +90,7 @@ impl Browser {
             cookie
                 .split(';')
                 .next()
-                .unwrap()
+                .expect("as described")
                 .clone_into(&mut self.cookie);
         }
         answer
@@ -106,7 +108,10 @@ fn cluster_with_console() -> (TestCluster, Browser, String) {
 /// Starts the console of a cluster unless it runs, and tells how to open it.
 fn open(cluster: &TestCluster) -> (Browser, String) {
     let mut up = cluster.command(&["--format=json", "cluster", "up"]);
-    let up = up.env_remove("GABION_NO_CONSOLE").output().unwrap();
+    let up = up
+        .env_remove("GABION_NO_CONSOLE")
+        .output()
+        .expect("the binary runs");
     let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
     let url = up["console"]["url"].as_str().expect("a console");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
@@ -122,7 +127,9 @@ fn open(cluster: &TestCluster) -> (Browser, String) {
 fn the_page_runs_nothing_of_others(browser: &Browser) {
     let page = browser.ask("GET /", &Value::Null);
     assert_eq!(page.status, 200);
-    let policy = page.header("content-security-policy").unwrap();
+    let policy = page
+        .header("content-security-policy")
+        .expect("as described");
     assert!(
         policy.contains("default-src 'none'; script-src 'self'"),
         "{policy}"
@@ -141,7 +148,12 @@ fn the_page_runs_nothing_of_others(browser: &Browser) {
 fn refuses_strangers(browser: &mut Browser, password: &str) {
     let refused = browser.ask("GET /api/v1/overview", &Value::Null);
     assert_eq!(refused.status, 401);
-    assert!(refused.json()["error"].as_str().unwrap().contains("log in"));
+    assert!(
+        refused.json()["error"]
+            .as_str()
+            .expect("as described")
+            .contains("log in")
+    );
     assert_eq!(browser.log_in("wrong").status, 401);
     let host = format!("host: {}", browser.address);
     let login = json!({ "password": password }).to_string();
@@ -166,9 +178,12 @@ fn refuses_strangers(browser: &mut Browser, password: &str) {
 fn only_its_own_pages_with_a_session_are_answered() {
     let (cluster, mut browser, password) = cluster_with_console();
     let file = cluster.path("cluster/console.password");
-    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    let mode = fs::metadata(&file)
+        .expect("as described")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(fs::read_to_string(&file).unwrap(), password);
+    assert_eq!(fs::read_to_string(&file).expect("as described"), password);
 
     the_page_runs_nothing_of_others(&browser);
 
@@ -177,7 +192,7 @@ fn only_its_own_pages_with_a_session_are_answered() {
     // The password begins one session.
     let answer = browser.log_in(&password);
     assert_eq!(answer.status, 204, "{}", answer.body);
-    let cookie = answer.header("set-cookie").unwrap();
+    let cookie = answer.header("set-cookie").expect("as described");
     assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
     assert_eq!(browser.get("overview")["node_count"], 6);
     assert_eq!(
@@ -186,7 +201,7 @@ fn only_its_own_pages_with_a_session_are_answered() {
             .status,
         401
     );
-    let next = fs::read_to_string(&file).unwrap();
+    let next = fs::read_to_string(&file).expect("as described");
     assert_ne!(next, password);
     let (mut other, again) = open(&cluster);
     assert_eq!(again, next, "the console runs on");
@@ -254,7 +269,10 @@ fn what_is_wrong_is_refused_in_a_sentence() {
 fn files_are_shown_down_to_their_chunks(cluster: &TestCluster, browser: &Browser) {
     let page = browser.get("files?limit=1");
     assert_eq!(page["entries"][0]["name"], "a/");
-    let page = browser.get(&format!("files?after={}", page["next"].as_str().unwrap()));
+    let page = browser.get(&format!(
+        "files?after={}",
+        page["next"].as_str().expect("as described")
+    ));
     assert_eq!(
         page,
         json!({ "entries": [{ "name": "b", "bytes": 1, "stripes": 1, "symlink": false }], "next": null })
@@ -269,18 +287,18 @@ fn files_are_shown_down_to_their_chunks(cluster: &TestCluster, browser: &Browser
     let plans = browser.get("plans?name=a/disk&offset=70000&length=100");
     let crossing: u64 = plans[0]["steps"]
         .as_array()
-        .unwrap()
+        .expect("as described")
         .iter()
-        .flat_map(|step| step["uses"].as_array().unwrap())
+        .flat_map(|step| step["uses"].as_array().expect("as described"))
         .filter(|used| used["crosses_racks"] == true)
-        .map(|used| used["sent_bytes"].as_u64().unwrap())
+        .map(|used| used["sent_bytes"].as_u64().expect("as described"))
         .sum();
     assert_eq!(plans[0]["cost"]["cross_rack_bytes"], crossing);
     let repair = browser.get("plans?name=a/disk&stripe=0&chunk=1&scheme=conventional");
     assert!(
         repair[0]["title"]
             .as_str()
-            .unwrap()
+            .expect("as described")
             .starts_with("repair of"),
         "{repair}"
     );
@@ -297,7 +315,7 @@ fn orders_repairs(cluster: &TestCluster, browser: &Browser) {
     });
     let status = cluster.json(&["repair", "status"]);
     assert_eq!(status["limits"]["total_bytes_per_s"], 1_000_000_000);
-    assert!(status["lost_chunks"].as_u64().unwrap() > 0);
+    assert!(status["lost_chunks"].as_u64().expect("as described") > 0);
     browser.order("PUT /api/v1/repair/limits", &json!({}), 204);
     browser.order("POST /api/v1/repair/resume", &Value::Null, 204);
     wait_for("all is repaired", || {
@@ -348,7 +366,7 @@ fn a_killed_node_shows_and_is_repaired() {
         let events = browser.get("events?limit=500");
         let mut kinds = events
             .as_array()
-            .unwrap()
+            .expect("as described")
             .iter()
             .map(|event| event["kind"].clone());
         kinds.any(|kind| kind == "failed")
@@ -358,7 +376,7 @@ fn a_killed_node_shows_and_is_repaired() {
     assert!(
         newer
             .as_array()
-            .unwrap()
+            .expect("as described")
             .iter()
             .all(|event| event["number"].as_u64() > last.as_u64())
     );

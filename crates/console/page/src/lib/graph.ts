@@ -40,7 +40,7 @@ const ROW = BOX_HEIGHT + 12;
 const LEFT = 84;
 
 /** Cuts a text so that it fits into a box. */
-const fit = (text: string) => (text.length > 24 ? `${text.slice(0, 23)}…` : text);
+const fit = (text: string) => (text.length > 20 ? `${text.slice(0, 19)}…` : text);
 
 export function draw(plan: Plan, amount: (bytes: number) => string): Drawing {
   const depth: number[] = [];
@@ -94,8 +94,9 @@ export function draw(plan: Plan, amount: (bytes: number) => string): Drawing {
       return {
         path: `M${x0} ${y0} C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`,
         label,
-        x: x1 - 36,
-        y: y1 - 5,
+        // At the end of what moves, and at the begin of what is multiplied, of which several end together.
+        x: use.sent_bytes > 0 ? x1 - 36 : x0 + 22,
+        y: (use.sent_bytes > 0 ? y1 : y0) - 5,
         crosses: use.crosses_racks,
       };
     }),
