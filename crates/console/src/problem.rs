@@ -1,5 +1,6 @@
 //! Why a request failed: a status for programs, and a sentence for people.
 
+use crate::watch::Unknown;
 use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
@@ -65,6 +66,12 @@ impl From<ClientError> for Problem {
             _ => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+impl From<Unknown> for Problem {
+    fn from(Unknown(sentence): Unknown) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence)
     }
 }
 

@@ -29,6 +29,10 @@ struct Known<T> {
     failure: Option<String>,
 }
 
+/// Why nothing is known yet, in a sentence.
+#[derive(Debug)]
+pub(crate) struct Unknown(pub(crate) String);
+
 /// A look at the last answer.
 pub(crate) struct Look<T> {
     pub(crate) now: Arc<T>,
@@ -55,11 +59,11 @@ impl<T> Latest<T> {
     /// The last answer, asked for anew if it is not fresh.
     ///
     /// # Errors
-    /// If there was never an answer.
+    /// A sentence if there was never an answer.
     pub(crate) async fn look(
         &self,
         ask: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<Look<T>, ClientError> {
+    ) -> Result<Look<T>, Unknown> {
         // Those that ask meanwhile wait here, and get the same answer.
         let mut known = self.known.lock().await;
         let is_fresh = known.tried.is_some_and(|at| at.elapsed() < FRESH_FOR);
@@ -77,8 +81,7 @@ impl<T> Latest<T> {
             }
         }
         let Some((at, now)) = &known.now else {
-            let why = known.failure.clone().unwrap_or_default();
-            return Err(ClientError::NoCoordinator(why));
+            return Err(Unknown(known.failure.clone().unwrap_or_default()));
         };
         let before = known.before.as_ref();
         let before = before.filter(|(before, _)| at.duration_since(*before) < RATES_OVER);

@@ -101,6 +101,26 @@ async fn a_name_that_the_operator_gives_is_served_with_secure_cookies() {
 }
 
 #[tokio::test]
+async fn each_request_that_is_described_is_answered() {
+    let (address, passwords) = console(1).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let described: serde_json::Value = serde_json::from_str(&gabion_console::open_api()).unwrap();
+    let mut count = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let request = format!("{} {path}", method.to_uppercase());
+            let answer = ask(&address, &request, &head, "").await;
+            for status in ["404", "405"] {
+                let refusal = format!("HTTP/1.1 {status}");
+                assert!(!answer.starts_with(&refusal), "{request}: {answer}");
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 19);
+}
+
+#[tokio::test]
 async fn silent_connections_keep_no_place() {
     let (address, passwords) = console(1).await;
     let mut silent = Vec::new();

@@ -103,10 +103,11 @@ try {
   await page.getByText('paused', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Repair now' }).click();
   await page.getByRole('heading', { name: /lost chunks? waits?/ }).waitFor();
-  await picture(page, 'console-repair');
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.getByRole('heading', { name: 'Nothing to repair' }).waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).lost_chunks, 0);
+  await page.getByRole('cell', { name: /^rack \d → \d$/ }).first().waitFor();
+  await picture(page, 'console-repair');
 
   // The event log has it.
   await page.getByRole('link', { name: 'Events' }).click();

@@ -3,6 +3,7 @@
 use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -15,9 +16,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(rejection) => Err(Problem::wrong(rejection.body_text())),
+            Err(rejection) => Err(unlike(rejection.status(), &rejection.body_text())),
         }
     }
+}
+
+/// A request that is not as it is described.
+fn unlike(status: StatusCode, why: &str) -> Problem {
+    Problem::new(
+        status,
+        format!("{why}; /api/v1/openapi.json describes each request"),
+    )
 }
 
 /// The body, in JSON.
@@ -29,7 +38,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         match Json::from_request(request, state).await {
             Ok(Json(told)) => Ok(Self(told)),
-            Err(rejection) => Err(Problem::new(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(unlike(rejection.status(), &rejection.body_text())),
         }
     }
 }

@@ -249,7 +249,7 @@ pub(super) struct Traffic {
     read_parts_per_s: Option<f64>,
     /// Cross-rack bytes a second by purpose; purposes without any are left out.
     cross_rack: Vec<Crossing>,
-    /// Bytes between racks since the processes' start, the busiest links first, at most 256.
+    /// The links between racks, the busiest first, at most 256.
     links: Vec<RackLink>,
     /// Nodes whose meters are not known.
     unknown_of: Vec<u32>,
@@ -265,7 +265,7 @@ pub(super) async fn traffic(State(app): State<Arc<App>>) -> Result<Json<Traffic>
     let look = app.traffic.look(Sample::take(&app.client)).await?;
     let rates = look.before.as_ref().map(|before| look.now.since(before));
     let served = rates.as_ref().map(Rates::all_served);
-    let mut links = look.now.links();
+    let mut links = look.now.links(look.before.as_deref());
     links.truncate(LINK_COUNT_MAX);
     Ok(Json(Traffic {
         age: Age::of(&look),

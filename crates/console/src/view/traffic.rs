@@ -46,21 +46,47 @@ const BY_LINK: [Purpose; 4] = [
     Purpose::Grouping,
 ];
 
-/// Bytes from one rack to another since the processes' start.
+/// Bytes from one rack to another since the processes' start, or a second.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
+pub struct LinkBytes {
+    /// Planned bytes of updates, replicas, commits and grouping.
+    pub planned: u64,
+    /// Metered bytes of the same purposes.
+    pub metered: u64,
+    /// Metered bytes of repairs.
+    pub repair: u64,
+    /// Metered bytes of encodings and of reads.
+    pub other: u64,
+}
+
+impl LinkBytes {
+    fn most(&self) -> u64 {
+        self.planned.max(self.metered + self.repair + self.other)
+    }
+
+    /// What was added since, a second. A process that was restarted counts as idle once.
+    fn rate_since(&self, before: &Self, seconds: f64) -> Self {
+        let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
+        Self {
+            planned: rate(self.planned, before.planned),
+            metered: rate(self.metered, before.metered),
+            repair: rate(self.repair, before.repair),
+            other: rate(self.other, before.other),
+        }
+    }
+}
+
+/// What goes from one rack to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct RackLink {
     /// The senders' rack.
     pub from_rack: u32,
     /// The receivers' rack.
     pub to_rack: u32,
-    /// Planned bytes of updates, replicas, commits and grouping.
-    pub planned_bytes: u64,
-    /// Metered bytes of the same purposes.
-    pub metered_bytes: u64,
-    /// Metered bytes of repairs.
-    pub repair_bytes: u64,
-    /// Metered bytes of encodings and of reads.
-    pub other_bytes: u64,
+    /// Bytes since the processes' start.
+    pub bytes: LinkBytes,
+    /// Bytes a second; null until there are two looks.
+    pub bytes_per_s: Option<LinkBytes>,
 }
 
 impl Rates {
@@ -94,43 +120,53 @@ impl Sample {
         Ok(Self { at, status, meters })
     }
 
-    /// The links between racks, the busiest first.
-    pub fn links(&self) -> Vec<RackLink> {
-        let mut links: BTreeMap<(RackId, RackId), RackLink> = BTreeMap::new();
-        let mut add = |meter: &Meter, count: fn(&mut RackLink, Purpose, u64)| {
+    /// The links between racks, the busiest first, with their rates since an earlier sample.
+    pub fn links(&self, before: Option<&Self>) -> Vec<RackLink> {
+        let then = before.map(|before| {
+            let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.001);
+            (before.by_link(), seconds)
+        });
+        let links = self.by_link().into_iter();
+        let links = links.map(|((from, to), bytes)| RackLink {
+            from_rack: from.0,
+            to_rack: to.0,
+            bytes_per_s: then.as_ref().map(|(then, seconds)| {
+                let none = LinkBytes::default();
+                bytes.rate_since(then.get(&(from, to)).unwrap_or(&none), *seconds)
+            }),
+            bytes,
+        });
+        let mut links: Vec<RackLink> = links.collect();
+        links.sort_by_key(|link| {
+            let rate = link.bytes_per_s.as_ref().map_or(0, LinkBytes::most);
+            std::cmp::Reverse((rate, link.bytes.most()))
+        });
+        links
+    }
+
+    fn by_link(&self) -> BTreeMap<(RackId, RackId), LinkBytes> {
+        let mut links: BTreeMap<(RackId, RackId), LinkBytes> = BTreeMap::new();
+        let mut add = |meter: &Meter, count: fn(&mut LinkBytes, Purpose, u64)| {
             for (&(from, to, purpose), &bytes) in &meter.bytes {
                 if let (Some(from), Some(to)) = (from, to)
                     && from != to
                 {
-                    let link = links.entry((from, to)).or_insert_with(|| RackLink {
-                        from_rack: from.0,
-                        to_rack: to.0,
-                        planned_bytes: 0,
-                        metered_bytes: 0,
-                        repair_bytes: 0,
-                        other_bytes: 0,
-                    });
-                    count(link, purpose, bytes);
+                    count(links.entry((from, to)).or_default(), purpose, bytes);
                 }
             }
         };
         add(&self.meters.planned, |link, purpose, bytes| {
             if BY_LINK.contains(&purpose) {
-                link.planned_bytes += bytes;
+                link.planned += bytes;
             }
         });
         for meter in self.meters.nodes.values() {
             add(meter, |link, purpose, bytes| match purpose {
-                Purpose::Repair => link.repair_bytes += bytes,
-                _ if BY_LINK.contains(&purpose) => link.metered_bytes += bytes,
-                _ => link.other_bytes += bytes,
+                Purpose::Repair => link.repair += bytes,
+                _ if BY_LINK.contains(&purpose) => link.metered += bytes,
+                _ => link.other += bytes,
             });
         }
-        let mut links: Vec<RackLink> = links.into_values().collect();
-        links.sort_by_key(|link| {
-            let all = link.metered_bytes + link.repair_bytes + link.other_bytes;
-            std::cmp::Reverse(all.max(link.planned_bytes))
-        });
         links
     }
 
@@ -191,5 +227,58 @@ impl Sample {
                 .filter(|(_, planned, metered)| planned + metered > 0.0)
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: Instant, planned: u64, sent: &[(u32, u32, Purpose, u64)]) -> Sample {
+        let mut meters = ClusterMeters::default();
+        let update = Purpose::Update;
+        let (one, two) = (Some(RackId(1)), Some(RackId(2)));
+        meters.planned.count(one, two, update, planned);
+        let meter = meters.nodes.entry(NodeId(0)).or_default();
+        for &(from, to, purpose, bytes) in sent {
+            meter.count(Some(RackId(from)), Some(RackId(to)), purpose, bytes);
+        }
+        meter.count(None, two, update, 1_000);
+        Sample {
+            at,
+            status: ClusterStatus::default(),
+            meters,
+        }
+    }
+
+    #[test]
+    fn links_between_racks_have_planned_and_metered_bytes_and_rates() {
+        let begun = Instant::now();
+        let (update, repair) = (Purpose::Update, Purpose::Repair);
+        let first = [(1, 2, update, 100), (1, 1, update, 7)];
+        let before = sample(begun, 100, &first);
+        let then = [
+            (1, 2, update, 500),
+            (1, 2, Purpose::Client, 9),
+            (2, 1, repair, 4_000),
+        ];
+        let now = sample(begun + Duration::from_secs(2), 500, &then);
+        let link = |planned, metered, repair, other| LinkBytes {
+            planned,
+            metered,
+            repair,
+            other,
+        };
+        let links = now.links(Some(&before));
+        let known: Vec<_> = links
+            .iter()
+            .map(|link| (link.from_rack, link.to_rack, link.bytes.clone()))
+            .collect();
+        let expected = [(2, 1, link(0, 0, 4_000, 0)), (1, 2, link(500, 500, 0, 9))];
+        assert_eq!(known, expected, "the busiest first");
+        assert_eq!(links[1].bytes_per_s, Some(link(200, 200, 0, 4)));
+        assert_eq!(now.links(None)[0].bytes_per_s, None);
+        let restarted = before.links(Some(&now));
+        assert_eq!(restarted[0].bytes_per_s, Some(LinkBytes::default()));
     }
 }

@@ -323,7 +323,7 @@ fn orders_repairs(cluster: &TestCluster, browser: &Browser) {
     });
     wait_for("the links show", || {
         let traffic = browser.get("traffic");
-        let repaired = traffic["links"][0]["repair_bytes"].as_u64();
+        let repaired = traffic["links"][0]["bytes"]["repair"].as_u64();
         repaired.unwrap_or(0) > 0 && traffic["updates_per_s"].is_number()
     });
 }

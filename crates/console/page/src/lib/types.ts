@@ -85,13 +85,18 @@ export interface Overview extends Age {
   repair: Repair;
 }
 
+export interface LinkBytes {
+  planned: number;
+  metered: number;
+  repair: number;
+  other: number;
+}
+
 export interface RackLink {
   from_rack: number;
   to_rack: number;
-  planned_bytes: number;
-  metered_bytes: number;
-  repair_bytes: number;
-  other_bytes: number;
+  bytes: LinkBytes;
+  bytes_per_s: LinkBytes | null;
 }
 
 export interface Traffic extends Age {
