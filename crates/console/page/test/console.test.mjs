@@ -37,7 +37,7 @@ async function picture(page, name, { dark = false, width = 1280, height = 800 } 
 
 let browser;
 try {
-  const up = JSON.parse(run('--format=json', 'cluster', 'up', '--racks=3', '--nodes-per-rack=4', '--lease-ms=1000', '--grace-s=3600'));
+  const up = JSON.parse(run('--format=json', 'cluster', 'up', '--racks=3', '--nodes-per-rack=4', '--lease-ms=2000', '--grace-s=3600'));
   run('pool', 'create', 'vm', '--code=rs(4,2)', '--chunk=64KiB');
   const bytes = join(scratch, 'bytes');
   writeFileSync(bytes, Buffer.alloc(4 << 20, 'gabion '));
