@@ -26,8 +26,10 @@ Commands:
   mutants                  break the code in one place at a time, and show which check notices
   mutants --only NAME...   the same for these mutants
   mutants --list           print the mutants and their checks
+  page                     build the console's page from its sources
+  page --check             fail if the committed page is another one
   bench [NAME] [ARGS...]   run one registered benchmark, or all of them
-  ci                       lint, test and two minutes of torture, as the project's CI does
+  ci                       lint, test, the page and two minutes of torture, as the project's CI does
   help                     print this text";
 
 /// One invocation of `cargo xtask`.
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Test,
     /// Lint, test and torture.
     Ci,
+    /// Build the console's page, or only compare it.
+    Page { checks: bool },
     /// Simulate clusters.
     Sim(Span),
     /// Torture real processes, with these arguments.
@@ -127,6 +131,8 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
         "lint" => Command::Lint,
         "test" => Command::Test,
         "ci" => Command::Ci,
+        "page" if rest == ["--check"] => return Ok(Command::Page { checks: true }),
+        "page" => Command::Page { checks: false },
         "sim" => return parse_sim(rest),
         "torture" => return Ok(Command::Torture(rest.to_vec())),
         "conformance" => return parse_conformance(rest),
@@ -227,6 +233,8 @@ mod tests {
         check("lint", &Ok(Command::Lint));
         check("test", &Ok(Command::Test));
         check("ci", &Ok(Command::Ci));
+        check("page", &Ok(Command::Page { checks: false }));
+        check("page --check", &Ok(Command::Page { checks: true }));
         check("help", &Ok(Command::Help));
         check("--help", &Ok(Command::Help));
     }

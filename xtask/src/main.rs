@@ -10,6 +10,7 @@ mod benches;
 mod command_line;
 mod conformance;
 mod mutants;
+mod page;
 mod sim;
 mod steps;
 mod tidy;
@@ -53,10 +54,11 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         Command::Lint => steps::run(&root, &steps::LINT),
         Command::Test => steps::run(&root, &steps::TEST),
         Command::Ci => {
-            let beside = [steps::HDFS, torture::TWO_MINUTES];
+            let beside = [steps::HDFS, steps::PAGE, torture::TWO_MINUTES];
             let last = [torture::BUILD, steps::Step::Together(&beside)];
             steps::run(&root, &[&steps::LINT[..], &steps::TEST, &last].concat())
         }
+        Command::Page { checks } => page::run(&root, *checks),
         Command::Sim(span) => sim::run(&root, *span),
         Command::Torture(arguments) => torture::run(&root, arguments),
         Command::Conformance(choice) => conformance::run(&root, choice),

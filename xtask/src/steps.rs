@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::tidy;
+use crate::{page, tidy};
 
 /// One step: a run of Cargo, of what Cargo has built, or this program's own tidy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) enum Step<'a> {
     Built(&'a str, &'a [&'a str]),
     /// Maven's `verify` of the Java in this directory, with the `gabion` that Cargo has built beside this program.
     Maven(&'a str),
+    /// [`page::test`].
+    Page,
     /// [`tidy::run`].
     Tidy,
     /// Several steps at the same time. They wait for most of their time, and say little unless they fail.
@@ -49,12 +51,16 @@ pub(crate) const TEST: [Step<'static>; 1] =
 /// The step that tests what runs in Hadoop's processes. The command is built by the tests before it.
 pub(crate) const HDFS: Step<'static> = Step::Maven("hdfs");
 
+/// The step that builds the console's page, compares it, and drives it in a browser.
+pub(crate) const PAGE: Step<'static> = Step::Page;
+
 impl fmt::Display for Step<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cargo(words) => write!(formatter, "cargo {}", words.join(" ")),
             Self::Built(program, words) => write!(formatter, "{program} {}", words.join(" ")),
             Self::Maven(directory) => write!(formatter, "mvn verify in {directory}"),
+            Self::Page => write!(formatter, "the console's page"),
             Self::Tidy => write!(formatter, "tidy"),
             Self::Together(steps) => {
                 let names: Vec<String> = steps.iter().map(ToString::to_string).collect();
@@ -92,6 +98,7 @@ fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
         Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
         Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
         Step::Maven(directory) => maven(&root.join(directory))?,
+        Step::Page => page::test(root, &beside_this("gabion")?)?,
         Step::Tidy => tidy::run(root)?,
         Step::Together(steps) => {
             return thread::scope(|scope| {

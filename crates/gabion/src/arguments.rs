@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod cert;
 mod checks;
+mod console;
 mod coordinator;
 mod engine;
 mod events;
@@ -23,6 +24,7 @@ pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
 };
 pub(crate) use checks::Owner;
+pub(crate) use console::ConsoleArguments;
 pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use events::EventsOptions;
@@ -290,6 +292,8 @@ pub(crate) enum Command {
     Events(EventsOptions),
     /// Show which peer ordered which deletion or change of settings, from a coordinator's files
     Audit(AuditOptions),
+    /// Serve the console to browsers: nodes, stripes, repairs, pools and files, with an HTTP API
+    Console(ConsoleArguments),
     /// Measure pools of a running cluster: rates, latencies, and what a request costs
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'
@@ -375,6 +379,9 @@ pub(crate) struct UpOptions {
     /// Coordinators on the database of --metadata: one leads, and the others stand by
     #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) coordinators: u32,
+    /// Start no console
+    #[arg(long, env = "GABION_NO_CONSOLE", hide_env = true)]
+    pub(crate) no_console: bool,
     /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,

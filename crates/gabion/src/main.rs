@@ -154,6 +154,7 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Events(options) => commands::events::run(options, &place, format).await,
         Command::Audit(options) => commands::audit::run(&options, &place, format),
         Command::Top(options) => commands::top::run(options, &place, format).await,
+        Command::Console(arguments) => commands::console::run(arguments, &place).await,
         Command::Bench(options) => commands::bench::run(options, &place, format).await,
         Command::Chmod { mode, names } => {
             commands::attributes::chmod(mode, &names, &place, format).await

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width};
 use gabion_client::Progress;
+pub(crate) use gabion_console::view::counted;
 use gabion_testbed::Unit;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -84,12 +85,6 @@ pub(crate) fn wrapped(sentence: &str, indent: usize) -> String {
         column += length;
     }
     lines
-}
-
-/// A number with what it counts: `counted(1, "chunk is", "chunks are")`.
-pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    let what = if count == 1 { one } else { many };
-    format!("{count} {what}")
 }
 
 /// Breaks each line of a text as [`wrapped`] does.

@@ -43,5 +43,5 @@ pub use builder::PlanBuilder;
 pub use check::{CheckError, check};
 pub use cost::{Cost, LinkBytes};
 pub use part::{Part, PartStep};
-pub use render::{graphviz, text};
+pub use render::{DrawnStep, DrawnUse, drawn, graphviz, text, title};
 pub use step::{Goal, Keepings, Log, Logged, Plan, Step, StepOrder, Term, ValueId};

@@ -4,9 +4,9 @@
 //! over GF(2^8), plus that of step 5. Byte positions are of the chunk, and `[a..b)` leaves out `b`.
 
 use crate::cost::Cost;
-use crate::step::{Goal, Keepings, Log, Plan, Step, Term};
+use crate::step::{Goal, Keepings, Log, Plan, Step, Term, ValueId};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkRange, Keeping, NodeId, Slices, Topology};
+use gabion_layout::{ByteRange, ChunkRange, Keeping, NodeId, RackId, Slices, Topology};
 use std::fmt::Write as _;
 
 /// The plan as text: its goal, its cost, then one line a step in columns of step number, rack,
@@ -16,10 +16,8 @@ use std::fmt::Write as _;
 /// If the plan is inconsistent, which [`crate::check`] finds before.
 pub fn text(plan: &Plan, code: &Code, topology: &Topology) -> String {
     let mut out = format!(
-        "{} of {}: {}\n{code} with chunks of {}\n{}\n\n",
-        goal_name(&plan.goal),
-        plan.stripe,
-        goal_detail(&plan.goal),
+        "{}\n{code} with chunks of {}\n{}\n\n",
+        title(plan),
         amount(plan.geometry.chunk_bytes()),
         cost_line(&Cost::of(plan, topology)),
     );
@@ -237,6 +235,85 @@ fn sum(terms: &[Term]) -> String {
         })
         .collect();
     terms.join(" + ")
+}
+
+/// A step of a plan, for a drawing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DrawnStep {
+    /// The node with the step's result.
+    pub node: NodeId,
+    /// Its rack; none for the client.
+    pub rack: Option<RackId>,
+    /// The step as a verb, such as `read`.
+    pub verb: &'static str,
+    /// The rest of the sentence.
+    pub object: String,
+    /// The values that it uses.
+    pub uses: Vec<DrawnUse>,
+}
+
+/// The use of a value by a step, for a drawing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrawnUse {
+    /// The step that makes the value.
+    pub step: ValueId,
+    /// Its factor in GF(2^8) in a sum; otherwise 1.
+    pub coefficient: u8,
+    /// Bytes that move between nodes for it; 0 if it stays.
+    pub sent_bytes: u64,
+    /// Whether they cross racks.
+    pub crosses_racks: bool,
+}
+
+/// The goal of a plan, in words.
+pub fn title(plan: &Plan) -> String {
+    format!(
+        "{} of {}: {}",
+        goal_name(&plan.goal),
+        plan.stripe,
+        goal_detail(&plan.goal)
+    )
+}
+
+/// The plan's steps with the values that they use, for a drawing.
+///
+/// # Panics
+/// If the plan is inconsistent, which [`crate::check`] finds before.
+pub fn drawn(plan: &Plan, topology: &Topology) -> Vec<DrawnStep> {
+    let streams = plan.streams();
+    let stays = |step, coefficient| DrawnUse {
+        step,
+        coefficient,
+        sent_bytes: 0,
+        crosses_racks: false,
+    };
+    let steps = plan.steps.iter().map(|step| {
+        let (verb, object) = action(step, plan.keepings, topology);
+        let uses = match step {
+            Step::Combine { terms, .. } => {
+                let uses = terms.iter();
+                uses.map(|term| stays(term.value, term.coefficient))
+                    .collect()
+            }
+            Step::Send { from, to, value } => vec![DrawnUse {
+                sent_bytes: streams[value.at()].bytes(),
+                crosses_racks: topology.crosses_racks(*from, *to),
+                ..stays(*value, 1)
+            }],
+            Step::Write { value, .. }
+            | Step::Append { value, .. }
+            | Step::Deliver { value, .. } => vec![stays(*value, 1)],
+            Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => Vec::new(),
+        };
+        DrawnStep {
+            node: step.node(),
+            rack: topology.rack_of(step.node()),
+            verb,
+            object,
+            uses,
+        }
+    });
+    steps.collect()
 }
 
 /// The plan as a Graphviz digraph: a box a rack, a node a step, an arrow a use of a value, bold

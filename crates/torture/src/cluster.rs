@@ -111,6 +111,7 @@ impl Cluster {
         let arguments = [
             "cluster",
             "up",
+            "--no-console",
             "--racks",
             &racks,
             "--nodes-per-rack",

@@ -2,6 +2,7 @@
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
 mod clients;
+mod console;
 mod database;
 mod directories;
 mod disks;
@@ -45,6 +46,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(exclusive::MUTANTS)
         .chain(tickets::MUTANTS)
         .chain(database::MUTANTS)
+        .chain(console::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

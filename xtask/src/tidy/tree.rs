@@ -55,8 +55,9 @@ impl Tree {
                 .file_type()
                 .with_context(|| format!("cannot tell what {child} is"))?;
             if file_type.is_dir() {
-                // Build output and hidden directories hold nothing that was written by hand.
-                if file_name != "target" && !file_name.starts_with('.') {
+                // Build output, packages and hidden directories hold nothing that was written by hand.
+                let is_made = ["target", "node_modules"].contains(&file_name.as_str());
+                if !is_made && !file_name.starts_with('.') {
                     self.read_directory(&entry.path(), &child)?;
                 }
             } else if file_name == "Cargo.toml" || is_rust(&file_name) {

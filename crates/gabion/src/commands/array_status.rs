@@ -5,12 +5,6 @@ use gabion_layout::NodeId;
 use gabion_protocol::message::{ArrayMemory, ArrayStatus, ClusterStatus, DeviceState};
 use serde_json::{Value, json};
 
-/// Nodes whose arrays tolerate fewer device failures than configured.
-pub(crate) fn degraded_count(status: &ClusterStatus) -> usize {
-    let arrays = status.arrays.values();
-    arrays.filter(|array| array.is_degraded()).count()
-}
-
 /// Prints each array; nothing without arrays.
 pub(crate) fn print(status: &ClusterStatus) {
     if status.arrays.is_empty() {

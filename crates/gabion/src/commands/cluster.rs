@@ -17,7 +17,7 @@ use gabion_protocol::message::{
     ClusterStatus, LifecycleStatus, LinkRate, Liveness, Meter, NodeStatus, Purpose,
 };
 use gabion_testbed::LocalCluster;
-use gabion_testbed::cluster::lock;
+use gabion_testbed::cluster::{OpenConsole, lock};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -48,6 +48,7 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     if let Some(url) = &options.metadata {
         metadata::check_argument(url)?;
     }
+    let has_console = !options.no_console;
     let mut cluster = LocalCluster::open_or_make(
         &directory,
         &options.cluster(place.insecure).map_err(Failure::usage)?,
@@ -59,6 +60,11 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     let status = until_up(&cluster).await?;
     let up_count = status.nodes.iter().filter(|node| is_up(&status, node));
     let up_count = up_count.count();
+    let console = if has_console {
+        start_console(&cluster).await
+    } else {
+        None
+    };
     if format == Format::Json {
         return print_json(&json!({
             "directory": directory.display().to_string(),
@@ -66,6 +72,7 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
             "nodes": cluster.node_count(),
             "nodes_up": up_count,
             "racks": cluster.options().racks,
+            "console": console.map(|console| json!({ "url": console.url, "password": console.password })),
         }));
     }
     let (count, racks) = (cluster.node_count(), cluster.options().racks);
@@ -80,11 +87,28 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     for (node, join) in &status.joining {
         say(format!("- {}", health::join_trouble(*node, join)));
     }
+    if let Some(console) = console {
+        println!(
+            "console: {} (one-time password {})",
+            console.url, console.password
+        );
+    }
     println!(
         "next: export GABION_DIR={} && gabion pool create vm --survive 1-rack",
         directory.display()
     );
     Ok(())
+}
+
+/// Starts the console. A cluster is of use without it.
+async fn start_console(cluster: &LocalCluster) -> Option<OpenConsole> {
+    match cluster.start_console().await {
+        Ok(console) => console,
+        Err(error) => {
+            eprintln!("there is no console: {error}");
+            None
+        }
+    }
 }
 
 /// Interval of asking the coordinator whether started nodes are up.

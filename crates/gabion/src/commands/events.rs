@@ -5,9 +5,9 @@ use crate::arguments::{EventsOptions, Place};
 use crate::failure::Failure;
 use crate::output::{Format, print_json, say, written};
 use gabion_client::{Client, ClientError};
+use gabion_console::view::events::{EventView, time};
 use gabion_protocol::message::{EventPage, LoggedEvent, ask};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Events without `--last` and `--since`.
@@ -29,7 +29,7 @@ pub(crate) async fn run(
     events.retain(|event| is_wanted(event, &options));
     if !options.follow {
         if format == Format::Json {
-            return print_json(&events.iter().map(as_json).collect::<Vec<_>>());
+            return print_json(&events.iter().map(EventView::of).collect::<Vec<_>>());
         }
         if events.is_empty() {
             println!("there are no events");
@@ -120,7 +120,7 @@ fn is_wanted(event: &LoggedEvent, options: &EventsOptions) -> bool {
 fn print(events: &[LoggedEvent], format: Format) -> Result<(), Failure> {
     for event in events {
         if format == Format::Json {
-            print_json(&as_json(event))?;
+            print_json(&EventView::of(event))?;
         } else {
             let mark = if event.is_warning { "!" } else { " " };
             say(format!(
@@ -132,21 +132,4 @@ fn print(events: &[LoggedEvent], format: Format) -> Result<(), Failure> {
         }
     }
     written()
-}
-
-fn time(event: &LoggedEvent) -> String {
-    let time = Timestamp::from_millisecond(event.time_ms);
-    time.map_or_else(|_| event.time_ms.to_string(), |time| format!("{time:.3}"))
-}
-
-fn as_json(event: &LoggedEvent) -> Value {
-    json!({
-        "number": event.number,
-        "time": time(event),
-        "kind": event.kind,
-        "warning": event.is_warning,
-        "node": event.node.map(|node| node.0),
-        "stripe": event.stripe.map(|stripe| stripe.0),
-        "sentence": event.sentence,
-    })
 }

@@ -1,13 +1,15 @@
-//! The health of a cluster, and the age of that knowledge. It is green only when all known facts
-//! are good and no required one is missing.
+//! `gabion health`: the light and the problems of a cluster.
 
-use super::{connect, repair_status};
+use super::connect;
 use crate::arguments::Place;
 use crate::failure::Failure;
-use crate::output::{Format, counted, print_json, say};
+use crate::output::{Format, print_json, say};
+pub(crate) use gabion_console::view::health::{
+    age_ms, is_needed, join_trouble, light, signs, troubles,
+};
+use gabion_console::view::nodes::SpaceView;
 use gabion_layout::NodeId;
-use gabion_meta::Departure;
-use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
+use gabion_protocol::message::ClusterStatus;
 use serde_json::{Value, json};
 
 /// `gabion health`: prints the light and the problems. Its exit code tells the light too.
@@ -28,137 +30,6 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
         "yellow" => Err(Failure::yellow()),
         _ => Err(Failure::red()),
     }
-}
-
-/// Green when nothing is the matter, red when some stripe survives no further failure, yellow in between.
-pub(crate) fn light(status: &ClusterStatus) -> &'static str {
-    match repair_status::light(status) {
-        "red" => "red",
-        _ if troubles(status).is_empty() => "green",
-        _ => "yellow",
-    }
-}
-
-/// The problems, a sentence each.
-pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
-    let of = |is_lost: bool| {
-        let some = status
-            .at_risk
-            .iter()
-            .filter(move |(left, _)| (**left < 0) == is_lost);
-        some.map(|(_, stripes)| stripes).sum::<u64>()
-    };
-    let (lost, degraded) = (of(true), of(false));
-    let mut troubles = Vec::new();
-    if lost > 0 {
-        troubles.push(counted(
-            lost,
-            "stripe has lost data",
-            "stripes have lost data",
-        ));
-    }
-    let nodes = status.nodes.iter().filter(|node| is_needed(node));
-    let of_nodes = nodes.filter_map(|node| {
-        let silence_ms = status.silence_ms.get(&node.node);
-        if let Some(join) = status.joining.get(&node.node) {
-            return Some(join_trouble(node.node, join));
-        }
-        match node.liveness {
-            Liveness::Suspect => Some(format!("{} does not answer", node.node)),
-            Liveness::Failed => Some(format!("{} has failed", node.node)),
-            Liveness::Up if silence_ms.is_none() => Some(format!(
-                "{} has not been heard since the coordinator started",
-                node.node
-            )),
-            Liveness::Up => disk_trouble(status, node.node),
-        }
-    });
-    troubles.extend(of_nodes);
-    let repair = &status.repair;
-    let counts = [
-        (status.lost_chunk_count, "chunk is lost", "chunks are lost"),
-        (
-            status.unreachable_chunk_count,
-            "chunk cannot be reached now",
-            "chunks cannot be reached now",
-        ),
-        (
-            degraded,
-            "stripe survives fewer failures than promised",
-            "stripes survive fewer failures than promised",
-        ),
-        (
-            repair.queued_chunk_count,
-            "chunk is to be repaired",
-            "chunks are to be repaired",
-        ),
-        (
-            repair.moving_chunk_count,
-            "chunk is to be moved",
-            "chunks are to be moved",
-        ),
-    ];
-    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
-    troubles.extend(counts.map(|(count, one, many)| counted(count, one, many)));
-    troubles
-}
-
-/// Whether a node should answer: a drained one need not.
-pub(crate) fn is_needed(node: &NodeStatus) -> bool {
-    node.departure != Departure::Drained
-}
-
-/// The progress of a joining node, and the reason if it waits.
-pub(crate) fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
-    let (told, all) = (join.told_chunk_count, join.chunk_count);
-    match join.waits_with_unknown {
-        None => format!("{node} is joining; it has reported {told} of its {all} chunks"),
-        Some(unknown) => format!(
-            "{node} waits to join: nothing is known of {unknown} of its {all} chunks; let it set these \
-             aside with 'gabion node accept {}'",
-            node.0
-        ),
-    }
-}
-
-/// The problem of a node's disk, if the node has been heard.
-fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
-    let array = status.arrays.get(&node);
-    if array.is_some_and(ArrayStatus::is_degraded) {
-        return Some(format!("the array of {node} lacks a device"));
-    }
-    match status.spaces.get(&node) {
-        None => Some(format!("the disk of {node} does not report its free space")),
-        Some(space) if space.is_full() => {
-            let percent = space.used_percent();
-            Some(format!(
-                "the disk of {node} is full: {percent} % of it is used or kept for updates"
-            ))
-        }
-        Some(_) => None,
-    }
-}
-
-/// Signs of a decaying disk or a broken link, a sentence each, even if all of it is repaired.
-pub(crate) fn signs(status: &ClusterStatus) -> Vec<String> {
-    let damaged = status.damaged_chunk_counts.iter().map(|(node, count)| {
-        format!(
-            "{node} has found {count} damaged chunks since the coordinator started; check its disk"
-        )
-    });
-    let evicted = status.eviction_counts.iter().map(|(node, count)| {
-        format!("{node} was evicted {count} times since the coordinator started; check its links")
-    });
-    damaged.chain(evicted).collect()
-}
-
-/// Time since the last message of the node, among those that are up, that was silent longest, in
-/// milliseconds.
-pub(crate) fn age_ms(status: &ClusterStatus) -> Option<u64> {
-    let up = status.nodes.iter();
-    let up = up.filter(|node| is_needed(node) && node.liveness == Liveness::Up);
-    up.filter_map(|node| status.silence_ms.get(&node.node).copied())
-        .max()
 }
 
 /// Prints the light, the age of the knowledge, and the problems.
@@ -186,112 +57,6 @@ pub(crate) fn print(status: &ClusterStatus) {
 
 /// A node's disk space and the time of its report, as JSON; null without a report.
 pub(crate) fn node_json(status: &ClusterStatus, node: NodeId) -> (Value, Value) {
-    let space = status.spaces.get(&node).map(|space| {
-        json!({
-            "capacity_bytes": space.capacity_bytes,
-            "free_bytes": space.free_bytes,
-            "used_percent": space.used_percent(),
-            "full": space.is_full(),
-        })
-    });
+    let space = status.spaces.get(&node).map(SpaceView::of);
     (json!(space), json!(status.silence_ms.get(&node)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gabion_layout::RackId;
-    use gabion_planner::placement::Space;
-
-    fn well() -> ClusterStatus {
-        let node = |node| NodeStatus {
-            node: NodeId(node),
-            rack: RackId(0),
-            address: "10.0.0.1:1".to_owned(),
-            liveness: Liveness::Up,
-            departure: Departure::None,
-        };
-        let space = Space {
-            capacity_bytes: 100,
-            free_bytes: 50,
-        };
-        let ids = || (0..3).map(NodeId);
-        ClusterStatus {
-            nodes: (0..3).map(node).collect(),
-            spaces: ids().map(|node| (node, space)).collect(),
-            silence_ms: ids().map(|node| (node, 100 * u64::from(node.0))).collect(),
-            ..ClusterStatus::default()
-        }
-    }
-
-    #[test]
-    fn signs_of_decay_stay_when_all_is_repaired() {
-        let mut status = well();
-        assert_eq!(signs(&status), [""; 0]);
-        status.damaged_chunk_counts.insert(NodeId(2), 7);
-        status.eviction_counts.insert(NodeId(1), 2);
-        assert_eq!(light(&status), "green");
-        let sentences = [
-            "node 2 has found 7 damaged chunks since the coordinator started; check its disk",
-            "node 1 was evicted 2 times since the coordinator started; check its links",
-        ];
-        assert_eq!(signs(&status), sentences);
-    }
-
-    fn check(change: impl Fn(&mut ClusterStatus), wanted_light: &str, wanted: &str) {
-        let mut status = well();
-        change(&mut status);
-        assert_eq!(light(&status), wanted_light, "{wanted}");
-        assert_eq!(troubles(&status).join("; "), wanted);
-    }
-
-    #[test]
-    fn green_means_no_problem() {
-        check(|_| {}, "green", "");
-        assert_eq!(age_ms(&well()), Some(200), "of the oldest message");
-        let suspect = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Suspect;
-        check(suspect, "yellow", "node 1 does not answer");
-        let failed = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Failed;
-        check(failed, "yellow", "node 1 has failed");
-        let gone = |status: &mut ClusterStatus| {
-            failed(status);
-            status.nodes[1].departure = Departure::Drained;
-        };
-        check(gone, "green", "");
-        let unheard = |status: &mut ClusterStatus| status.silence_ms.retain(|node, _| node.0 != 2);
-        check(
-            unheard,
-            "yellow",
-            "node 2 has not been heard since the coordinator started",
-        );
-        let full = |status: &mut ClusterStatus| {
-            status.spaces.get_mut(&NodeId(0)).unwrap().free_bytes = 3;
-        };
-        check(
-            full,
-            "yellow",
-            "the disk of node 0 is full: 97 % of it is used or kept for updates",
-        );
-        let failing = |status: &mut ClusterStatus| status.spaces.retain(|node, _| node.0 != 0);
-        check(
-            failing,
-            "yellow",
-            "the disk of node 0 does not report its free space",
-        );
-        let unreachable = |status: &mut ClusterStatus| status.unreachable_chunk_count = 4;
-        check(unreachable, "yellow", "4 chunks cannot be reached now");
-        let due = |status: &mut ClusterStatus| status.repair.queued_chunk_count = 2;
-        check(due, "yellow", "2 chunks are to be repaired");
-        let lost = |left| {
-            move |status: &mut ClusterStatus| {
-                status.lost_chunk_count = 1;
-                status.at_risk.insert(left, 1);
-            }
-        };
-        let words = "1 chunk is lost; 1 stripe survives fewer failures than promised";
-        check(lost(1), "yellow", words);
-        check(lost(0), "red", words);
-        let words = "1 stripe has lost data; 1 chunk is lost";
-        check(lost(-1), "red", words);
-    }
 }

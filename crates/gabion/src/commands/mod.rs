@@ -7,6 +7,7 @@ pub(crate) mod bench;
 pub(crate) mod cert;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
+pub(crate) mod console;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod df;

@@ -7,12 +7,14 @@ use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table, wrapped};
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
+use gabion_console::view::pools::{
+    PoolView, cost_of, phase_survives, reserve_bytes, with_reserves,
+};
 use gabion_layout::duration;
 use gabion_meta::{PoolRecord, PoolSpec, PutId};
 use gabion_planner::pool::PoolCost;
-use gabion_planner::update;
 use gabion_protocol::message::{Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 pub(crate) async fn run(
@@ -251,19 +253,13 @@ fn request(options: PoolOptions) -> Result<PoolRequest, Failure> {
     })
 }
 
-/// A pool and its cost.
-fn with_cost(pool: &PoolRecord) -> Result<(&PoolRecord, PoolCost), Failure> {
-    let code: Code = pool.spec.code.parse().map_err(Failure::failed)?;
-    Ok((pool, PoolCost::of(&code)))
-}
-
 fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
     let costs = pools
         .iter()
-        .map(with_cost)
+        .map(|pool| Ok((pool, cost_of(pool).map_err(Failure::failed)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     if format == Format::Json {
-        let rows = costs.iter().map(|(pool, cost)| as_json(pool, *cost));
+        let rows = costs.iter().map(|(pool, cost)| PoolView::of(pool, *cost));
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&[
@@ -307,48 +303,6 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pool as JSON.
-fn as_json(pool: &PoolRecord, cost: PoolCost) -> Value {
-    let with_reserves = with_reserves(&pool.spec, cost);
-    json!({
-        "name": pool.spec.name,
-        "code": pool.spec.code,
-        "survive": pool.spec.survive.to_string(),
-        "chunk_bytes": pool.spec.chunk_bytes,
-        "chunks_per_rack": pool.spec.chunks_per_rack,
-        "update": pool.spec.update.to_string(),
-        "reserve_bytes": reserve_bytes(&pool.spec),
-        "reserve_period_s": pool.spec.reserve.map(|reserve| reserve.period_s),
-        "reserve_alpha": pool.spec.reserve.map(|reserve| reserve.smoothing.factor()),
-        "replicas": pool.spec.append.map(|append| append.replicas),
-        "commit_stripes": pool.spec.append.map(|append| append.stripes_max),
-        "commit_bytes": pool.spec.append.map(|append| append.log_bytes_max),
-        "commit_age_s": pool.spec.append.map(|append| append.age_max_s),
-        "grouping": grouping(&pool.spec),
-        "append_phase_survives": phase_survives(&pool.spec),
-        "usable_share": cost.usable_share,
-        "share_of_three_replicas": cost.share_of_three_replicas,
-        "usable_share_with_reserves": with_reserves.usable_share,
-        "share_of_three_replicas_with_reserves": with_reserves.share_of_three_replicas,
-        "chunk_writes_per_update": cost.chunk_writes_per_update,
-        "encode_after": pool.lifecycle.map(|lifecycle| lifecycle.after.to_string()),
-        "placement": pool.lifecycle.map(|lifecycle| lifecycle.placement.to_string()),
-    })
-}
-
-/// Initial reserve of each parity chunk of a full stripe.
-fn reserve_bytes(spec: &PoolSpec) -> Option<u64> {
-    spec.reserve
-        .map(|reserve| reserve.initial_bytes(spec.chunk_bytes))
-}
-
-/// The pool's cost if all stripes are updated and have their initial reserves. Reviews shrink unused
-/// ones, stalls enlarge them.
-fn with_reserves(spec: &PoolSpec, cost: PoolCost) -> PoolCost {
-    let reserved_bytes = spec.m as f64 * reserve_bytes(spec).unwrap_or(0) as f64;
-    cost.with_reserves(reserved_bytes / (spec.k as f64 * spec.chunk_bytes as f64))
-}
-
 /// The reserve or the append phases of the update scheme, if any.
 fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
@@ -375,19 +329,4 @@ fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
         duration(append.age_max_s),
         grouping.map_or("off".to_owned(), |rule| rule.to_string())
     ))
-}
-
-/// Number of failures that stripes survive while updates of them wait for a commit.
-fn phase_survives(spec: &PoolSpec) -> Option<usize> {
-    let code: Code = spec.code.parse().ok()?;
-    update::phase_survives(spec.update, spec.append, &code)
-}
-
-/// The rule of data grouping, for pools whose scheme has it.
-fn grouping(spec: &PoolSpec) -> Option<String> {
-    let append = spec
-        .append
-        .filter(|_| update::descriptor(spec.update).appends_by_rack())?;
-    let rule = append.grouping.map(|rule| rule.to_string());
-    Some(rule.unwrap_or_else(|| "off".to_owned()))
 }

@@ -1,13 +1,13 @@
 //! `gabion repair status`: when is data safe again? It is computed from the records and never too
 //! optimistic: a chunk counts once its node has read all of it back.
 
-use super::array_status;
 use crate::failure::Failure;
 use crate::output::{self, Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::Client;
+use gabion_console::view::repair::{RepairLimits, RepairView, degraded_array_count, sent_by_racks};
+pub(crate) use gabion_console::view::repair::{last_error, light};
 use gabion_layout::RackId;
-use gabion_protocol::message::{ClusterStatus, Meter, Purpose, RepairStatus};
-use serde_json::{Value, json};
+use gabion_protocol::message::{ClusterStatus, Meter, RepairStatus};
 use std::time::Duration;
 
 /// Refresh interval of a watch.
@@ -19,7 +19,7 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
         let status = client.status().await?;
         let meter = client.meters().await?.sum();
         if format == Format::Json {
-            print_json(&as_json(&status, &meter))?;
+            print_json(&RepairView::of(&status, &meter))?;
         } else {
             print(&status, &meter);
         }
@@ -35,7 +35,7 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
 pub(crate) async fn show_limits(client: &Client, format: Format) -> Result<(), Failure> {
     let repair = client.status().await?.repair;
     if format == Format::Json {
-        return print_json(&limits_json(&repair));
+        return print_json(&RepairLimits::of(&repair));
     }
     let limits = restraints(&repair);
     if limits.is_empty() {
@@ -46,28 +46,11 @@ pub(crate) async fn show_limits(client: &Client, format: Format) -> Result<(), F
     Ok(())
 }
 
-/// Green when every chunk can be read, is verified and where it should be, and nodes' arrays are whole; red when
-/// some stripe survives no further failure; yellow in between.
-pub(crate) fn light(status: &ClusterStatus) -> &'static str {
-    let repair = &status.repair;
-    let is_red = |(&left, &stripes): (&i32, &u64)| left <= 0 && stripes > 0;
-    if status.at_risk.iter().any(is_red) {
-        "red"
-    } else if status.lost_chunk_count + status.unreachable_chunk_count > 0
-        || repair.queued_chunk_count + repair.moving_chunk_count > 0
-        || array_status::degraded_count(status) > 0
-    {
-        "yellow"
-    } else {
-        "green"
-    }
-}
-
 /// The light, with its reason.
 fn light_sentence(status: &ClusterStatus) -> String {
     let light = light(status);
     let lost = status.lost_chunk_count + status.unreachable_chunk_count;
-    match (light, array_status::degraded_count(status)) {
+    match (light, degraded_array_count(status)) {
         ("green", _) => {
             "green: every chunk is there, and repaired chunks were read back".to_owned()
         }
@@ -78,14 +61,6 @@ fn light_sentence(status: &ClusterStatus) -> String {
             )
         }
     }
-}
-
-/// The error of the last failed repair, while any chunk is lost or awaits repair or a move. After
-/// that it is of no use to an operator.
-pub(crate) fn last_error(status: &ClusterStatus) -> Option<&str> {
-    let repair = &status.repair;
-    let open = status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count;
-    repair.last_error.as_deref().filter(|_| open > 0)
 }
 
 /// Failed repairs that a watch shows: those since it began, until there is progress.
@@ -147,11 +122,12 @@ fn print(status: &ClusterStatus, meter: &Meter) {
     if let Some(error) = last_error(status) {
         say(format!("the last failed repair: {error}"));
     }
-    let pairs = rack_pairs(meter);
+    let pairs = sent_by_racks(meter);
     if !pairs.is_empty() {
         let mut sent = table(&["from", "to", "repair"]);
-        for (from, to, count) in pairs {
-            sent.add_row([from.to_string(), to.to_string(), bytes(count)]);
+        for pair in pairs {
+            let (from, to) = (RackId(pair.from_rack), RackId(pair.to_rack));
+            sent.add_row([from.to_string(), to.to_string(), bytes(pair.bytes)]);
         }
         align_numbers(&mut sent);
         println!("{sent}");
@@ -197,55 +173,6 @@ pub(crate) fn restraints(repair: &RepairStatus) -> Vec<String> {
     words
 }
 
-/// Bytes of repairs between racks, and within racks.
-fn rack_pairs(meter: &Meter) -> Vec<(RackId, RackId, u64)> {
-    let pairs = meter.bytes.iter().filter_map(|(&key, &count)| match key {
-        (Some(from), Some(to), Purpose::Repair) => Some((from, to, count)),
-        _ => None,
-    });
-    pairs.collect()
-}
-
-fn as_json(status: &ClusterStatus, meter: &Meter) -> Value {
-    let repair = &status.repair;
-    let pairs = rack_pairs(meter)
-        .into_iter()
-        .map(|(from, to, count)| json!({ "from_rack": from.0, "to_rack": to.0, "bytes": count }));
-    json!({
-        "light": light(status),
-        "lost_chunks": status.lost_chunk_count,
-        "at_risk_by_failures_left": status.at_risk,
-        "chunks_to_make": repair.queued_chunk_count,
-        "chunks_to_move": repair.moving_chunk_count,
-        "left_bytes": repair.left_bytes,
-        "stripes_at_work": repair.running_count,
-        "bytes_per_s": repair.bytes_per_s,
-        "rest_ms": repair.rest_ms,
-        "paused": repair.is_paused,
-        "scheme": repair.scheme,
-        "limits": limits_json(repair),
-        "p99_ms": repair.p99_ms,
-        "made_chunks": repair.repaired_chunk_count,
-        "made_bytes": repair.repaired_bytes,
-        "moved_chunks": repair.moved_chunk_count,
-        "moved_bytes": repair.moved_bytes,
-        "caught_up_chunks": repair.caught_up_chunk_count,
-        "caught_up_bytes": repair.caught_up_bytes,
-        "sent_by_racks": pairs.collect::<Vec<_>>(),
-        "last_error": last_error(status),
-    })
-}
-
-fn limits_json(repair: &RepairStatus) -> Value {
-    json!({
-        "node_bytes_per_s": repair.limits.node_bytes_per_s,
-        "rack_bytes_per_s": repair.limits.rack_bytes_per_s,
-        "total_bytes_per_s": repair.limits.total_bytes_per_s,
-        "guard_bytes_per_s": repair.guard_bytes_per_s,
-        "p99_target_ms": repair.p99_target_ms,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,14 +181,6 @@ mod tests {
         let mut status = ClusterStatus::default();
         status.repair.last_error = Some(error.to_owned());
         status
-    }
-
-    #[test]
-    fn a_failed_repair_is_not_shown_when_nothing_is_to_be_repaired() {
-        let mut status = failed("node 3 does not answer");
-        assert_eq!(last_error(&status), None);
-        status.lost_chunk_count = 1;
-        assert_eq!(last_error(&status), Some("node 3 does not answer"));
     }
 
     #[test]

@@ -6,9 +6,8 @@ use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, bytes, print_json, table};
 use gabion_client::FileStat;
-use gabion_layout::{ChunkIndex, StripeRecord};
+use gabion_console::view::files::{is_lost, stripes};
 use gabion_meta::{Attributes, Inode, InodeStatus, Kind};
-use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 
 pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
@@ -133,29 +132,6 @@ pub(super) fn stored_bytes(stat: &FileStat) -> u64 {
 }
 
 fn stat_json(name: &str, stat: &FileStat) -> Value {
-    let stripes = stat
-        .layout
-        .stripes
-        .iter()
-        .zip(&stat.layout.offsets)
-        .zip(&stat.failures_left)
-        .map(|((stripe, offset), left)| {
-            let lost: Vec<u8> = stripe
-                .chunks()
-                .filter(|&c| is_lost(stat, stripe, c))
-                .map(|c| c.0)
-                .collect();
-            json!({
-                "stripe": stripe.id.0,
-                "offset": offset,
-                "chunk_bytes": stripe.chunk_bytes,
-                "generation": stripe.generation.0,
-                "nodes": stripe.nodes.iter().map(|n| n.0).collect::<Vec<_>>(),
-                "lost_chunks": lost,
-                "failures_left": left,
-                "appending": stat.layout.appending.contains(&stripe.id),
-            })
-        });
     json!({
         "name": name,
         "names": stat.layout.file.link_count,
@@ -164,17 +140,8 @@ fn stat_json(name: &str, stat: &FileStat) -> Value {
         "pool": stat.layout.pool.spec.name,
         "code": stat.layout.pool.spec.code,
         "attributes": to_json(&stat.layout.file.attributes),
-        "stripes": stripes.collect::<Vec<_>>(),
+        "stripes": stripes(stat),
     })
-}
-
-/// Whether a chunk counts as lost now.
-pub(super) fn is_lost(stat: &FileStat, stripe: &StripeRecord, chunk: ChunkIndex) -> bool {
-    let failed = failed_nodes(&stat.layout.nodes);
-    stripe.is_stale(chunk)
-        || stripe
-            .node_of(chunk)
-            .is_some_and(|node| failed.contains(&node))
 }
 
 /// A target of a symbolic link without characters that would change the terminal.

@@ -9,6 +9,7 @@ mod certificates;
 mod cluster;
 mod cluster_directory;
 mod command_line;
+mod console;
 mod crash;
 mod crash_under_load;
 mod degraded_writes;

@@ -6,12 +6,15 @@
 //! waits only for that line.
 
 mod address;
+mod console;
 mod coordinators;
 mod process;
 mod readiness;
 mod run_files;
 mod shape;
 
+use self::console::CONSOLE;
+pub use self::console::OpenConsole;
 use self::coordinators::{COORDINATOR, coordinator_names};
 use self::process::holds_anything;
 use self::readiness::{
@@ -416,7 +419,7 @@ impl LocalCluster {
         let mut stopped = 0;
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         let coordinators = coordinator_names(self.shape.options.coordinators);
-        for name in nodes.chain(coordinators) {
+        for name in nodes.chain(coordinators).chain([CONSOLE.to_owned()]) {
             if let Some(running) = self.running(&name) {
                 running.kill(&name).await?;
                 stopped += 1;

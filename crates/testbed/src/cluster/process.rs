@@ -24,6 +24,9 @@ pub(super) struct Running {
     /// Where it serves its metrics, once it is ready.
     #[serde(default)]
     pub(super) metrics: Option<String>,
+    /// Where it serves a page, once it is ready.
+    #[serde(default)]
+    pub(super) url: Option<String>,
 }
 
 impl Running {
@@ -34,6 +37,7 @@ impl Running {
             pid,
             started_ticks,
             metrics: None,
+            url: None,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The files in `run/`, one a live process: its identity, and where it serves its metrics.
+//! The files in `run/`, one a live process: its identity, and where it serves its metrics or its page.
 
 use super::LocalCluster;
 use super::process::Running;
@@ -27,6 +27,15 @@ impl LocalCluster {
             return Ok(());
         };
         running.metrics = metrics;
+        self.write_run_file(name, &running)
+    }
+
+    /// Notes where a process that is ready serves its page.
+    pub(super) fn note_url(&self, name: &str, url: &str) -> Result<(), TestbedError> {
+        let Some(mut running) = self.running(name) else {
+            return Ok(());
+        };
+        running.url = Some(url.to_owned());
         self.write_run_file(name, &running)
     }
 

@@ -510,10 +510,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // What people are told and given.
     Mutant {
         name: "green-although-a-node-was-not-heard",
-        file: "crates/gabion/src/commands/health.rs",
+        file: "crates/console/src/view/health.rs",
         text: "Liveness::Up if silence_ms.is_none() => Some(format!(",
         replacement: "Liveness::Up if silence_ms == Some(&u64::MAX) => Some(format!(",
-        check: command("commands::health::tests::green_means_no_problem"),
+        check: unit(
+            "gabion-console",
+            "view::health::tests::green_means_no_problem",
+        ),
     },
     Mutant {
         name: "a-scrub-succeeds-though-nodes-were-silent",

@@ -1,6 +1,5 @@
 //! `gabion top`: the cluster at a glance, on a terminal until a key ends it, or once as text or JSON.
 
-mod sample;
 mod screen;
 mod view;
 
@@ -9,8 +8,8 @@ use crate::arguments::{Place, TopOptions};
 use crate::failure::Failure;
 use crate::output::{Format, print_json};
 use gabion_client::ClientError;
+use gabion_console::view::traffic::Sample;
 use gabion_testbed::EndSignals;
-use sample::Sample;
 use screen::Screen;
 use std::io::IsTerminal as _;
 use std::time::Duration;

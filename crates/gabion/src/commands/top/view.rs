@@ -1,9 +1,9 @@
 //! The view as lines of at most 100 columns, and as JSON.
 
-use super::sample::{Rates, Sample};
-use crate::commands::{health, node::departure_name, repair_status};
+use crate::commands::{health, repair_status};
 use crate::output::{bytes, counted};
-use gabion_meta::Departure;
+use gabion_console::view::nodes::{NodeView, state_name};
+use gabion_console::view::traffic::{Rates, Sample};
 use gabion_planner::placement::Space;
 use gabion_protocol::message::{ClusterStatus, Liveness, NodeStatus};
 use serde_json::{Value, json};
@@ -87,18 +87,14 @@ fn health_lines(status: &ClusterStatus) -> Vec<Line> {
 }
 
 fn state(status: &ClusterStatus, node: &NodeStatus) -> (&'static str, Tone) {
-    if status.joining.contains_key(&node.node) {
-        return ("joining", Tone::Warning);
-    }
-    match (node.departure, node.liveness) {
-        (Departure::Drained | Departure::Draining, Liveness::Up) => {
-            (departure_name(node.departure), Tone::Warning)
-        }
-        (Departure::Drained, _) => ("drained", Tone::Plain),
-        (_, Liveness::Up) => ("up", Tone::Plain),
-        (_, Liveness::Suspect) => ("suspect", Tone::Warning),
-        (_, Liveness::Failed) => ("failed", Tone::Bad),
-    }
+    let name = state_name(status, node);
+    let tone = match name {
+        "up" | "drained" if node.liveness != Liveness::Up => Tone::Plain,
+        "up" => Tone::Plain,
+        "failed" => Tone::Bad,
+        _ => Tone::Warning,
+    };
+    (name, tone)
 }
 
 fn node_lines(status: &ClusterStatus, rates: Option<&Rates>, room: usize) -> Vec<Line> {
@@ -217,26 +213,8 @@ fn rate_lines(rates: &Rates) -> Vec<Line> {
 /// The same for programs.
 pub(super) fn as_json(now: &Sample, rates: &Rates) -> Value {
     let status = &now.status;
-    let nodes = status.nodes.iter().map(|node| {
-        let (space, heard_ms_ago) = health::node_json(status, node.node);
-        let served = rates.served.get(&node.node);
-        json!({
-            "node": node.node.0,
-            "rack": node.rack.0,
-            "state": state(status, node).0,
-            "space": space,
-            "heard_ms_ago": heard_ms_ago,
-            "updates_per_s": served.map(|served| served.0),
-            "read_parts_per_s": served.map(|served| served.1),
-        })
-    });
-    let crossing = rates.crossing.iter().map(|(purpose, planned, metered)| {
-        json!({
-            "purpose": purpose.name(),
-            "planned_bytes_per_s": planned,
-            "metered_bytes_per_s": metered,
-        })
-    });
+    let nodes = status.nodes.iter();
+    let nodes = nodes.map(|node| NodeView::of(status, node, Some(rates)));
     let (updates, reads) = rates.all_served();
     json!({
         "light": health::light(status),
@@ -251,7 +229,7 @@ pub(super) fn as_json(now: &Sample, rates: &Rates) -> Value {
             "bytes_per_s": status.repair.bytes_per_s,
             "rest_ms": status.repair.rest_ms,
         },
-        "cross_rack": crossing.collect::<Vec<_>>(),
+        "cross_rack": rates.crossings(),
         "updates_per_s": updates,
         "read_parts_per_s": reads,
     })

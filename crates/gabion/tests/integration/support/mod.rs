@@ -17,6 +17,7 @@ pub(crate) fn gabion(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
     command
         .args(arguments)
+        .env("GABION_NO_CONSOLE", "true")
         .env_remove("GABION_DIR")
         .env_remove("GABION_TLS")
         .env_remove("GABION_COORDINATOR");

@@ -1,0 +1,185 @@
+//! Files by pages, their stripes, and single bytes.
+
+use super::asked::Asked;
+use crate::app::App;
+use crate::problem::{Problem, ProblemView};
+use crate::view::explain::{Explained, locate, update_cost};
+use crate::view::files::{StripeView, stripes};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use utoipa::{IntoParams, ToSchema};
+
+/// Most entries of a page.
+const ENTRY_COUNT_MAX: u64 = 500;
+
+/// Which files to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListAsked {
+    /// Only files whose names begin with this. Names with a slash behind it are joined.
+    #[serde(default)]
+    prefix: String,
+    /// Only what follows this.
+    after: Option<String>,
+    /// Most entries, at most 500.
+    limit: Option<u64>,
+}
+
+/// A file, or all files below a directory.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Entry {
+    /// The file's name; that of a directory ends with a slash.
+    name: String,
+    /// The file's size; null for a directory.
+    bytes: Option<u64>,
+    /// Number of its stripes.
+    stripes: Option<u64>,
+    /// Whether it is a symbolic link.
+    symlink: bool,
+}
+
+/// A page of files.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Page {
+    /// The entries, in the byte order of their names.
+    entries: Vec<Entry>,
+    /// What to ask for the next page after; null at the end.
+    next: Option<String>,
+}
+
+/// A page of files: `gabion ls --delimiter /`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/files",
+    params(ListAsked),
+    responses((status = 200, body = Page), (status = 503, body = ProblemView))
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Asked(asked): Asked<ListAsked>,
+) -> Result<Json<Page>, Problem> {
+    let limit = asked.limit.unwrap_or(100).clamp(1, ENTRY_COUNT_MAX);
+    let after = asked.after.as_deref();
+    let listed = app.client.list(&asked.prefix, after, Some("/"), limit);
+    let listed = listed.await?;
+    let files = listed.files.into_iter().map(|file| Entry {
+        name: file.name,
+        bytes: Some(file.size_bytes),
+        stripes: Some(file.stripe_count),
+        symlink: file.symlink.is_some(),
+    });
+    let prefixes = listed.prefixes.into_iter().map(|name| Entry {
+        name,
+        bytes: None,
+        stripes: None,
+        symlink: false,
+    });
+    let mut entries: Vec<Entry> = files.chain(prefixes).collect();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let last = entries.last().map(|entry| entry.name.clone());
+    Ok(Json(Page {
+        entries,
+        next: last.filter(|_| listed.is_cut),
+    }))
+}
+
+/// Which part of a file to show.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FileAsked {
+    /// The file.
+    name: String,
+    /// A byte of the part.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// A file, and the stripes of a part of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FileView {
+    /// The file.
+    name: String,
+    /// Its size.
+    bytes: u64,
+    /// Its pool.
+    pool: String,
+    /// The pool's code.
+    code: String,
+    /// Data chunks of a stripe; those behind them are parity.
+    data_chunks: usize,
+    /// The failure that the pool survives.
+    survive: String,
+    /// The stripes of the part, at most 512.
+    stripes: Vec<StripeView>,
+    /// The racks of their nodes.
+    racks: BTreeMap<u32, u32>,
+    /// The offset of the next part; null at the end.
+    next: Option<u64>,
+}
+
+/// A file with its stripes: `gabion stat`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/file",
+    params(FileAsked),
+    responses((status = 200, body = FileView), (status = 404, body = ProblemView))
+)]
+pub(super) async fn file(
+    State(app): State<Arc<App>>,
+    Asked(asked): Asked<FileAsked>,
+) -> Result<Json<FileView>, Problem> {
+    let file = app.client.open(&asked.name).await?;
+    let (stat, _) = file.stat_window(asked.offset).await?;
+    let (layout, stripes) = (&stat.layout, stripes(&stat));
+    let spec = &layout.pool.spec;
+    let holders = stripes.iter().flat_map(|stripe| &stripe.nodes);
+    let mut racks: BTreeMap<u32, u32> = holders.map(|&node| (node, 0)).collect();
+    for node in &layout.nodes {
+        if let Some(rack) = racks.get_mut(&node.node.0) {
+            *rack = node.rack.0;
+        }
+    }
+    Ok(Json(FileView {
+        name: asked.name,
+        bytes: layout.file.size_bytes,
+        pool: spec.name.clone(),
+        code: spec.code.clone(),
+        data_chunks: spec.k,
+        survive: spec.survive.to_string(),
+        racks,
+        next: layout.behind,
+        stripes,
+    }))
+}
+
+/// Where a byte of a file lies, why there, and what a read or an update of it does now: `gabion explain`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/explain",
+    params(FileAsked),
+    responses(
+        (status = 200, body = Explained),
+        (status = 404, description = "There is no such file, or the byte is in a hole", body = ProblemView),
+    )
+)]
+pub(super) async fn explain(
+    State(app): State<Arc<App>>,
+    Asked(asked): Asked<FileAsked>,
+) -> Result<Json<Explained>, Problem> {
+    let (name, offset) = (&asked.name, asked.offset);
+    let Some(found) = locate(&app.client, name, offset).await? else {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            format!(
+                "byte {offset} of {name} is in a hole: it is zero, and takes no space until it is written"
+            ),
+        ));
+    };
+    let size = found.stat.layout.file.size_bytes;
+    let (_, update) = update_cost(&app.client, name, offset, size).await;
+    Ok(Json(found.explain(name, offset, &update)))
+}

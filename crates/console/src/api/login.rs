@@ -1,0 +1,97 @@
+//! Sessions.
+
+use super::asked::Told;
+use crate::app::App;
+use crate::guard::{is_proxied, token};
+use crate::problem::{Problem, ProblemView};
+use crate::session::{LoginError, SESSION_LIMIT};
+use axum::extract::State;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Instant;
+use utoipa::ToSchema;
+
+/// A login.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Login {
+    /// The one-time password that the console has printed; case, dashes and spaces do not matter.
+    password: String,
+}
+
+/// Begin a session by the one-time password, which is spent from then on.
+#[utoipa::path(
+    post,
+    path = "/api/v1/session",
+    request_body = Login,
+    responses(
+        (status = 204, description = "The session has begun; its cookie is set"),
+        (status = 401, description = "It is not the password", body = ProblemView),
+        (status = 429, description = "There were too many wrong ones", body = ProblemView),
+    )
+)]
+pub(super) async fn log_in(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Told(login): Told<Login>,
+) -> Result<Response, Problem> {
+    let token = app.sessions.begin(&login.password, Instant::now());
+    if token == Err(LoginError::Wrong) {
+        // At most one each 2 s lasts.
+        tracing::warn!(target: "cluster", "a wrong password of the console");
+    }
+    let token = token.map_err(|error| match error {
+        LoginError::Wrong => Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "that is not the password, or it was used; the console prints a new one after each login",
+        ),
+        LoginError::TooMany { retry_after } => {
+            let seconds = retry_after.as_secs() + 1;
+            Problem::early(
+                format!("too many wrong passwords; try again in {seconds} s"),
+                seconds,
+            )
+        }
+        LoginError::NoRandomness => Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the system gives no random numbers",
+        ),
+    })?;
+    tracing::info!(target: "cluster", "a session of the console has begun");
+    Ok((
+        StatusCode::NO_CONTENT,
+        cookie(&app, &headers, &token, SESSION_LIMIT.as_secs()),
+    )
+        .into_response())
+}
+
+/// End the session.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/session",
+    responses((status = 204, description = "The session has ended"))
+)]
+pub(super) async fn log_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    if let Some(token) = token(&app, &headers) {
+        app.sessions.end(token);
+    }
+    (StatusCode::NO_CONTENT, cookie(&app, &headers, "", 0)).into_response()
+}
+
+/// The header that sets a session's cookie.
+fn cookie(
+    app: &App,
+    headers: &HeaderMap,
+    token: &str,
+    max_age_s: u64,
+) -> [(axum::http::HeaderName, String); 1] {
+    // A proxy's name is reached by TLS alone.
+    let secure = if is_proxied(headers) { "; Secure" } else { "" };
+    let name = &app.cookie;
+    let value =
+        format!("{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}");
+    [(SET_COOKIE, value)]
+}

@@ -1,0 +1,119 @@
+//! Pools: their cost and their space, and new ones.
+
+use super::asked::Told;
+use crate::app::App;
+use crate::problem::{Problem, ProblemView};
+use crate::view::pools::{PoolView, cost_of};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gabion_layout::UpdateScheme;
+use gabion_meta::PoolRecord;
+use gabion_protocol::message::{PoolRequest, PoolUsage};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// Bytes of a chunk without a choice.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A pool, and the space of its files.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct UsedPool {
+    #[serde(flatten)]
+    pool: PoolView,
+    /// Number of files.
+    files: u64,
+    /// Bytes of these files.
+    logical_bytes: u64,
+    /// Bytes of all chunks, parity included.
+    raw_bytes: u64,
+    /// Bytes of reserves that have disk space.
+    reserved_bytes: u64,
+}
+
+fn used(pool: &PoolRecord, usage: &PoolUsage) -> Result<UsedPool, Problem> {
+    let cost = cost_of(pool);
+    let cost = cost.map_err(|error| Problem::new(StatusCode::BAD_GATEWAY, error.to_string()))?;
+    Ok(UsedPool {
+        pool: PoolView::of(pool, cost),
+        files: usage.file_count,
+        logical_bytes: usage.logical_bytes,
+        raw_bytes: usage.raw_bytes,
+        reserved_bytes: usage.reserved_bytes,
+    })
+}
+
+/// All pools: `gabion pool ls`, `gabion df`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/pools",
+    responses((status = 200, body = [UsedPool]), (status = 503, body = ProblemView))
+)]
+pub(super) async fn pools(State(app): State<Arc<App>>) -> Result<Json<Vec<UsedPool>>, Problem> {
+    let (pools, usage) = (app.client.pools().await?, app.client.usage().await?);
+    let none = PoolUsage::default();
+    let pools = pools.iter();
+    let pools = pools.map(|pool| used(pool, usage.pools.get(&pool.id).unwrap_or(&none)));
+    Ok(Json(pools.collect::<Result<_, _>>()?))
+}
+
+/// A new pool.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewPool {
+    /// Its name: a to z, 0 to 9, - and _, a letter first.
+    name: String,
+    /// The failure that it survives: `1-rack`, `2-nodes` and so on. Without one, `1-rack`.
+    #[serde(default)]
+    survive: Option<String>,
+    /// Its code, such as `rs(6,3)`. Without one, it is chosen for the failure.
+    #[serde(default)]
+    code: Option<String>,
+    /// Bytes of a chunk. Without a number, 1 MiB.
+    #[serde(default)]
+    chunk_bytes: Option<u64>,
+    /// Its update scheme, such as `plr`. Without one, the default.
+    #[serde(default)]
+    update: Option<String>,
+}
+
+/// Create a pool: `gabion pool create`. Replicated pools and limits of append phases need the command line.
+#[utoipa::path(
+    post,
+    path = "/api/v1/pools",
+    request_body = NewPool,
+    responses(
+        (status = 201, body = UsedPool),
+        (status = 400, body = ProblemView),
+        (status = 409, description = "There is one of this name", body = ProblemView),
+    )
+)]
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Told(told): Told<NewPool>,
+) -> Result<(StatusCode, Json<UsedPool>), Problem> {
+    let wrong = |error: &dyn std::fmt::Display| Problem::wrong(error.to_string());
+    let survive = told.survive.as_deref().unwrap_or("1-rack");
+    let update = told
+        .update
+        .as_deref()
+        .map_or(Ok(UpdateScheme::default()), str::parse);
+    if let Some(code) = &told.code {
+        code.parse::<gabion_codec::Code>()
+            .map_err(|error| wrong(&error))?;
+    }
+    let request = PoolRequest {
+        name: told.name,
+        survive: survive.parse().map_err(|error| wrong(&error))?,
+        code: told.code,
+        chunk_bytes: told.chunk_bytes.unwrap_or(CHUNK_BYTES),
+        update: update.map_err(|error| wrong(&error))?,
+        reserve: None,
+        append: None,
+        lifecycle: None,
+    };
+    let pool = app.client.create_pool(request).await?;
+    let made = used(&pool, &PoolUsage::default())?;
+    Ok((StatusCode::CREATED, Json(made)))
+}

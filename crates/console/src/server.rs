@@ -1,0 +1,108 @@
+//! The console's connections, and their limits.
+
+use crate::api;
+use crate::app::App;
+use crate::session::Sessions;
+use crate::watch::{Latest, Tail};
+use axum::Router;
+use gabion_client::Client;
+use gabion_metrics::passing;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Most connections at a time. Further ones wait until one ends.
+const CONNECTION_COUNT_MAX: usize = 64;
+/// Longest wait for the head of a request, also between two requests of a connection.
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
+/// Longest life of a connection.
+const CONNECTION_LIMIT: Duration = Duration::from_mins(10);
+/// Longest head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// What an operator decides about a console.
+pub struct ConsoleOptions {
+    /// Host names beside loopback's by which browsers reach it through a proxy with TLS.
+    pub hosts: Vec<String>,
+    /// Is told each one-time password from the moment at which it is valid; the one before it is spent.
+    pub announce: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A console that listens.
+pub struct Console {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+}
+
+impl Console {
+    /// A console of the client's cluster, whose first password is announced at once.
+    ///
+    /// # Errors
+    /// If the listener's address is not one of loopback, or the system gives no random numbers.
+    pub fn new(client: Client, listener: TcpListener, options: ConsoleOptions) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() {
+            return Err(io::Error::other(format!(
+                "{address} is no address of loopback, and the console has no encryption of its own; listen on \
+                 127.0.0.1, and use a tunnel or a proxy with TLS"
+            )));
+        }
+        let no_randomness = |_| io::Error::other("the system gives no random numbers");
+        let sessions = Sessions::new(options.announce, Instant::now()).map_err(no_randomness)?;
+        let app = App {
+            client,
+            sessions,
+            cookie: format!("gabion_console_{}", address.port()),
+            hosts: options.hosts,
+            status: Latest::new(),
+            traffic: Latest::new(),
+            events: Tail::default(),
+        };
+        Ok(Self {
+            listener,
+            address,
+            router: api::router(Arc::new(app)),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the listener fails for good, and returns its error.
+    pub async fn serve(self) -> io::Error {
+        let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return io::Error::other("the console ends");
+            };
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => match passing(error).await {
+                    Ok(()) => continue,
+                    Err(error) => return error,
+                },
+            };
+            let service = TowerToHyperService::new(self.router.clone());
+            tokio::spawn(async move {
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_LIMIT)
+                    .max_buf_size(HEAD_BYTES_MAX)
+                    .serve_connection(TokioIo::new(stream), service);
+                // The peer has its answers, or has gone, or was too slow.
+                let _ = timeout(CONNECTION_LIMIT, served).await;
+                drop(place);
+            });
+        }
+    }
+}

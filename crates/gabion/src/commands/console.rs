@@ -1,0 +1,76 @@
+//! `gabion console`: the operator's console, served to browsers.
+
+use super::connect_with;
+use super::serve::{raise_descriptor_limit, ready};
+use crate::arguments::{ConsoleArguments, Place};
+use crate::failure::{Context, Failure};
+use gabion_client::ClientOptions;
+use gabion_console::{Console, ConsoleOptions};
+use gabion_testbed::EndSignals;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Time limit of a request to the cluster, so that a browser learns soon that there is no answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(arguments: ConsoleArguments, place: &Place) -> Result<(), Failure> {
+    raise_descriptor_limit();
+    let ConsoleArguments {
+        listen,
+        hosts,
+        password_file,
+    } = arguments;
+    let options = ClientOptions {
+        deadline: DEADLINE,
+        ..ClientOptions::default()
+    };
+    let client = connect_with(place, options).await?;
+    let listener = TcpListener::bind(&listen).await;
+    let listener = listener.context(format!("listen on {listen}"))?;
+    if let Some(file) = &password_file {
+        write_secret(file, "").context(format!("write {}", file.display()))?;
+    }
+    let announce = move |password: &str| match &password_file {
+        Some(file) => {
+            if let Err(error) = write_secret(file, password) {
+                tracing::warn!(%error, file = %file.display(), "the next password could not be written");
+            }
+        }
+        None => tell(password),
+    };
+    let options = ConsoleOptions {
+        hosts,
+        announce: Box::new(announce),
+    };
+    let console = Console::new(client, listener, options).map_err(Failure::usage)?;
+    let mut ends = EndSignals::listen()?;
+    ready(&format!("http://{}/", console.address()));
+    tokio::select! {
+        error = console.serve() => Err(Failure::failed(format!("cannot accept connections: {error}"))),
+        () = ends.recv() => Ok(()),
+    }
+}
+
+/// Prints the password that is valid now. The process that started this one may have ended already.
+fn tell(password: &str) {
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "one-time password: {password}").and_then(|()| stdout.flush());
+}
+
+/// Replaces a file that only its owner may read.
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&name)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&name, path)
+}
