@@ -116,7 +116,7 @@ fn coordinator(directory: &Path) -> Server {
         slow: None,
     };
     let runtime = runtime();
-    let process = runtime.block_on(CoordinatorProcess::start(config, |_, _| {}));
+    let process = runtime.block_on(CoordinatorProcess::start(config, |_, _, _| {}));
     let process = process.expect("the coordinator starts");
     let address = process.address().to_string();
     let metrics = process.metrics_address().expect("it serves metrics");
