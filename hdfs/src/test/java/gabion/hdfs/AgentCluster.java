@@ -9,6 +9,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
@@ -50,6 +51,7 @@ final class AgentCluster implements AutoCloseable {
   static final int CELL_BYTES = 64 << 10;
   static final int BLOCK_BYTES = 1 << 20;
   private static final int WAIT_MS = 90_000;
+  private static final int STARTS_MAX = 5;
 
   final MiniDFSCluster hdfs;
   final DistributedFileSystem files;
@@ -269,8 +271,18 @@ final class AgentCluster implements AutoCloseable {
     throw new IOException("no DataNode has port " + port);
   }
 
+  /** Starts a DataNode again, at its ports. Its new port for HTTP may be one of them by chance; then it starts anew. */
   void restart(DataNodeProperties stopped) throws Exception {
-    assertTrue(hdfs.restartDataNode(stopped, true));
+    boolean started = false;
+    for (int attempt = 1; !started; attempt++) {
+      try {
+        started = hdfs.restartDataNode(stopped, true);
+      } catch (BindException e) {
+        if (attempt == STARTS_MAX) {
+          throw e;
+        }
+      }
+    }
     hdfs.waitActive();
   }
 
