@@ -47,6 +47,7 @@ pub(crate) use top::TopOptions;
 
 use crate::logging::LogOptions;
 use crate::output::{Format, parse_bytes};
+use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -380,7 +381,7 @@ pub(crate) struct UpOptions {
     #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) coordinators: u32,
     /// Start no console
-    #[arg(long, env = "GABION_NO_CONSOLE", hide_env = true)]
+    #[arg(long, env = "GABION_NO_CONSOLE", hide_env = true, value_parser = BoolishValueParser::new())]
     pub(crate) no_console: bool,
     /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
