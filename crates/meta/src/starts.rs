@@ -9,8 +9,8 @@ use crate::schema::{CONTRADICTED, Counter, GRANTED_LEASE, STARTS};
 use gabion_layout::{Start, StripeId};
 use std::collections::BTreeSet;
 
-/// The last starts, so many, are remembered. Of older ones, only those that nodes have contradicted are, each with the
-/// start that followed it.
+/// Number of the last starts that the metadata remember. They also remember each older start that a node has
+/// contradicted, and the start after it.
 pub const REMEMBERED_START_COUNT: u64 = 1024;
 /// Contradicted starts that are remembered. Further ones are not.
 const CONTRADICTED_COUNT_MAX: usize = 256;

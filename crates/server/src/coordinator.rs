@@ -437,14 +437,13 @@ impl Handler for CoordinatorHandler {
         let (office, audit) = (Arc::clone(&self.office), Arc::clone(&self.audit));
         tokio::spawn(async move {
             let event = order_of(&request);
-            let order = Order::of(&request);
-            let peer = peer_of(&connection);
+            let order = Order::of(&request).map(|order| (order, peer_of(&connection)));
             let reply = match (request, order) {
                 (CoordinatorRequest::BeginJoin(join), _) => {
                     let begun = begin_join(&coordinator, office, &connection, join).await;
                     begun.unwrap_or_else(CoordinatorReply::Refused)
                 }
-                (request, Some(order)) => {
+                (request, Some((order, peer))) => {
                     if let Some(refusal) = coordinator.refusal() {
                         refusal
                     } else {

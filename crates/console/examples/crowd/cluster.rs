@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Nodes of a rack.
 pub(crate) const NODES_PER_RACK: u32 = 40;
 
-/// A client of a cluster of so many nodes, of which one in a hundred has failed.
+/// A client of a cluster with this number of nodes. One node in a hundred has failed.
 pub(crate) async fn client(node_count: u32) -> Client {
     let crowd = Crowd {
         status: status(node_count),

@@ -3,7 +3,7 @@
 use crate::support::{TestCluster, complaint, fails, path_text, run, wait_for};
 use serde_json::Value;
 
-/// The orders on record, as soon as there are so many and all have their outcomes.
+/// Waits until `count` orders are on record with their outcomes, and returns them.
 fn orders(cluster: &TestCluster, count: usize) -> Vec<Value> {
     let mut orders = Vec::new();
     wait_for("all orders have outcomes", || {

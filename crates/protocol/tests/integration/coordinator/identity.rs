@@ -32,6 +32,17 @@ fn start(number: u64, nonce: u64) -> Start {
     Start { number, nonce }
 }
 
+/// A heartbeat of node 3, which has heard of this coordinator.
+fn heartbeat(heard: Option<Origin>) -> ask::Heartbeat {
+    ask::Heartbeat {
+        node: NodeId(3),
+        incarnation: u64::MAX,
+        heard,
+        position: 0,
+        health: NodeHealth::default(),
+    }
+}
+
 fn of_start(start: Start) -> Origin {
     Origin {
         start,
@@ -219,13 +230,6 @@ fn one_change_that_is_missing_gives_old_metadata_away_however_many_were_made_sin
     for missing_count in [0, 1] {
         let mut bed = Bed::three_racks();
         bed.put("f", 1);
-        let heartbeat = |heard| ask::Heartbeat {
-            node: NodeId(3),
-            incarnation: u64::MAX,
-            heard,
-            position: 0,
-            health: NodeHealth::default(),
-        };
         let told = bed.ask(heartbeat(None));
         let CoordinatorReply::Alive { coordinator, .. } = told else {
             panic!("{told:?}");
@@ -255,13 +259,6 @@ fn one_change_that_is_missing_gives_old_metadata_away_however_many_were_made_sin
 fn an_old_copy_is_refused_however_often_it_is_started() {
     let mut bed = Bed::three_racks();
     bed.put("f", 1);
-    let heartbeat = |heard| ask::Heartbeat {
-        node: NodeId(3),
-        incarnation: u64::MAX,
-        heard,
-        position: 0,
-        health: NodeHealth::default(),
-    };
     let CoordinatorReply::Alive { coordinator, .. } = bed.ask(heartbeat(None)) else {
         panic!("it is not refused yet");
     };
