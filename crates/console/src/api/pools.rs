@@ -62,7 +62,7 @@ pub(super) async fn pools(State(app): State<Arc<App>>) -> Result<Json<Vec<UsedPo
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewPool {
-    /// Its name: a to z, 0 to 9, - and _, a letter first.
+    /// Name of the pool: a to z, 0 to 9, - and _, starting with a letter.
     name: String,
     /// The failure that it survives: `1-rack`, `2-nodes` and so on. Without one, `1-rack`.
     #[serde(default)]

@@ -92,7 +92,7 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
     let check = ["audit", "--check", "--data", path_text(&data)];
     let whole = run(&check);
     assert!(
-        whole.contains("records follow each other; the last seal is"),
+        whole.contains("records form an unbroken chain; the last seal is"),
         "{whole}"
     );
     let first = audit.join("0000000000000001.jsonl");
@@ -101,7 +101,7 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
     std::fs::write(&first, changed).expect("a disk with room");
     let broken = fails(&check, 1);
     assert!(
-        broken.contains("not as the coordinator wrote it"),
+        broken.contains("was changed after the coordinator wrote it"),
         "{broken}"
     );
     let none = fails(&["audit", "--data", path_text(&audit)], 1);

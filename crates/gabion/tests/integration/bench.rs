@@ -137,7 +137,7 @@ fn a_bench_refuses_what_it_cannot_measure() {
     for (arguments, sentence) in [
         (
             &["bench"][..],
-            "name the pools to measure with --pool; there are coded, copied",
+            "choose the pools to measure with --pool; there are coded, copied",
         ),
         (
             &["bench", "--pool=none"],

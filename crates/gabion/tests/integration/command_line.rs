@@ -158,9 +158,9 @@ fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
         (vec!["node", "--rack=0", "--join=127.0.0.1"], "HOST:PORT"),
         (vec!["put", "x", ""], "1 to 4096 bytes"),
         (vec!["stat", "a\nb"], "control characters"),
-        (vec!["pool", "create", "A b"], "a letter first"),
-        (vec!["pool", "commit", ""], "a letter first"),
-        (vec!["put", "x", "y", "--pool=P"], "a letter first"),
+        (vec!["pool", "create", "A b"], "starts with a letter"),
+        (vec!["pool", "commit", ""], "starts with a letter"),
+        (vec!["put", "x", "y", "--pool=P"], "starts with a letter"),
         (
             vec!["plan", "show", "disk", "--update=0:0", "--dir", nowhere],
             "has no bytes",
