@@ -167,7 +167,7 @@ pub enum LabError {
     },
     /// A variant of the papers was to be counted in bytes.
     #[error(
-        "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \
+        "{name} is a variant that no pool has and is counted only in chunks; choose --unit chunks, \
          or schemes of pools"
     )]
     ChunksOnly {

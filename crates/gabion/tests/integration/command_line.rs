@@ -209,7 +209,7 @@ fn options_without_effect_and_values_out_of_range_get_exit_code_2() {
             words("lab synth --volume wdev_1 --span 512 --out /dev/null"),
             "larger --span",
         ),
-        (words("demo --volume web_0"), "name it with --trace"),
+        (words("demo --volume web_0"), "name the trace with --trace"),
         (words(&format!("demo --trace {reads}")), "has no writes"),
         (words(&format!("demo --trace {two}")), "--volume"),
         (

@@ -383,7 +383,7 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
 
     refuses_what_does_not_fit(&cluster, trace);
     let printed = cluster.run(&["lab", "replay", "--trace", trace, "--first=20", "--verify"]);
-    for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
+    for expected in ["ops/s", "MB/s", "p99", "metered", "every byte is correct"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
     }
 }

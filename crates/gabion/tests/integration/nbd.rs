@@ -47,7 +47,7 @@ fn images_are_created_listed_resized_and_deleted() {
     assert_eq!(info["failures_left"], 2);
     cluster.run(&["image", "resize", "vm/disk", "--size=20GiB"]);
     let error = fails_on(&cluster, &["image", "resize", "vm/disk", "--size=1GiB"], 2);
-    assert!(error.contains("needs --shrink"), "{error}");
+    assert!(error.contains("confirm with --shrink"), "{error}");
     cluster.run(&["image", "resize", "vm/disk", "--size=1GiB", "--shrink"]);
     assert_eq!(
         cluster.json(&["image", "info", "vm/disk"])["bytes"],
