@@ -16,7 +16,7 @@ use thiserror::Error;
 pub enum Missized {
     /// Acknowledged growth is gone.
     #[error(
-        "{file:?} has {size_bytes} bytes, and an acknowledged operation has given it {to_bytes}"
+        "{file:?} has {size_bytes} bytes, but an acknowledged operation set its size to {to_bytes}"
     )]
     Lost {
         /// The file.
@@ -27,7 +27,7 @@ pub enum Missized {
         to_bytes: u64,
     },
     /// No operation has asked for this size.
-    #[error("{file:?} has {size_bytes} bytes, and at most {most_bytes} are possible")]
+    #[error("{file:?} has {size_bytes} bytes, but at most {most_bytes} are possible")]
     Excess {
         /// The file.
         file: PutId,
@@ -37,7 +37,7 @@ pub enum Missized {
         most_bytes: u64,
     },
     /// Two appends have got the same bytes.
-    #[error("{file:?}: two extensions have got the bytes {one:?} and {other:?}")]
+    #[error("{file:?}: two extensions got the overlapping bytes {one:?} and {other:?}")]
     Shared {
         /// The file.
         file: PutId,
