@@ -111,7 +111,7 @@ pub enum ClientError {
     },
     /// The outcome of a write can no longer be determined.
     #[error(
-        "the answer to a write of {0} was lost, and no node knows whether the bytes were written; read them before you \
+        "the answer to a write of {0} was lost, and no node remembers whether the bytes were written; read them before you \
         write again"
     )]
     Forgotten(String),
@@ -124,7 +124,7 @@ pub enum ClientError {
 fn free_in(left_ms: Option<u64>) -> String {
     left_ms.map_or_else(String::new, |left_ms| {
         let seconds = left_ms.div_ceil(1_000);
-        format!(". Without a renewal the file is free in {seconds} s")
+        format!(". Without a renewal the file becomes free in {seconds} s")
     })
 }
 

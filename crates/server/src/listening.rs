@@ -71,7 +71,7 @@ impl KeptAddress {
         drop(listener);
         let bound = bound(address);
         if let Err(error) = &bound {
-            tracing::warn!(%address, %error, "the port is not kept while this process stands by");
+            tracing::warn!(%address, %error, "cannot keep the port while this process stands by");
         }
         Self {
             address,

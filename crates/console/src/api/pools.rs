@@ -86,7 +86,7 @@ pub(super) struct NewPool {
     responses(
         (status = 201, body = UsedPool),
         (status = 400, body = ProblemView),
-        (status = 409, description = "There is one of this name", body = ProblemView),
+        (status = 409, description = "A pool of this name exists", body = ProblemView),
     )
 )]
 pub(super) async fn create(

@@ -240,7 +240,7 @@ impl Located {
             count => format!(", {} lost", counted(count as u64, "chunk is", "chunks are")),
         };
         let waits = if self.stat.layout.appending.contains(&stripe.id) {
-            "; updates wait for a commit, so copies of them count instead of parity"
+            "; updates wait for a commit, so their copies count instead of parity"
         } else {
             ""
         };

@@ -45,7 +45,7 @@ fn a_trace_of_our_own_has_the_figures_that_it_must_have() {
     assert_eq!(found["locality"]["window_updates"], 3);
     assert_eq!(found["duration_s"], 3.0);
     let printed = run(&["lab", "trace-stats", path, "--code=rs(4,2)"]);
-    for expected in ["28.57%", "17.86%", "20.00%", "2 writes update something"] {
+    for expected in ["28.57%", "17.86%", "20.00%", "2 writes update data"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
     }
 }

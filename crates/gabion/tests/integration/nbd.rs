@@ -438,7 +438,7 @@ fn an_image_of_a_killed_server_is_free_for_all_clients_later() {
     let punch = ["punch", "vm/disk", "--offset=0", "--length=4KiB"];
     let begun = Instant::now();
     let error = fails_on(&cluster, &punch, 1);
-    assert!(error.contains("the file is free in"), "{error}");
+    assert!(error.contains("the file becomes free in"), "{error}");
     loop {
         let output = cluster.command(&punch).output();
         if output.expect("the binary runs").status.success() {

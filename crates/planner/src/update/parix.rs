@@ -23,7 +23,7 @@ pub(super) struct Parix;
 /// What others know of the scheme.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Parix,
-    help: "parity nodes log data, and parity follows later",
+    help: "parity nodes log data, and parity is updated at a commit",
     paper: "CAU section 5.1",
     planner: &Parix,
     traffic: Traffic::Originals,

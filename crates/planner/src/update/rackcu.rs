@@ -35,7 +35,7 @@ pub(super) struct RackCoordinated;
 /// What others know of the scheme.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Rackcu,
-    help: "as plr, with deltas sent through a collector rack",
+    help: "like plr, with deltas sent through a collector rack",
     paper: "RackCU section III",
     planner: &RackCoordinated,
     traffic: Traffic::EachStripe,

@@ -224,7 +224,7 @@ fn write(mut files: Vec<Option<EventFile>>, written: &Receiver<LoggedEvent>) {
             if let Err(error) = file.flush() {
                 let error = error.to_string();
                 if error != last_error {
-                    tracing::warn!(error, "events are not written now");
+                    tracing::warn!(error, "cannot write events now");
                     last_error = error;
                 }
             }

@@ -46,7 +46,7 @@ impl Refusals {
                 is_warning: true,
                 ..Happening::plain(
                     "turned_away",
-                    format!("a peer at {address} was turned away: {reason}"),
+                    format!("a peer at {address} was refused: {reason}"),
                 )
             })
     }
@@ -65,7 +65,7 @@ impl Refusals {
             node: sender.node,
             ..Happening::plain(
                 "request_refused",
-                format!("a request was refused, because a {role} may not send it"),
+                format!("a request was refused: a {role} may not send it"),
             )
         })
     }
