@@ -203,7 +203,7 @@ impl Coordinators {
     /// Leaves a coordinator without its answer.
     fn leave<T>(&self, peers: &Peers, at: usize) -> Result<T, WireError> {
         peers.leave(&self.addresses[at]);
-        let operation = "the answer of a coordinator that leads no more";
+        let operation = "the answer of a coordinator that no longer leads";
         Err(WireError::DeadlinePassed { operation })
     }
 

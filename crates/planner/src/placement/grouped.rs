@@ -33,7 +33,7 @@ impl FromStr for Grouped {
             })
             .ok_or_else(|| {
                 PlanError::Layout(format!(
-                    "'{text}' is no layout; use rotate, random, random:SEED, or data and parity \
+                    "'{text}' is not a layout; use rotate, random, random:SEED, or data and parity \
                      racks such as 6x2+2x2"
                 ))
             })

@@ -48,7 +48,7 @@ impl ClusterOptions {
         directory: &Path,
         is_running: bool,
     ) -> Result<(), TestbedError> {
-        let remedy = "make another cluster in a new directory";
+        let remedy = "create another cluster in a new directory";
         wanted.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
         let stop = "stop the cluster first with 'gabion cluster down'";
         if is_running {

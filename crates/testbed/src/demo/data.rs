@@ -71,7 +71,7 @@ impl AsyncWrite for Verifier<'_> {
         let end = self.expected.size_bytes;
         let surplus = (range.end() > end).then_some(end);
         if let Some(at) = first_difference(&known, range.offset, bytes).or(surplus) {
-            let message = format!("byte {at} differs from what was written");
+            let message = format!("byte {at} differs from the written byte");
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, message)));
         }
         self.at = range.end();

@@ -130,5 +130,5 @@ pub(super) async fn check(client: &Client, file: &Kept) -> Result<Option<String>
     let range = ByteRange::new(0, file.bytes.len() as u64);
     let bytes = client.read(&file.name, range).await?;
     let is_right = bytes == file.bytes;
-    Ok((!is_right).then(|| format!("{} reads other bytes than were stored", file.name)))
+    Ok((!is_right).then(|| format!("{} does not read the bytes that were stored", file.name)))
 }
