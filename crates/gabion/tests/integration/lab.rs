@@ -235,7 +235,7 @@ fn odd_times_are_warned_of_on_stderr() {
         let said = complaint(&output);
         let warnings: Vec<&str> = said.lines().collect();
         let expected = [
-            (2, "before that of the previous request"),
+            (2, "before the previous request's time"),
             (67, "sequence numbers"),
             (167, "have the same time"),
         ];
