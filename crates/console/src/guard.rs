@@ -1,5 +1,5 @@
-//! Which requests are answered at all: those of a browser that reached the console by a name of it, of pages of the
-//! console itself, and with a session.
+//! Admission of requests. The console answers a request only if the browser used one of the console's names, if a page
+//! of the console sent it, and if it has a session.
 
 use crate::app::App;
 use crate::problem::Problem;

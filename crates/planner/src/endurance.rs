@@ -1,5 +1,5 @@
-//! How many more chunk losses a stripe survives. The answer is for the worst choice of losses, and
-//! never better than the truth.
+//! The number of further chunk losses that a stripe survives. The answer is for the worst choice of losses, and never
+//! too optimistic.
 
 use gabion_codec::Code;
 use gabion_layout::ChunkIndex;

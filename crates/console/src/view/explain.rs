@@ -1,4 +1,4 @@
-//! One byte of a file: where it lies, why there, and what a read or an update of it does now.
+//! One byte of a file: its location, the reason for it, and the effect of a read or an update of it now.
 
 use super::counted;
 use super::files::is_lost;

@@ -1,5 +1,5 @@
-//! The write of a replicated block: each node passes on what it gets, so that the writer's link carries
-//! the block once however many replicas there are. HDFS writes so (EAR, section II-A).
+//! The write of a replicated block: each node forwards the bytes, so that the writer's link carries the block once for
+//! any number of replicas. HDFS writes in this way (EAR, section II-A).
 
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, NodeId, Slices};

@@ -1,5 +1,5 @@
-//! Which reserves are shrunk and merged first, and how fast: where most is gained, in idle time,
-//! within a budget (thesis, section 7.2.2).
+//! The order and the speed of shrinking and merging reserves: the largest gain first, in idle time, within a budget
+//! (thesis, section 7.2.2).
 
 use super::policy::Review;
 use gabion_layout::ChunkId;

@@ -1,5 +1,4 @@
-//! How large one reserve should be: utility, shrinking and merging as in Algorithm 1, and when to
-//! grow.
+//! The size of one reserve: utility, shrinking and merging as in Algorithm 1, and the rule for growth.
 
 use gabion_layout::{ReserveSpec, Smoothing};
 
