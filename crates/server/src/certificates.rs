@@ -1,4 +1,4 @@
-//! The coordinator's office of certificates: its own, those of others, and what is revoked.
+//! The coordinator's certificates: its own, those that it issues, and the revoked ones.
 
 use crate::error::ServerError;
 use crate::events::{EventLog, Happening};

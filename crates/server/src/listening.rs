@@ -1,4 +1,4 @@
-//! The addresses at which a process listens, or will.
+//! The addresses at which a process listens or will listen.
 
 use crate::complaint::Complaint;
 use crate::error::ServerError;
@@ -50,7 +50,7 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
 #[derive(Debug)]
 pub(crate) struct KeptAddress {
     address: SocketAddr,
-    /// None while connections of an earlier process still close there: any process may take the port meanwhile.
+    /// `None` while connections of an earlier process still close there; until then any process may take the port.
     bound: Option<TcpSocket>,
 }
 

@@ -1,9 +1,9 @@
 //! Checks the sizes of files that clients see: the counterpart of [`crate::registers`] for the ends of files.
 //!
-//! - A size is at least that which any acknowledged operation has given the file before it was looked up,
-//!   unless a truncation to less may have come later.
-//! - A size is at most the largest that an operation has asked for which is not certainly before the last
-//!   acknowledged truncation.
+//! - A size is at least the size that any acknowledged operation gave the file before the look-up, unless a later
+//!   truncation may have made it smaller.
+//! - A size is at most the largest size that an operation requested, without the operations that certainly precede the
+//!   last acknowledged truncation.
 //! - Acknowledged extensions of a file that was never truncated do not overlap.
 
 use gabion_meta::PutId;

@@ -1,4 +1,4 @@
-//! Why a database cannot be used, and how a statement can fail.
+//! The reasons why a database cannot be used, and the failures of a statement.
 
 use crate::address::DatabaseAddress;
 use gabion_meta::MetaError;

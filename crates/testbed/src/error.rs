@@ -1,4 +1,4 @@
-//! Why a cluster or a testbed cannot be made, started or stopped: one sentence for people each.
+//! Errors of making, starting or stopping a cluster or a testbed: one sentence for people each.
 
 use crate::size::bytes;
 use gabion_client::{ClientError, ErrorKind};

@@ -1,4 +1,4 @@
-//! What both sides of a new connection do before it is one: the socket's options, and the checks of the peer.
+//! The steps of both sides before a connection is established: the socket's options, and the checks of the peer.
 
 use crate::body::Frame;
 use crate::error::WireError;

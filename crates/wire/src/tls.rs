@@ -1,4 +1,4 @@
-//! TLS between a socket and a connection: the handshake, and what it says of the peer.
+//! TLS between a socket and a connection: the handshake, and the peer's identity from it.
 
 use crate::error::WireError;
 use crate::frame::{HEADER_BYTES, Header, Kind};

@@ -203,10 +203,10 @@ impl Graph {
 
 /// The links of at most some weight, as sets of candidates, and a search among them.
 struct Threshold {
-    /// `into[to]`: who may send to `to`, which may be the requestor.
+    /// `into[to]`: the nodes that may send to `to`, which may be the requestor.
     into: Vec<u64>,
     length: usize,
-    /// Candidates left, the head and how many are needed, where it is known that there is no path.
+    /// Remaining candidates, head and needed count of searches without a path.
     barren: BTreeSet<(u64, usize, usize)>,
 }
 

@@ -81,7 +81,7 @@ impl Agenda {
     }
 }
 
-/// Bytes that maintenance may move. What a quiet disk could have moved accumulates up to one second's
+/// Bytes that maintenance may move. A quiet disk's unused budget accumulates up to one second's
 /// share; a task that costs more is paid off afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {

@@ -210,7 +210,7 @@ fn now_ms() -> i64 {
     now.seconds * 1000 + i64::from(now.nanoseconds / 1_000_000)
 }
 
-/// The writer, until the log is dropped. What a file does not take waits for the next event.
+/// The writer, until the log is dropped. If a write to a file fails, its events wait for the next event.
 fn write(mut files: Vec<Option<EventFile>>, written: &Receiver<LoggedEvent>) {
     let mut last_error = String::new();
     while let Ok(event) = written.recv() {

@@ -42,7 +42,7 @@ pub(crate) struct NodeWork {
 }
 
 impl NodeWork {
-    /// All counts are zero. What takes longer than this is logged.
+    /// All counts are zero. Operations that take longer than this are logged.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
         Self {
             requests: Requests::new(),

@@ -1,5 +1,5 @@
-//! What both roles count: their requests with their times and refusals, what was refused before it reached the role,
-//! and events.
+//! The counts of both roles: requests with their times and refusals, refusals before a request reached the role, and
+//! events.
 
 use super::labels::{Label, seconds_of_us, times};
 use gabion_metrics::{Labels, Page};

@@ -1,8 +1,8 @@
-//! Measures pools of a running cluster under synthetic requests: a file of each pool, one workload after another, the
-//! pools by turns.
+//! Measures pools of a running cluster under synthetic requests: a file of each pool, one workload after another, with
+//! the pools in turn.
 //!
 //! The requests are those of [`replay`](crate::replay): the same engine keeps the order of requests to the same bytes
-//! and knows the contents of each file, which are compared when all is measured.
+//! and knows the contents of each file, which are compared after the measurements.
 
 mod cost;
 mod workload;

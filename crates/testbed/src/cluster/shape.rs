@@ -1,4 +1,4 @@
-//! What a cluster of this machine is made with, and what of it may change later.
+//! The parameters of a cluster of this machine, and those that may change later.
 
 use crate::error::TestbedError;
 use crate::size::bytes;

@@ -1,4 +1,4 @@
-//! The demo's data: it follows from its place and its last write, so it is made when it is needed and takes no memory.
+//! The demo's data. It follows from its offset and its last write, so it is computed on demand and takes no memory.
 //! Reads are compared with it byte for byte.
 
 use crate::contents::{Contents, INITIAL, Initial, Piece, bytes_of, first_difference};

@@ -1,4 +1,4 @@
-//! A client that stores, lists, reads and removes files, and tracks which must exist.
+//! A client that stores, lists, reads and removes files, and tracks the files that must exist.
 
 use super::worker::{Worker, within_limit};
 use crate::cells::{OperationId, fill};

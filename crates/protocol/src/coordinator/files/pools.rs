@@ -1,4 +1,4 @@
-//! Pools: how a user's request becomes a pool that can keep its promise, and the facts derived from a pool.
+//! Pools: the path from a user's request to a pool that can keep its promise, and the facts derived from a pool.
 
 use super::Files;
 use crate::coordinator::core::Answer;
