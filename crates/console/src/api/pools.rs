@@ -67,7 +67,7 @@ pub(super) struct NewPool {
     /// The failure that it survives: `1-rack`, `2-nodes` and so on. Without one, `1-rack`.
     #[serde(default)]
     survive: Option<String>,
-    /// Its code, such as `rs(6,3)`. Without one, it is chosen for the failure.
+    /// Its code, such as `rs(6,3)`. Without one, the failure to survive determines it.
     #[serde(default)]
     code: Option<String>,
     /// Bytes of a chunk. Without a number, 1 MiB.

@@ -1,4 +1,4 @@
-//! Several runs of one experiment with seeds of their own, as one report of their means.
+//! Several runs of one experiment with different seeds, as one report of their means.
 
 use super::finding::Finding;
 use super::report::{Cell, Report, Table};

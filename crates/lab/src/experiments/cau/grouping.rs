@@ -1,5 +1,5 @@
-//! CAU-F10: what data grouping spares, by the authors' rule and by the paper's Algorithm 1, and what the same volumes
-//! give with one choice changed (CAU section 5.1).
+//! CAU-F10: the traffic that data grouping saves, by the authors' rule and by the paper's Algorithm 1, and the results
+//! of the same volumes with one choice changed (CAU section 5.1).
 
 use super::traffic::{DEFAULTS, VOLUME_COUNT, WIDE, begin, names};
 use crate::error::LabError;

@@ -1,4 +1,4 @@
-//! What COD-F52 and COD-F54 share beside their stores: the same writes on a cluster of real processes, by a
+//! The part that COD-F52 and COD-F54 share besides their stores: the same writes on a cluster of real processes, by a
 //! client without and with the segment cache of the `CodFS` thesis's section 4.4.4.
 //!
 //! The thesis states that its clients have such a cache, but gives neither its size nor its

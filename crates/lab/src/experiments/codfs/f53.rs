@@ -1,6 +1,6 @@
 //! COD-F53: update schemes under the same storage overhead, Figure 5.3 of the `CodFS` thesis (section
-//! 5.2.5): parity logging with reserved space spends two chunks a segment on it, which the other
-//! schemes may spend on data or on parity.
+//! 5.2.5): parity logging with reserved space uses two chunks of each segment for the reserve; the other schemes may
+//! use them for data or parity.
 
 use super::update_run::{self, Bench, MIB, Phase, Rates};
 use crate::error::LabError;

@@ -1,4 +1,4 @@
-//! COD-F57: how many writes wait for a merge over the 41 days of a file server, Figure 5.7 of the
+//! COD-F57: the number of writes that wait for a merge over the 41 days of a file server, Figure 5.7 of the
 //! `CodFS` thesis.
 
 use super::reserve_run::{self, Outcome, Period};

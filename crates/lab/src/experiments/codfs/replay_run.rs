@@ -1,4 +1,4 @@
-//! What COD-F54 and COD-F55 share: the first writes of ten MSR Cambridge volumes replayed as fast as
+//! The shared part of COD-F54 and COD-F55: the first writes of ten MSR Cambridge volumes replayed as fast as
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
 use super::update_run::{Bench, MIB, Phase, Rates, Update};

@@ -1,7 +1,7 @@
-//! What COD-F56 and COD-F57 share: the reserves of all segments over a file server's 41 days, under
+//! The shared part of COD-F56 and COD-F57: the reserves of all segments over a file server's 41 days, under
 //! several strategies at once (`CodFS` thesis, section 5.3.2).
 //!
-//! Sizes are decided by the planner's own reserve manager, as on a node; here only bytes are counted.
+//! As on a node, the planner's reserve manager decides the sizes; this file only counts bytes.
 //! Both parity chunks of a segment get a delta of every update, so one reserve stands for both.
 
 use crate::error::LabError;

@@ -1,6 +1,6 @@
-//! COD-T32: properties of the MSR Cambridge volumes, Table 3.2 of the `CodFS` thesis. Whole traces
-//! that are there are counted; for the other volumes the calibrated workload is, which shows how near
-//! the generator comes and nothing about the volumes.
+//! COD-T32: properties of the MSR Cambridge volumes, Table 3.2 of the `CodFS` thesis. Available whole traces are
+//! counted. For the other volumes the calibrated workload is counted, which shows the accuracy of the generator but
+//! proves nothing about the volumes.
 
 use crate::error::LabError;
 use crate::experiment::{Cell, Experiment, Finding, Goal, Report, Scale, Session, Table};

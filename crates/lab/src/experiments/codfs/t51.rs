@@ -1,5 +1,5 @@
-//! COD-T51: in how many pieces a chunk lies on its disk after random writes, Table 5.1 of the `CodFS`
-//! thesis (section 5.2.3), as the file system says.
+//! COD-T51: the number of fragments of a chunk on its disk after random writes, Table 5.1 of the `CodFS`
+//! thesis (section 5.2.3), as the file system reports it.
 
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;

@@ -4,7 +4,7 @@
 //!
 //! Each phase runs on real stores with one thread a client, and each store's disk operations drive
 //! one disk model a node. On the model the phase takes as long as its busiest disk: this assumes
-//! clients that keep all disks busy, and a network that is no bottleneck.
+//! clients that keep all disks busy, and a network that is not a bottleneck.
 
 use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;

@@ -1,4 +1,4 @@
-//! EAR-F13a to EAR-F13f: by how much EAR's throughput exceeds random replication's, against `k`, `n - k`,
+//! EAR-F13a to EAR-F13f: the gain of EAR's throughput over random replication's, against `k`, `n - k`,
 //! link bandwidth, write rate, rack failures tolerated, and replicas (EAR, figure 13, experiment B.2).
 
 use super::choices::{open_choices, replica_readings};

@@ -1,4 +1,4 @@
-//! What `ECPipe`'s figures share: the sizes of a scale, and a table of trials with its findings and plot.
+//! The shared parts of `ECPipe`'s figures: the sizes of a scale, and a table of trials with its findings and plot.
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Trial, TrialTime, Work};
 use crate::error::LabError;

@@ -1,4 +1,4 @@
-//! ECP-A2: how long the search for a weighted path takes, and that it is exact (`ECPipe` section 4.3).
+//! ECP-A2: the time of the search for a weighted path, and a check that it is exact (`ECPipe` section 4.3).
 
 use super::bench::random_weights;
 use crate::error::LabError;

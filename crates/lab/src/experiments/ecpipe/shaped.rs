@@ -1,4 +1,4 @@
-//! ECP-8g, 8h and 9: repairs where links differ: a slow edge, racks, and regions (`ECPipe` sections 4 and
+//! ECP-8g, 8h and 9: repairs over unequal links: a slow edge, racks, and regions (`ECPipe` sections 4 and
 //! 6.2, Figures 8 and 9).
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Work};

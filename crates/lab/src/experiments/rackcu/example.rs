@@ -1,6 +1,6 @@
-//! RCU-EX: the guiding example of `RackCU` (section III-A, Figures 3 and 4), one stripe of which
-//! all data chunks are updated. Our planners' plans, and beside them the paper's own formulas over
-//! every choice of collector racks, which show the cost of a second collector.
+//! RCU-EX: the guiding example of `RackCU` (section III-A, Figures 3 and 4), one stripe with updates of all data
+//! chunks. It compares our planners' plans with the paper's formulas over every choice of collector racks, which show
+//! the cost of a second collector.
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};

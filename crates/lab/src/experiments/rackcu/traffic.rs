@@ -1,8 +1,8 @@
 //! RCU-A1, RCU-A2 and RCU-A3: cross-rack update traffic of `RackCU` against CAU's selective update, the
 //! baseline and PARIX, by volume, by code and by number of racks (`RackCU` section V-B).
 //!
-//! The paper says that data and parity racks are apart and not how many chunks a rack holds, so each
-//! experiment runs the layouts that are plausible and prints the spread.
+//! The paper states that data and parity racks are separate, but not the number of chunks in a rack. So each experiment
+//! runs the plausible layouts and prints the spread.
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};

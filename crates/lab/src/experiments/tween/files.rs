@@ -1,8 +1,8 @@
 //! Synchronous writes of 4 KiB on real files: TWEEN and an array that is updated in place, in turn, over the same
 //! number of files of the same size.
 //!
-//! TWEEN's non-volatile memory is a mapped file beside the devices here, so every write pays a sync of that
-//! file. The rival syncs the files that it wrote to, data and parity, and takes no care of the write hole.
+//! TWEEN's non-volatile memory is a mapped file beside the devices here, so every write costs a sync of that file. The
+//! array in place syncs the data and parity files that it wrote, and does not prevent the write hole.
 
 use crate::error::LabError;
 use crate::experiment::{Cell, Goal, Session, Table};

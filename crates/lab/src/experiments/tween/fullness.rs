@@ -1,4 +1,4 @@
-//! TWE-3: write amplification against how full the array is, against the size of a stripe (`CodFS` thesis, section
+//! TWE-3: write amplification against the fullness of the array, against the size of a stripe (`CodFS` thesis, section
 //! 6.2.1: stripes of 8 MiB by default), and on arrays of other widths and SSDs of larger pages.
 
 use super::array::{self, Setting};

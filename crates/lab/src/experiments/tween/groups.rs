@@ -1,5 +1,5 @@
-//! TWE-2: how many hotness groups pay, and which of hotness's choices do (`CodFS` thesis, section 6.2.1 says that
-//! too few and too many groups hurt, and no numbers).
+//! TWE-2: the benefit of hotness groups by their number, and of the choices in the definition of hotness (`CodFS`
+//! thesis, section 6.2.1: too few and too many groups hurt; it gives no numbers).
 
 use super::array::{self, Setting};
 use super::load::{self, Load};
