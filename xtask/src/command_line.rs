@@ -18,16 +18,16 @@ Commands:
   lint                     cargo fmt --check, clippy with warnings denied, then tidy
   test                     every test of the workspace, documentation tests included
   sim --seed N             run the simulated cluster of one seed, with its event log if it fails
-  sim --seconds S          run seeds for so long, each a new one
+  sim --seconds S          run new seeds for S seconds
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
   conformance [--short] [SUITE...]
-                           run others' test suites on mounts and images of a cluster; docs/conformance.md
-  mutants                  break the code in one place at a time, and show which check notices
-  mutants --only NAME...   the same for these mutants
+                           run external test suites on mounts and images of a cluster; docs/conformance.md
+  mutants                  break the code in one place at a time, and show the check that fails
+  mutants --only NAME...   run only these mutants
   mutants --list           print the mutants and their checks
   page                     build the console's page from its sources
-  page --check             fail if the committed page is another one
+  page --check             fail if the committed page differs
   bench [NAME] [ARGS...]   run one registered benchmark, or all of them
   ci                       lint, test, the page and two minutes of torture, as the project's CI does
   help                     print this text";
@@ -96,7 +96,7 @@ impl fmt::Display for UsageError {
                 let known: Vec<&str> = benches::BENCHES.iter().map(|bench| bench.name).collect();
                 write!(
                     formatter,
-                    "there is no benchmark `{name}`; registered are: {}",
+                    "there is no benchmark `{name}`; use one of: {}",
                     known.join(", ")
                 )
             }
@@ -104,13 +104,13 @@ impl fmt::Display for UsageError {
                 let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
                 write!(
                     formatter,
-                    "there is no suite `{name}`; there are: {}",
+                    "there is no suite `{name}`; use one of: {}",
                     known.join(", ")
                 )
             }
             Self::NoChoice => write!(
                 formatter,
-                "`mutants` takes nothing, `--only NAME...` or `--list`"
+                "`mutants` takes no arguments, `--only NAME...` or `--list`"
             ),
             Self::NoSpan => write!(
                 formatter,

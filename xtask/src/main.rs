@@ -75,6 +75,6 @@ fn workspace_root() -> anyhow::Result<PathBuf> {
         .context("CARGO_MANIFEST_DIR is not set; run this as `cargo xtask <command>`")?;
     let root = Path::new(&package)
         .parent()
-        .context("the xtask package lies in no workspace")?;
+        .context("the xtask package is not in a workspace")?;
     Ok(root.to_path_buf())
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Path, checks: bool) -> anyhow::Result<bool> {
     let is_same = built == committed;
     if !is_same {
         eprintln!(
-            "the committed page is not the one that its sources make; run `cargo xtask page` and commit {PAGE}/dist"
+            "the committed page differs from the page of its sources; run `cargo xtask page` and commit {PAGE}/dist"
         );
     }
     Ok(is_same)

@@ -7,22 +7,22 @@ use gabion_meta::{AttributeChange, Attributes, Inode, RelativePath};
 use gabion_protocol::message::{Cause, Denial, ask};
 use std::collections::BTreeMap;
 
-/// Whose attributes are to change.
+/// The inode to change.
 enum Target<'a> {
-    /// Those of the inode that has the path at that moment.
+    /// The inode that has the path at that moment.
     Path(&'a RelativePath),
-    /// Those of this inode, whatever its path.
+    /// This inode, regardless of its path.
     Inode(Inode),
 }
 
-/// What must be there already for a user attribute to change.
+/// The required state of a user attribute before a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It may be there or not.
+    /// It may exist or not.
     Any,
-    /// It must be there.
+    /// It must exist.
     There,
-    /// It must not be there.
+    /// It must not exist.
     Absent,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         Ok(self.ask(ask::UserAttributes(inode)).await?.1)
     }
 
-    /// Gives a user attribute of an inode a value, or takes it away.
+    /// Sets or removes a user attribute of an inode.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when it is there or absent against the caller's wish ([`Cause::Exists`] and

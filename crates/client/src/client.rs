@@ -92,9 +92,9 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the cluster of the coordinator that `ports` lead to. Waits for a restarting
-    /// coordinator for 3 s, so that a wrong address is reported soon, and for 12 s if there are several. One that
-    /// answers that it is busy is waited for until the deadline.
+    /// Connects to the cluster of the coordinator that `ports` lead to. Waits for a restarting coordinator for 3 s, so
+    /// that a wrong address is reported soon, and for 12 s if there are several. If a coordinator answers that it is
+    /// busy, the client waits for it until the deadline.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`] when none answers there.

@@ -17,7 +17,7 @@ use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a node gets no chunks of a put after it has not taken one. By then the coordinator
+/// Time for which a node gets no chunks of a put after it did not take one. By then the coordinator
 /// knows if a node has died or is full; another may only have been busy.
 const AVOIDED_FOR_MS: u64 = 5_000;
 /// Time limit of the coordinator's answer.

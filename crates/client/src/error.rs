@@ -61,8 +61,8 @@ pub enum ClientError {
     },
     /// The source had fewer bytes than announced.
     #[error(
-        "the source ended after {found_bytes} of {size_bytes} bytes; nothing was stored. Was it \
-         cut while it was read?"
+        "the source ended after {found_bytes} of {size_bytes} bytes, so the file was not stored; check whether another \
+        process truncated the source"
     )]
     SourceTooShort {
         /// Bytes found.
@@ -71,9 +71,7 @@ pub enum ClientError {
         size_bytes: u64,
     },
     /// The opened file was removed, by its name or by another file that took it.
-    #[error(
-        "{0} was removed since it was opened, or another file has taken its name; open it again"
-    )]
+    #[error("{0} was removed or replaced after it was opened; open it again")]
     FileGone(String),
     /// Another client is the file's only writer.
     #[error(
@@ -87,7 +85,7 @@ pub enum ClientError {
         left_ms: Option<u64>,
     },
     /// This client was the file's only writer, and another one has taken the file over.
-    #[error("another client has taken {0} over, so this one can no longer write it; open it again")]
+    #[error("another client took over {0}, so this client can no longer write it; open it again")]
     Superseded(String),
     /// The file was truncated while it was read.
     #[error("{name} was truncated to {size_bytes} bytes while it was read; read it again")]
@@ -105,7 +103,7 @@ pub enum ClientError {
     },
     /// A write failed, and its outcome could not be determined in time.
     #[error(
-        "{source}; it is unknown whether the bytes were written. Read them before you write again"
+        "{source}; it is unknown whether the bytes were written; read them before you write again"
     )]
     Undecided {
         /// The cause.
@@ -113,8 +111,8 @@ pub enum ClientError {
     },
     /// The outcome of a write can no longer be determined.
     #[error(
-        "an answer to a write of {0} was lost, and no node remembers whether the bytes were written. \
-         Read them before you write again"
+        "the answer to a write of {0} was lost, and no node remembers whether the bytes were written; read them before you \
+        write again"
     )]
     Forgotten(String),
     /// An answer, or a plan of this client, is invalid.
@@ -126,7 +124,7 @@ pub enum ClientError {
 fn free_in(left_ms: Option<u64>) -> String {
     left_ms.map_or_else(String::new, |left_ms| {
         let seconds = left_ms.div_ceil(1_000);
-        format!(". Without a renewal the file is free in {seconds} s")
+        format!(". Without a renewal the file becomes free in {seconds} s")
     })
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> 
         && layout.before.is_none_or(|before| before < window.offset)
         && layout.behind.is_none_or(|behind| window.end() <= behind);
     if !is_whole {
-        let sentence = format!("the layout of {name} contradicts itself");
+        let sentence = format!("the layout of {name} is inconsistent");
         return Err(ClientError::Broken(sentence));
     }
     let mut spans: Vec<ByteRange> = Vec::with_capacity(layout.stripes.len());
@@ -103,7 +103,7 @@ pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> 
         let fits = window.offset <= offset && end.is_some_and(|end| end <= window.end());
         if !is_behind || !fits || pool.id != stripe.pool || stripe.nodes.len() != shape.n() {
             return Err(ClientError::Broken(format!(
-                "{} has no place in {name}",
+                "{} is not part of {name}",
                 stripe.id
             )));
         }

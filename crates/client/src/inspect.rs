@@ -255,14 +255,14 @@ impl Client {
         let stripe_count = layout.file.stripes.len();
         let no_stripe = || {
             ClientError::Usage(format!(
-                "{name} has {stripe_count} stripes, counted from 0: there is no {stripe_at}"
+                "{name} has {stripe_count} stripes, counted from 0; there is no stripe {stripe_at}"
             ))
         };
         let record = layout.file.stripes.get(stripe_at).ok_or_else(no_stripe)?;
         if record.node_of(chunk).is_none() {
             let last = record.nodes.len() - 1;
             return Err(ClientError::Usage(format!(
-                "{} has chunks 0 to {last}: there is no {chunk}",
+                "{} has chunks 0 to {last}; there is no {chunk}",
                 record.id
             )));
         }

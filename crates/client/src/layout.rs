@@ -114,7 +114,7 @@ impl Client {
     /// All stripes of a file, with their pool and all nodes. Of a large file, the stripes are as of several moments.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is no such file; [`ClientError::FileGone`] when it is removed meanwhile;
+    /// [`ClientError::Refused`] when there is no such file; [`ClientError::FileGone`] when it was removed in between;
     /// [`ClientError::NoCoordinator`].
     pub async fn layout(&self, name: &str) -> Result<FileLayout, ClientError> {
         self.complete(self.lookup(name).await?).await

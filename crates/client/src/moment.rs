@@ -1,4 +1,4 @@
-//! Bytes of a stripe, and as of which of its updates they are.
+//! Bytes of a stripe, and the update as of which they are.
 
 use gabion_layout::{Sequence, StripeId};
 

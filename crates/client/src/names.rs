@@ -57,7 +57,7 @@ impl Client {
     /// [`ClientError::NoCoordinator`].
     pub async fn read_link(&self, file: PutId) -> Result<String, ClientError> {
         let target = self.ask(ask::ReadLink(file)).await?;
-        target.ok_or_else(|| ClientError::Usage("the file is no symbolic link".to_owned()))
+        target.ok_or_else(|| ClientError::Usage("the file is not a symbolic link".to_owned()))
     }
 
     /// Makes a symbolic link, which belongs to this pool, or to the only one.

@@ -1,4 +1,4 @@
-//! The runs of updates whose outcome a client does not know yet, and whose they are.
+//! The runs of updates with an outcome that a client does not know yet, and their owners.
 
 use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_protocol::message::{RunFate, RunQuestion};

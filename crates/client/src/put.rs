@@ -436,7 +436,7 @@ async fn read_segment(
     while filled < data_bytes as usize {
         let read = source.read(&mut segment[filled..data_bytes as usize]).await;
         let read = read.map_err(|source| ClientError::Io {
-            operation: "read what is to be stored",
+            operation: "read the bytes to store",
             source,
         })?;
         if read == 0 {

@@ -30,7 +30,7 @@ impl File {
     /// Appends bytes, and returns their offset. Appends of several clients do not mix: each gets a range of
     /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
     ///
-    /// The file grows first, by zeros, and then gets the bytes. A reader may see the zeros meanwhile, and after an
+    /// The file grows first, by zeros, and then gets the bytes. A reader may see the zeros until then, and after an
     /// error or a crash they may stay.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl File {
     }
 
     /// Writes zeros over the stored bytes of a range of one window. Those behind the end of the file are zero; if it is
-    /// truncated meanwhile, it must not grow again.
+    /// truncated in between, it must not grow again.
     async fn zero_stored(&self, range: ByteRange) -> Result<(), ClientError> {
         let mut at = range.offset;
         loop {

@@ -1,4 +1,4 @@
-//! What a client knows of an open file: the newest facts about the file itself, and the layouts of some windows.
+//! A client's knowledge of an open file: the newest facts about the file itself, and the layouts of some windows.
 
 use crate::error::ClientError;
 use crate::layout::{Layout, age, joined};

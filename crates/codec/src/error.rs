@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum CodeError {
     /// The text names an unknown family.
     #[error(
-        "there is no code family called \"{name}\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
+        "there is no code family \"{name}\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
          evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)"
     )]
     UnknownFamily {
@@ -44,7 +44,7 @@ pub enum CodeError {
         n: usize,
     },
     /// The number of chunks passed in is wrong.
-    #[error("{needed} {role} chunks are needed, and {given} were given")]
+    #[error("{needed} {role} chunks are needed, but {given} were given")]
     ChunkCount {
         /// The role of the chunks.
         role: &'static str,
@@ -55,7 +55,7 @@ pub enum CodeError {
     },
     /// The chunks of one operation differ in length.
     #[error(
-        "all chunks of a stripe must have one length, but these have {first} and {other} bytes"
+        "all chunks of a stripe must have the same length, but these have {first} and {other} bytes"
     )]
     UnequalLengths {
         /// Bytes of the first chunk.

@@ -124,7 +124,7 @@ mod tests {
         };
         check(
             "reed(6,3)",
-            "there is no code family called \"reed\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
+            "there is no code family \"reed\": use rs(k,m), cauchy(k,m), polynomial(k,m), powers(k,m), rdp(k), \
              evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)",
         );
         for text in [

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use crate::session::Sessions;
 use crate::view::traffic::Sample;

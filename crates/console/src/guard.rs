@@ -1,5 +1,5 @@
-//! Which requests are answered at all: those of a browser that reached the console by a name of it, of pages of the
-//! console itself, and with a session.
+//! Admission of requests. The console answers a request only if the browser used one of the console's names, if a page
+//! of the console sent it, and if it has a session.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -63,7 +63,7 @@ fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
     let host = only(headers, &HOST).unwrap_or_default();
     if !is_own_host(app, host) {
         return Err(Problem::forbidden(
-            "this address is none of the console's; open the one that it has printed, or start it with --host NAME",
+            "the console does not serve this address; open the address that it printed, or start it with --host NAME",
         ));
     }
     let path = request.uri().path();
@@ -85,7 +85,7 @@ fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
     }
     Err(Problem::new(
         StatusCode::UNAUTHORIZED,
-        "log in with the one-time password that the console has printed",
+        "log in with the one-time password that the console printed",
     ))
 }
 

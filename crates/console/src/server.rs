@@ -51,8 +51,8 @@ impl Console {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
             return Err(io::Error::other(format!(
-                "{address} is no address of loopback, and the console has no encryption of its own; listen on \
-                 127.0.0.1, and use a tunnel or a proxy with TLS"
+                "{address} is not a loopback address, and the console itself does not encrypt; listen on 127.0.0.1, \
+                and use a tunnel or a proxy with TLS"
             )));
         }
         let no_randomness = |_| io::Error::other("the system gives no random numbers");

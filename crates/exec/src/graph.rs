@@ -129,9 +129,7 @@ impl Graph {
                 reason,
             };
             if at >= MAX_STEPS {
-                return Err(malformed(
-                    "exceeds the number of steps that a part may have",
-                ));
+                return Err(malformed("exceeds the maximum number of steps of a part"));
             }
             // Plans number their steps, so this also ensures that the numbers are unique.
             if reading.last_id.replace(step.id) >= Some(step.id) {
@@ -170,7 +168,7 @@ impl Graph {
         if step.step.makes_value() && step.step.node() == part.node {
             reading.buffer_bytes += slices.slice_bytes * slices.count.min(RING_SLICES);
             if reading.buffer_bytes > MAX_BUFFER_BYTES {
-                return Err("needs more memory for slices than a part may have");
+                return Err("exceeds a part's memory limit for slices");
             }
         }
         if own_slices(&step.step).is_some_and(|own| own != slices) {

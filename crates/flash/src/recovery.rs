@@ -172,7 +172,7 @@ fn format_nvram<N: Nvram>(superblock: &Superblock, nvram: &N) -> Result<(), Flas
     let (have, needed) = (nvram.length_bytes(), geometry.nvram_bytes());
     if have < needed {
         return Err(FlashError::Unsupported {
-            reason: format!("the non-volatile memory has {have} bytes, and {needed} are needed"),
+            reason: format!("the non-volatile memory has {have} bytes, but {needed} are needed"),
         });
     }
     let headers = header_offset(0)..header_offset(geometry.stripe_count);

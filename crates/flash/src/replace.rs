@@ -205,7 +205,7 @@ fn check_length<D: Device>(
     let needed = geometry.device_bytes();
     if have < needed {
         return Err(FlashError::Unsupported {
-            reason: format!("device {index} has {have} bytes, and {needed} are needed"),
+            reason: format!("device {index} has {have} bytes, but {needed} are needed"),
         });
     }
     Ok(())
@@ -228,7 +228,7 @@ pub(crate) fn read_device_header<D: Device>(
         }),
         None => Err(FlashError::UnknownFormat {
             place: format!("device {index}"),
-            reason: "it has no header; leave it out and replace it".to_owned(),
+            reason: "it has no header; omit this device and replace it".to_owned(),
         }),
     }
 }

@@ -10,7 +10,7 @@ use gabion_layout::ByteRange;
 use gabion_meta::Inode;
 use std::time::Instant;
 
-/// Attempts to read a file that is truncated meanwhile.
+/// Attempts to read a file that is truncated during the read.
 const READ_COUNT: usize = 4;
 
 /// Linux's numbers of the modes of `fallocate`.

@@ -169,7 +169,7 @@ impl Mount {
         };
         if mount_table::top(&entry.directory).as_ref() != Some(&entry) {
             let directory = entry.directory.display();
-            tracing::warn!(%directory, "another file system is mounted over it; unmount that, and then this");
+            tracing::warn!(%directory, "another file system is mounted over it; unmount the other one first");
             return;
         }
         let unmounted = match mount_table::unmount_entry(&entry, false) {
@@ -198,8 +198,8 @@ fn check_pool(name: &str, pools: &[PoolRecord]) -> Result<(), MountError> {
     };
     if pool.lifecycle.is_some() {
         return Err(MountError::Unfit(format!(
-            "files of pool {name} do not grow, since their blocks are replicated at first; a mount needs a pool \
-             without --write"
+            "files of pool {name} cannot grow, because the pool replicates blocks first; a mount needs a pool without \
+            --write"
         )));
     }
     Ok(())
@@ -211,7 +211,7 @@ async fn root(client: &Client, path: &str) -> Result<DirectoryId, MountError> {
         Ok(status) => status.inode,
         Err(error) if error.cause() == Cause::NotFound => {
             return Err(MountError::Unfit(format!(
-                "there is no directory '/{path}' in the cluster; 'gabion mkdir {path}' makes it"
+                "there is no directory '/{path}' in the cluster; create it with 'gabion mkdir {path}'"
             )));
         }
         Err(error) => return Err(error.into()),

@@ -138,7 +138,7 @@ impl MountOptions {
                 .any(|begin| word.starts_with(begin)) => {}
             _ => {
                 return Err(OptionError(format!(
-                    "there is no mount option '{word}'; known are ro, rw, allow_other, exec, noexec, suid, nosuid, \
+                    "there is no mount option '{word}'; use ro, rw, allow_other, exec, noexec, suid, nosuid, \
                      attr_timeout=SECONDS, coordinator=HOST:PORT, tls=DIR and fstab's own words"
                 )));
             }

@@ -66,7 +66,7 @@ use std::path::PathBuf;
 )]
 #[command(
     after_help = "Start with 'gabion demo', or with 'gabion cluster up --dir D'. Exit codes: \
-    0 done, 1 failed, 2 the command was wrong, 141 the reader of the output has gone."
+    0 success, 1 failure, 2 usage error, 141 the reader of the output closed the pipe."
 )]
 pub(crate) struct Arguments {
     /// Output format of figures
@@ -94,7 +94,7 @@ impl Arguments {
     }
 }
 
-/// Removes hidden commands from the list of those that are possible.
+/// Removes hidden commands from an error's list of possible commands.
 fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
     let listed = error.get(ContextKind::ValidSubcommand);
     if let Some(ContextValue::Strings(names)) = listed {
@@ -142,7 +142,7 @@ pub(crate) struct Place {
     /// Directory of the process's own certificate [default: that in --dir; a server's is in its --data]
     #[arg(long, global = true, env = "GABION_TLS", value_name = "DIR")]
     pub(crate) tls: Option<PathBuf>,
-    /// Use no certificates: any process on this machine may do anything; on loopback only
+    /// Use no certificates, on loopback only: every process on this machine then has full access
     #[arg(long, global = true)]
     pub(crate) insecure: bool,
 }
@@ -152,14 +152,14 @@ pub(crate) enum Command {
     /// Start, inspect and stop a whole cluster on this machine
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Run a coordinator (on a real machine; 'cluster up' does it for a trial)
+    /// Run a coordinator on a machine of the cluster; for a trial, 'cluster up' starts one
     Coordinator(CoordinatorOptions),
-    /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or remove one
+    /// Run a storage node on a machine of the cluster, or remove one; for a trial, 'cluster up' starts nodes
     Node(NodeArguments),
-    /// Make tables for metadata in a database, and copy and check metadata
+    /// Create the tables for metadata in a database, and copy and check metadata
     #[command(subcommand)]
     Metadata(MetadataCommand),
-    /// Make the certificate authority of a new cluster, before its coordinator is started
+    /// Create the certificate authority of a new cluster, before its coordinator starts
     Init(InitOptions),
     /// Issue, list and revoke certificates of the cluster's processes, and make join tokens
     #[command(subcommand)]
@@ -171,36 +171,36 @@ pub(crate) enum Command {
     Put(PutOptions),
     /// Read a file; lost chunks are decoded
     Get(GetOptions),
-    /// Write bytes to a stored file, atomically; behind its end, the file grows
+    /// Write bytes to a stored file, atomically; a write beyond the end extends the file
     Write(WriteOptions),
     /// Append bytes to a stored file
     Append(AppendOptions),
-    /// Make a file that is one hole: its bytes are zero and take no space until they are written
+    /// Create a file that is one hole: its bytes are zero and take no space until they are written
     Create(CreateOptions),
-    /// Give a stored file another size: longer by a hole, or shorter
+    /// Change the size of a stored file: extend it by a hole, or cut it
     Truncate {
         /// Name of the file
         #[arg(value_parser = checks::file_name)]
         name: String,
-        /// Its new size
+        /// New size
         #[arg(long, value_parser = parse_bytes)]
         size: u64,
     },
-    /// Make bytes of a stored file zero, and free the space of stripes that have no others
+    /// Zero bytes of a stored file, and free the space of stripes that lie wholly within them
     Punch {
         /// Name of the file
         #[arg(value_parser = checks::file_name)]
         name: String,
-        /// The first of the bytes
+        /// Offset of the first byte
         #[arg(long, value_parser = parse_bytes)]
         offset: u64,
-        /// Number of the bytes; those behind the end of the file are ignored
+        /// Number of bytes; bytes beyond the end of the file are ignored
         #[arg(long, value_parser = parse_bytes)]
         length: u64,
     },
     /// List files
     Ls(ListOptions),
-    /// Make a directory, and those above it that are missing; put, create and mv do that by themselves
+    /// Create a directory and its missing parents; put, create and mv create parents themselves
     Mkdir {
         /// Path of the directory
         #[arg(value_parser = checks::file_name)]
@@ -212,10 +212,10 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::file_name)]
         path: String,
     },
-    /// Copy a stored file; the copy has its name when it is complete, and takes no space for holes. If the copy of a
-    /// file with holes is killed, a file '.copy-...' stays
+    /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
+    /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
-    /// Give a file or a directory another name, atomically and whatever its size
+    /// Rename a file or a directory, atomically, regardless of its size
     Mv {
         /// Name of the file or the directory
         #[arg(value_parser = checks::file_name)]
@@ -223,79 +223,79 @@ pub(crate) enum Command {
         /// New name
         #[arg(value_parser = checks::file_name)]
         to: String,
-        /// Replace the file, or by a directory the empty one, that has the new name already
+        /// Replace an existing file of the new name; a directory may replace an empty directory
         #[arg(long)]
         replace: bool,
     },
-    /// Give a file one more name, or make a symbolic link, which gateways follow
+    /// Create a hard link, or a symbolic link, which gateways follow
     Ln(LinkOptions),
-    /// Take names of files away; a file goes with its last name
+    /// Remove names of files; a file is deleted with its last name
     Rm {
         /// Names of the files
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
         names: Vec<String>,
-        /// Delete all files whose names begin with this
+        /// Delete all files whose names have this prefix
         #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },
-    /// Change the mode of files and directories, which the cluster keeps and does not enforce
+    /// Change the mode of files and directories; the cluster stores it but does not enforce it
     Chmod {
-        /// The new mode in octal, for example 640
+        /// New mode in octal, for example 640
         #[arg(value_parser = checks::mode)]
         mode: u32,
         /// Names of the files and directories; / is the root directory
         #[arg(required = true, value_parser = checks::path)]
         names: Vec<String>,
     },
-    /// Change the owner of files and directories, which the cluster keeps and does not enforce
+    /// Change the owner of files and directories; the cluster stores it but does not enforce it
     Chown {
-        /// The new owner and group by their numbers, as OWNER, OWNER:GROUP or :GROUP
+        /// New owner and group as numbers: OWNER, OWNER:GROUP or :GROUP
         #[arg(value_parser = checks::owner)]
         owner: Owner,
         /// Names of the files and directories; / is the root directory
         #[arg(required = true, value_parser = checks::path)]
         names: Vec<String>,
     },
-    /// Show the permissions and times of a file or directory, and a file's stripes: the location of each chunk,
-    /// and the failures that each still survives
+    /// Show the permissions and times of a file or directory; for a file also its stripes, with the location of each
+    /// chunk and the failures that each stripe still survives
     Stat {
         /// Name of the file or the directory; / is the root directory
         #[arg(value_parser = checks::path)]
         name: String,
     },
-    /// Show where a byte of a file lies, on which node and in which rack, what it survives, and what an update costs
+    /// Show the node and rack that hold a byte of a file, the failures that it survives, and the cost of an update
     Explain {
-        /// Name of the file, and the offset of the byte behind a colon, such as disk:1MiB; without one, its first byte
+        /// Name of the file, then a colon and the offset of the byte, such as disk:1MiB [default offset: 0]
         #[arg(value_name = "FILE[:OFFSET]", value_parser = checks::path)]
         what: String,
     },
     /// Show the space of files, chunks and reserves by pool, and what each node has used and free
     Df,
-    /// Create, list, resize and delete images: files that are served as block devices
+    /// Create, list, resize and delete images, which are files served as block devices
     #[command(subcommand)]
     Image(ImageCommand),
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
-    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on a machine that stores them; or restore a
-    /// lost chunk file of QFS or HDFS-RAID
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on each machine of a DataNode; or restore a lost chunk
+    /// file of QFS or HDFS-RAID
     HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine
     Mount(MountArguments),
-    /// Unmount what 'gabion mount' has mounted
+    /// Unmount a directory that 'gabion mount' mounted
     Umount(UmountArguments),
-    /// Tell in a line whether all is well, and each problem. Exit codes: 0 green, 3 yellow, 4 red (a stripe
+    /// Print the cluster's state in one line, then each problem. Exit codes: 0 green, 3 yellow, 4 red (a stripe
     /// survives no further failure), 1 if the cluster does not answer
     Health,
-    /// Watch nodes, stripes, repairs and traffic on a terminal, refreshed until a key ends it
+    /// Watch nodes, stripes, repairs and traffic on a terminal; q ends it
     Top(TopOptions),
-    /// Show what has happened to nodes, disks, repairs, settings and certificates
+    /// Show the events of nodes, disks, repairs, settings and certificates
     Events(EventsOptions),
-    /// Show which peer ordered which deletion or change of settings, from a coordinator's files
+    /// Show deletions and changed settings with the peer that ordered each, from a coordinator's files
     Audit(AuditOptions),
     /// Serve the console to browsers: nodes, stripes, repairs, pools and files, with an HTTP API
     Console(ConsoleArguments),
-    /// Measure pools of a running cluster: rates, latencies, and what a request costs
+    /// Measure pools of a running cluster: rates, latencies and the cost of a request
     Bench(BenchOptions),
     /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
@@ -310,12 +310,12 @@ pub(crate) enum Command {
     /// Analyse traces, compute their cost, and replay them on a cluster
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Run a whole cluster on this machine with real data, and clean up
+    /// Run a whole cluster on this machine with real data, then remove it
     Demo(DemoOptions),
 }
 
 impl Command {
-    /// Whether it runs a server, whose log may be changed by a signal.
+    /// Whether it runs a server; a signal changes the log level of a server.
     pub(crate) fn is_server(&self) -> bool {
         match self {
             Self::Coordinator(_) => true,
@@ -324,7 +324,7 @@ impl Command {
         }
     }
 
-    /// How the process logs. Commands that are no servers have no options for it.
+    /// How the process logs. Only servers have options for it.
     pub(crate) fn log_options(&self) -> LogOptions {
         match self {
             Self::Coordinator(options) => options.log.clone(),
@@ -336,16 +336,16 @@ impl Command {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
-    /// Start a coordinator and nodes as processes on loopback, or restart those of --dir that are
+    /// Start a coordinator and nodes as processes on loopback; for an existing --dir, restart the processes that are
     /// not running, with the cluster's original options
     Up(UpOptions),
     /// Show nodes, redundancy, repair and measured traffic
     Status,
     /// Show the measured rates of links between nodes
     Links,
-    /// Show the coordinator's log: nodes that join, fall silent, fail or leave, full disks, repairs
+    /// Show the coordinator's log: nodes that join, miss heartbeats, fail or leave, full disks, repairs
     Log {
-        /// Number of newest lines
+        /// Number of newest lines to show
         #[arg(long, default_value_t = 100, value_name = "NUMBER")]
         last: usize,
     },
@@ -377,22 +377,22 @@ pub(crate) struct UpOptions {
     /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in the cluster's directory]
     #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
-    /// Coordinators on the database of --metadata: one leads, and the others stand by
+    /// Number of coordinators on the database of --metadata: one leads, the others stand by
     #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) coordinators: u32,
-    /// Start no console
+    /// Do not start the console
     #[arg(long, env = "GABION_NO_CONSOLE", hide_env = true, value_parser = BoolishValueParser::new())]
     pub(crate) no_console: bool,
-    /// The options that the user has given; all others have their defaults.
+    /// The options that the user gave; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
 }
 
 impl UpOptions {
-    /// What the cluster is made with.
+    /// The parameters of the new cluster.
     ///
     /// # Errors
-    /// If a rate is none.
+    /// If a rate is not a rate.
     pub(crate) fn cluster(self, insecure: bool) -> Result<ClusterOptions, RateError> {
         let rate = |text: Option<String>| text.map_or(Ok(0), |text| parse_rate(&text));
         Ok(ClusterOptions {
@@ -433,17 +433,17 @@ pub(crate) struct Merging {
 /// Timeouts and limits of the coordinator.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Behaviour {
-    /// Silence after which a node is declared failed, in milliseconds
+    /// Time without a heartbeat after which a node is declared failed, in milliseconds
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]
     pub(crate) lease_ms: u64,
     /// Time for a failed node to return before its chunks are repaired elsewhere, in seconds
     #[arg(long, default_value_t = 60)]
     pub(crate) grace_s: u64,
-    /// Stripes repaired at once
+    /// Number of stripes repaired at the same time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) repair_parallel: u32,
-    /// Seed of the places of stripes, for repeatable experiments: files of the same size get the same places [default:
-    /// random places]
+    /// Seed of the placement of stripes, for repeatable experiments: files of the same size get the same placement
+    /// [default: random]
     #[arg(long, value_name = "SEED")]
     pub(crate) placement_seed: Option<u64>,
 }
@@ -456,16 +456,16 @@ pub(crate) struct NodeOptions {
     /// Address of the coordinator
     #[arg(long, required = true, value_name = "HOST:PORT", value_parser = checks::coordinator_addresses)]
     pub(crate) join: Option<String>,
-    /// Address to listen on, reachable for other nodes; port 0 takes a free one
+    /// Address to listen on, which other nodes must reach; port 0 takes a free port
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
     /// Directory of all the node's files
     #[arg(long, value_name = "DIR", default_value = "gabion-node")]
     pub(crate) data: PathBuf,
-    /// Create a new store if there is none; without it a missing or empty directory is refused
+    /// Create a new store if there is none; without this option the node refuses a missing or empty directory
     #[arg(long)]
     pub(crate) init: bool,
-    /// Largest size of a journal segment; segments begin with 64 KiB, and two stay allocated
+    /// Largest size of a journal segment; segments start at 64 KiB, and two stay allocated
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
     pub(crate) journal_segment: u64,
     #[command(flatten)]
@@ -475,7 +475,7 @@ pub(crate) struct NodeOptions {
     /// File with a join token, for a node without a certificate; 'gabion cert token' makes one
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) token: Option<PathBuf>,
-    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    /// Serve metrics by HTTP at /metrics of this address, without authentication; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
     #[command(flatten)]
@@ -487,7 +487,7 @@ pub(crate) struct NodeOptions {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PoolCommand {
-    /// Create a pool; without --code one is chosen for the failure to survive
+    /// Create a pool; without --code, the failure to survive determines the code
     Create(PoolOptions),
     /// List pools
     Ls,
@@ -508,10 +508,10 @@ pub(crate) struct FormOptions {
     /// Name of the pool
     #[arg(value_parser = checks::pool_name)]
     pub(crate) name: String,
-    /// Limit to this file
+    /// Convert only this file
     #[arg(long, value_parser = checks::file_name)]
     pub(crate) file: Option<String>,
-    /// Return without waiting for the end
+    /// Return without waiting for completion
     #[arg(long)]
     pub(crate) no_wait: bool,
 }
@@ -530,7 +530,7 @@ pub(crate) enum ChaosCommand {
         /// The node's id
         node: u32,
     },
-    /// Flip one bit of a chunk file of a node, like a bad disk
+    /// Flip one bit of a node's chunk file, as a bad disk does
     FlipBit {
         /// The node's id
         node: u32,
@@ -555,10 +555,10 @@ pub(crate) struct PlanShowOptions {
     /// Name of the file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Update of these bytes, as OFFSET:LENGTH
+    /// Plan an update of these bytes, as OFFSET:LENGTH
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "repair")]
     pub(crate) update: Option<String>,
-    /// Repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
+    /// Plan a repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
     #[arg(long, value_name = "STRIPE:CHUNK")]
     pub(crate) repair: Option<String>,
     /// Repair scheme, with --repair [default: pipeline]
@@ -584,8 +584,7 @@ pub(crate) struct DemoOptions {
     pub(crate) engine: EngineName,
 }
 
-/// The smallest journal segment: a quarter of it holds the largest update that does not replace
-/// whole stripes.
+/// The smallest journal segment. A quarter of it holds the largest update that does not replace whole stripes.
 const JOURNAL_SEGMENT_MIN: u64 = 32 << 20;
 
 fn parse_journal_segment(text: &str) -> Result<u64, String> {

@@ -38,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// A process of this program in another place failed, and has printed the reason.
+    /// Another process of this program failed and printed the reason.
     pub(crate) fn said_elsewhere(is_usage: bool) -> Self {
         Self {
             sentence: String::new(),
@@ -46,12 +46,12 @@ impl Failure {
         }
     }
 
-    /// The cluster has problems, which were printed, and every stripe survives a further failure.
+    /// The cluster has problems, which the command printed, and every stripe survives a further failure.
     pub(crate) const fn yellow() -> Self {
         Self::light(YELLOW)
     }
 
-    /// A stripe survives no further failure, as was printed.
+    /// A stripe survives no further failure; the command printed it.
     pub(crate) const fn red() -> Self {
         Self::light(RED)
     }

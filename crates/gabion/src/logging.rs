@@ -9,9 +9,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
-/// What is logged without an option. Events of nodes, disks and repairs are always logged.
+/// The default level. Events of nodes, disks and repairs are always logged.
 const DEFAULT: &str = "warn,cluster=info";
-/// What is logged from the signal on, until the next one.
+/// The level from the signal on, until the next signal.
 const DETAILED: &str = "debug";
 
 /// Options of a server's log.
@@ -20,11 +20,11 @@ pub(crate) struct LogOptions {
     /// Form of the log
     #[arg(long, value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
-    /// Level of the log, such as info, or of its parts, such as warn,cluster=info; SIGUSR1 switches to debug and back
-    /// [default: that in the environment, or warn,cluster=info]
+    /// Level of the log, such as info, or levels of its parts, such as warn,cluster=info; SIGUSR1 switches to debug and
+    /// back [default: the level in the environment, or warn,cluster=info]
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub(crate) log_level: Option<String>,
-    /// Log operations that take longer than this, with the reason as far as it is known, in milliseconds; 0 for none
+    /// Threshold in milliseconds: longer operations are logged, with the reason if it is known; 0 logs none
     #[arg(long, default_value_t = 1000, value_name = "MS")]
     pub(crate) slow_ms: u64,
 }
@@ -35,11 +35,11 @@ pub(crate) enum LogFormat {
     /// Lines for people.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// A level of the log, or levels of its parts. A word alone must be a level, because the filter would take any other one
+/// A level of the log, or levels of its parts. A single word must be a level, because the filter takes any other word
 /// for the name of a part.
 fn level(text: &str) -> Result<String, String> {
     let is_level = |part: &str| {
@@ -55,14 +55,14 @@ fn level(text: &str) -> Result<String, String> {
     )
 }
 
-/// The log of a process that has begun.
+/// The running log of a process.
 pub(crate) struct Log {
     filter: reload::Handle<EnvFilter, Registry>,
     first: String,
 }
 
 impl Log {
-    /// Begins to log. A file gets no colours.
+    /// Starts the log. A file gets no colours.
     pub(crate) fn start(options: &LogOptions) -> Self {
         let in_environment = std::env::var("GABION_LOG").ok();
         let (in_environment, error) = match in_environment.as_deref().map(level).transpose() {
@@ -82,7 +82,7 @@ impl Log {
             .with(lines)
             .init();
         if let Some(error) = error {
-            tracing::warn!("GABION_LOG is not used: {error}");
+            tracing::warn!("GABION_LOG is ignored: {error}");
         }
         Self {
             filter: handle,
@@ -90,7 +90,7 @@ impl Log {
         }
     }
 
-    /// Switches between the first level and a detailed one at each SIGUSR1, as long as the process lives.
+    /// Switches between the first level and a detailed one at each SIGUSR1, until the process ends.
     ///
     /// # Errors
     /// If the system does not deliver the signal.

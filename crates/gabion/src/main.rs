@@ -20,8 +20,7 @@ use logging::Log;
 use output::Format;
 use std::process::ExitCode;
 
-/// An update makes dozens of futures and buffers, for which glibc's per-thread caches are too
-/// small.
+/// An update allocates dozens of futures and buffers. The per-thread caches of glibc are too small for them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     exit(run(arguments).and_then(|()| output::written()))
 }
 
-/// What the standard library says of a number that is none, and the same for people.
+/// The standard library's messages for text that is not a number, and the same for people.
 const PLAIN: [(&str, &str); 4] = [
     ("invalid digit found in string", "write a whole number"),
     (
@@ -77,7 +76,7 @@ fn plain(said: &str) -> String {
 /// Indent of further lines of a long error.
 const ERROR_INDENT: usize = "gabion: ".len();
 
-/// Prints why a command failed, if there is a reason and an output for it.
+/// Prints the reason of a command's failure, if there is one and stderr still works.
 fn exit(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else {
         return ExitCode::SUCCESS;
@@ -93,7 +92,7 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     failure.exit_code()
 }
 
-/// Most threads that wait for disks; further work queues.
+/// Maximum number of threads that wait for disks; further work queues.
 const BLOCKING_THREAD_COUNT_MAX: usize = 256;
 
 fn run(arguments: Arguments) -> Result<(), Failure> {

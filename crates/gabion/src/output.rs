@@ -1,7 +1,7 @@
 //! Output of figures: tables for people, JSON for programs.
 //!
-//! This crate's [`println!`] and [`print!`] end no command: the first failure of stdout is kept,
-//! and the command ends with it ([`written`]).
+//! This crate's [`println!`] and [`print!`] do not end the command. They keep the first failure of stdout, and the
+//! command reports it at its end ([`written`]).
 
 pub(crate) use gabion_testbed::bytes;
 
@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The reason why stdout has failed.
+/// The failure of stdout, if it has failed.
 static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
 
 /// The standard macro of this name panics when stdout is full or closed; this one keeps that for
@@ -30,7 +30,7 @@ macro_rules! println {
     };
 }
 
-/// As [`println!`], without an end of line.
+/// The same as [`println!`] without an end of line.
 macro_rules! print {
     ($($text:tt)*) => {
         $crate::output::print(format_args!($($text)*))
@@ -49,7 +49,7 @@ pub(crate) fn complain(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Writes to stdout, unless that has failed before.
+/// Writes to stdout, unless it has failed before.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     if STDOUT_FAILURE.get().is_none() {
         keep(io::stdout().write_fmt(text));
@@ -205,7 +205,7 @@ impl Shown {
         })
     }
 
-    /// Turns until it is dropped.
+    /// A spinner, which turns until it is dropped.
     pub(crate) fn spinner(what: &str) -> Self {
         let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
         spinner.enable_steady_tick(Duration::from_millis(100));
@@ -275,7 +275,8 @@ pub(crate) fn time(seconds: f64) -> String {
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
-            "'{text}' is not a size; write bytes or a unit from KiB to TiB, such as 4096, 4KiB or 1MiB"
+            "'{text}' is not a size; write a number of bytes, or a number with a unit from KiB to TiB, such as 4096, \
+            4KiB or 1MiB"
         )
     };
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -1,11 +1,10 @@
 //! Output files named by the user: a regular file gets its new content atomically; anything else is
 //! written directly, as by `cp`.
 //!
-//! A regular file's bytes go to a temporary file in the same directory, which replaces the target
-//! when it is complete. It gets a name only then, so that nothing stays of an interrupted command; a file
-//! system without files that have no name gives it one at once. A link stays a link: its target is replaced. Devices and FIFOs are opened
-//! and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`,
-//! are stdout.
+//! A regular file's bytes go to a temporary file in the same directory, which replaces the target when it is complete.
+//! The temporary file gets a name only then, so that an interrupted command leaves no file; on a file system without
+//! nameless files it has a name from the start. A link stays a link: its target is replaced. Devices and FIFOs are
+//! opened and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`, are stdout.
 
 use crate::failure::{Context, Failure};
 use crate::output;
@@ -16,7 +15,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Most names tried for a temporary file. A process uses few of its own.
+/// Maximum number of names tried for a temporary file. A process uses few names itself.
 const NAME_COUNT_MAX: u32 = 10_000;
 
 /// A file to be written.
@@ -37,7 +36,7 @@ enum Place {
     Regular(Replacement),
 }
 
-/// A file that replaces another when it is complete. If dropped before, it leaves nothing behind.
+/// A file that replaces another when it is complete. If it is dropped before, no file stays.
 #[derive(Debug)]
 struct Replacement {
     /// The directory of both files.
@@ -47,13 +46,12 @@ struct Replacement {
     name: Option<TemporaryName>,
 }
 
-/// The name of a temporary file, which is deleted when this is dropped. If it was renamed, nothing has the
-/// name any more.
+/// The name of a temporary file. Dropping this deletes the file. After a rename, no file has the name any more.
 #[derive(Debug)]
 struct TemporaryName(PathBuf);
 
 impl OutputFile {
-    /// Prepares to write to `path`. If this fails, nothing has changed.
+    /// Prepares to write to `path`. A failure leaves everything unchanged.
     ///
     /// # Errors
     /// Exit code 2 for a directory and for a dangling link; exit code 1 when the file or device
@@ -142,7 +140,7 @@ impl OutputFile {
         matches!(self.place, Place::Stdout)
     }
 
-    /// Whether the bytes go to a new regular file, of which nothing is written yet.
+    /// Whether the bytes go to a new regular file without contents.
     pub(crate) fn is_regular(&self) -> bool {
         matches!(self.place, Place::Regular(_))
     }
@@ -202,7 +200,7 @@ fn give_name(file: &File, directory: &Path) -> io::Result<TemporaryName> {
     with_unique_name(directory, link).map(|((), name)| name)
 }
 
-/// Makes something under a name that nothing in the directory has.
+/// Creates a file or another object under an unused name of the directory.
 fn with_unique_name<T>(
     directory: &Path,
     make: impl Fn(&Path) -> io::Result<T>,
@@ -216,7 +214,7 @@ fn with_unique_name<T>(
             Ok(new) => return Ok((new, TemporaryName(path))),
         }
     }
-    let why = "files of interrupted commands take all names; remove .gabion-* there";
+    let why = "files of interrupted commands use all temporary names; remove .gabion-* there";
     Err(io::Error::new(ErrorKind::AlreadyExists, why))
 }
 

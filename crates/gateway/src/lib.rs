@@ -1,6 +1,6 @@
-//! What gateways share: counts and times of their requests, as metrics of `gabion_metrics`, which serves them.
+//! The parts that gateways share: counts and times of their requests, as metrics that `gabion_metrics` serves.
 //!
-//! It knows nothing of a gateway's protocol or of the cluster.
+//! It does not know a gateway's protocol or the cluster.
 
 mod metrics;
 

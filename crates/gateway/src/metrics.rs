@@ -57,7 +57,7 @@ impl RequestMetrics {
         };
         metrics.registry.register_with_unit(
             "request",
-            "Times of requests that were run, from their arrival to their result",
+            "Duration of executed requests, from arrival to result",
             Unit::Seconds,
             metrics.seconds.clone(),
         );

@@ -42,7 +42,7 @@ impl RunFailed {
         }
         self.reason = match trouble {
             Trouble::Corrupt(reason) | Trouble::Unable(reason) => format!("{node}: {reason}"),
-            Trouble::Lost(other) => format!("{node} has lost the connection to {other}"),
+            Trouble::Lost(other) => format!("{node} lost the connection to {other}"),
             Trouble::Stalled(_) => format!("{node} has stalled"),
         };
     }

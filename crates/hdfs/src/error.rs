@@ -46,8 +46,8 @@ pub enum HdfsError {
     },
     /// The restored chunk does not fit the others.
     #[error(
-        "chunk {} does not follow from the restored one and the others: the chunks are given in another order than the code's, \
-         they are not of one stripe, or the code is another one; nothing was written",
+        "chunk {} is not consistent with the restored chunk and the others, and no file was written; check the code, \
+        the order of the chunks, and that all belong to one stripe",
         .0.0
     )]
     Order(ChunkIndex),

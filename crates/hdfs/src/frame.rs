@@ -149,7 +149,7 @@ pub(crate) async fn accept(
         Ok(Ok(_)) if hello == HELLO => Ok((reading, writing)),
         Ok(Ok(_)) => Err(reading.error("it speaks another version; install one version of Gabion")),
         Ok(Err(error)) => Err(reading.error(error)),
-        Err(_) => Err(reading.error("it has sent nothing in time")),
+        Err(_) => Err(reading.error("it sent no frame in time")),
     }
 }
 
@@ -237,7 +237,7 @@ impl Reading {
         let read = self.stream.read_exact(&mut body).await;
         read.map_err(|error| self.error(error))?;
         if checksum(kind_byte, &[&body]).to_be_bytes() != [c0, c1, c2, c3] {
-            return Err(self.error("its frame was damaged on the way"));
+            return Err(self.error("its frame was damaged in transit"));
         }
         let kind = Kind::of(kind_byte);
         let kind = kind.ok_or_else(|| self.error(format!("its frame has kind {kind_byte}")))?;

@@ -72,7 +72,7 @@ impl Restoration {
         let length = self.length.unwrap_or(longest);
         if length == 0 || length > longest {
             return Err(HdfsError::Policy(format!(
-                "{length} bytes cannot be restored; the longest chunk has {longest}, and the lost one has 1 to as many"
+                "{length} bytes cannot be restored; the longest chunk has {longest} bytes, so choose 1 to {longest}"
             )));
         }
         let beside = self.chunks.iter().flatten().next();
@@ -119,7 +119,7 @@ impl Restoration {
                     .map(|file| (file.dev(), file.ino()));
                 if let Some(other) = id.and_then(|id| files.insert(id, at)) {
                     return Err(HdfsError::Policy(format!(
-                        "chunks {other} and {at} are the same file, {}; each position has a file of its own",
+                        "chunks {other} and {at} are the same file, {}; name a different file for each position",
                         path.display()
                     )));
                 }

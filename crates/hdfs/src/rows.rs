@@ -12,7 +12,7 @@ use gabion_protocol::run::LocalIo;
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
-/// A rebuilt slice, and who is told that it was passed on.
+/// A rebuilt slice, and the receiver of the notice that it was passed on.
 struct Piece {
     chunk: ChunkIndex,
     offset: u64,

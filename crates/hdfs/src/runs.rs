@@ -1,4 +1,5 @@
-//! What an agent's runs share: the plugin's address, the places of runs in which it helps, and the numbers of new ones.
+//! The state that an agent's runs share: the plugin's address, the places of runs in which it helps, and the numbers of
+//! new ones.
 
 use crate::frame::{Reading, Writing};
 use gabion_layout::{NodeId, RunId};

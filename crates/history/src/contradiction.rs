@@ -48,7 +48,7 @@ pub struct Circle<W>(pub Vec<(Operation<W>, Reason<W>)>);
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Contradiction<W: Debug> {
     /// A read shows a write in a cell that the write did not cover.
-    #[error("{read} shows write {write:?} in cell {cell}, which that did not write")]
+    #[error("{read} shows write {write:?} in cell {cell}, but this write did not write the cell")]
     Unwritten {
         /// The read.
         read: Operation<W>,
@@ -66,7 +66,7 @@ pub enum Contradiction<W: Debug> {
         write: W,
     },
     /// A read shows a write although its client was told that it did not take effect.
-    #[error("{read} shows write {write:?}, whose client was told that it did not take effect")]
+    #[error("{read} shows write {write:?}, but its client learned that it did not take effect")]
     Denied {
         /// The read.
         read: Operation<W>,
@@ -78,8 +78,8 @@ pub enum Contradiction<W: Debug> {
     Circle(Circle<W>),
     /// A write can come neither before the write that a read shows nor after the read.
     #[error(
-        "write {write:?} is neither before write {shown:?} nor after {read}, which shows that: before it, {older}; \
-         after it, {newer}"
+        "write {write:?} is neither before write {shown:?} nor after {read}, which shows {shown:?}: before it, \
+        {older}; after it, {newer}"
     )]
     NoSide {
         /// The write.

@@ -1,12 +1,11 @@
-//! Which update scheme, code and chunk size suit a trace: what each choice sends across racks, how
-//! many times the written bytes that is, and how long stripes survive less than was promised.
+//! Recommends an update scheme, code and chunk size for a trace, by the cross-rack traffic of each choice, its ratio to
+//! the written bytes, and the time during which stripes survive less than promised.
 //!
-//! Traffic is counted by [`crate::update_traffic`], which runs the planners: the bytes that a cluster
-//! sends, or the chunks that the papers count. Exposure is the time that stripes spend in CAU's append
-//! phase, each stripe's from its first appended update to the commit, times the failures by which it
-//! falls short of the promise in that time; other schemes log what the code needs at once and have none.
-//! The probability of data loss is that of [`crate::reliability`] for the longest append phase that a
-//! stripe has.
+//! Traffic is counted by [`crate::update_traffic`], which runs the planners: the bytes that a cluster sends, or the
+//! chunks that the papers count. Exposure is the time of each stripe in CAU's append phase, from its first appended
+//! update to the commit, times the number of failures by which it then misses the promise. Other schemes log all bytes
+//! that the code needs at once, so they have no exposure. The probability of data loss is that of
+//! [`crate::reliability`] for the longest append phase that a stripe has.
 
 use crate::error::LabError;
 use crate::reliability::{Counting, Model, RackShare, Redundancy};

@@ -42,7 +42,7 @@ pub enum LabError {
         line: u64,
     },
     /// The first rows of a trace are of no format.
-    #[error("{trace}, line 1: no trace format has such rows; the formats are {known}")]
+    #[error("{trace}, line 1: the row fits no trace format; the formats are {known}")]
     UnknownFormat {
         /// The trace's name, usually its path.
         trace: String,
@@ -137,7 +137,7 @@ pub enum LabError {
         chunks: usize,
     },
     /// The layout has its own racks, and the user asked for others.
-    #[error("layout {layout} has {has} racks, not {asked}; leave the number of racks out")]
+    #[error("layout {layout} has {has} racks, not {asked}; omit the number of racks")]
     RacksDiffer {
         /// The layout.
         layout: String,
@@ -156,8 +156,8 @@ pub enum LabError {
     },
     /// A trace has nothing that could be counted.
     #[error(
-        "{trace}: none of its {requests} requests is a write, and only writes are counted; check that it \
-         is the right file"
+        "{trace}: none of its {requests} requests is a write, but only writes are counted; check that it is the right \
+        file"
     )]
     NoWrites {
         /// The trace's name, usually its path.
@@ -167,7 +167,7 @@ pub enum LabError {
     },
     /// A variant of the papers was to be counted in bytes.
     #[error(
-        "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \
+        "{name} is a variant that no pool has and is counted only in chunks; choose --unit chunks, \
          or schemes of pools"
     )]
     ChunksOnly {
@@ -175,7 +175,7 @@ pub enum LabError {
         name: &'static str,
     },
     /// No update scheme was asked for.
-    #[error("no update scheme is chosen; choose from {known}")]
+    #[error("no update scheme given; choose from {known}")]
     NoScheme {
         /// The registered names.
         known: String,
@@ -200,7 +200,7 @@ pub enum LabError {
     #[error(transparent)]
     Testbed(#[from] TestbedError),
     /// A cluster encoded files in another way than the experiment asked for.
-    #[error("files have not been encoded segment by segment")]
+    #[error("the files were not encoded segment by segment")]
     NotBySegment,
     /// A store of an experiment failed.
     #[error("a store of the experiment failed: {0}")]
@@ -274,7 +274,7 @@ pub enum RowProblem {
         columns: &'static str,
     },
     /// A field that must be a time is not.
-    #[error("the timestamp '{text}' is not a time that a trace can have")]
+    #[error("the timestamp '{text}' is outside the range of a trace's times")]
     NotATime {
         /// What stands there, cut short.
         text: String,
@@ -310,9 +310,7 @@ pub enum RowProblem {
     #[error("the size is 0; a request has at least one byte")]
     ZeroSize,
     /// A request larger than any disk takes at once.
-    #[error(
-        "the size {size_bytes} is more than {limit_bytes} bytes, the most that one request has"
-    )]
+    #[error("the size {size_bytes} exceeds {limit_bytes} bytes, the maximum of one request")]
     HugeSize {
         /// The size found.
         size_bytes: u64,
@@ -328,12 +326,12 @@ pub enum RowProblem {
         size_bytes: u64,
     },
     /// A line that is no row.
-    #[error("the line is longer than {limit_bytes} bytes; this is no trace of requests")]
+    #[error("the line is longer than {limit_bytes} bytes, so this is not a trace of requests")]
     LongLine {
         /// The most bytes that a line may have.
         limit_bytes: usize,
     },
     /// Bytes that are no text.
-    #[error("the line is not text; this is no trace of requests")]
+    #[error("the line is not text, so this is not a trace of requests")]
     NotText,
 }

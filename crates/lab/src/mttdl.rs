@@ -1,9 +1,9 @@
-//! How long a stripe lives when what fails is repaired: its mean time to data loss (MTTDL).
+//! The lifetime of a stripe with repairs: its mean time to data loss (MTTDL).
 //!
-//! A Markov chain. A rack of the stripe has some nodes failed, or has failed as a whole and taken its nodes
-//! with it; nodes and racks fail after exponentially distributed lives and are repaired after
-//! exponentially distributed times, all of them at once. Racks that hold equally many chunks are not told
-//! apart. Data is lost when more chunks are failed than the code survives, and that is final.
+//! A Markov chain. A rack of the stripe has some failed nodes, or has failed as a whole with its nodes; nodes and racks
+//! fail after exponentially distributed lives and are repaired after exponentially distributed times, all of them at
+//! once. Racks with the same number of chunks are not distinguished. Data is lost when more chunks are failed than the
+//! code survives, and that is final.
 //!
 //! Times between loss and repair differ by ten orders of magnitude and more, so the chain is solved by
 //! eliminating one state after another without any subtraction, which loses no digits.

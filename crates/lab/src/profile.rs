@@ -1,8 +1,8 @@
 //! Statistics of a trace, in one pass over it: the columns of Table 3.2 of the `CodFS` thesis, the
 //! sizes of updates (its Figure 3.1) and their locality (CAU, section 5.1).
 //!
-//! The two sources do not mean the same by an update. To the thesis it is a write of something that
-//! was accessed before; to CAU every write is one, because the stripes are taken to be full.
+//! The two sources define an update differently. In the thesis it is a write of sectors that were accessed before; in
+//! CAU every write is an update, because all stripes are assumed to be full.
 
 use crate::stats::{Stats, StatsCount};
 use crate::trace::{Request, RequestKind};

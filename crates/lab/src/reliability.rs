@@ -1,15 +1,15 @@
-//! How likely a stripe loses data before the parity of its newest updates has followed: the analysis
-//! of CAU, section 3.5, for any code, racks, replicas and time.
+//! The probability that a stripe loses data before its parity includes the newest updates: the analysis of CAU, section
+//! 3.5, for any code, racks, replicas and time.
 //!
-//! Nodes and racks fail independently, each after an exponentially distributed life, and nothing is
-//! repaired while an append phase lasts. Failures only add up, so the stripe is a Markov chain that
-//! never goes back, and data loss absorbs it: it is lost by a time exactly if what has failed by then
-//! is too much. Each part has failed by time `t` with probability `1 - exp(-t / life)`, whatever the
-//! others do, so the chain's distribution at `t` is a product over racks, and the sum over all its
-//! states is computed as it stands: nothing is sampled and no rate is taken for a probability.
+//! Nodes and racks fail independently, each after an exponentially distributed life, and no repair takes place during
+//! an append phase. Failures only add up, so the stripe is a Markov chain that never goes back, and data loss absorbs
+//! it: it is lost by a time exactly if what has failed by then is too much. Each part has failed by time `t` with
+//! probability `1 - exp(-t / life)`, whatever the others do, so the chain's distribution at `t` is a product over
+//! racks, and the sum over all its states is computed as it stands: nothing is sampled and no rate is taken for a
+//! probability.
 //!
-//! The paper counts a rack's failure as survived only if no node fails elsewhere; under
-//! [`Counting::Exact`] whatever is left decides.
+//! The paper counts a rack's failure as survived only if no node fails elsewhere; under [`Counting::Exact`] the
+//! remaining chunks decide.
 
 use std::collections::BTreeMap;
 

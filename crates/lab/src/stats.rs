@@ -1,8 +1,7 @@
-//! What a request stream does to its volume, by the counting rules of Table 3.2 of the `CodFS`
-//! thesis: how many writes, how large a working set, how much of it is updated, and how many of the
-//! writes are updates.
+//! Statistics of a request stream on its volume, by the counting rules of Table 3.2 of the `CodFS` thesis: the number
+//! of writes, the working set, the updated part of it, and the share of writes that are updates.
 //!
-//! Everything counts by file order, in sectors of 512 bytes, and a read is an access as a write is.
+//! Everything counts by file order, in sectors of 512 bytes, and reads and writes both count as accesses.
 
 use crate::extents::{Extent, ExtentSet};
 use crate::trace::{Request, RequestKind};

@@ -76,7 +76,7 @@ pub struct ChunkRange {
 pub enum GeometryError {
     /// The counts of chunks are invalid.
     #[error(
-        "a stripe needs at least 1 data chunk and at most 255 chunks in all, not {k} data and {m} parity chunks"
+        "a stripe has at least 1 data chunk and at most 255 chunks in total, not {k} data and {m} parity chunks"
     )]
     Chunks {
         /// Data chunks requested.

@@ -20,7 +20,7 @@ pub struct NodePlace {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TopologyError {
     /// A node is listed twice.
-    #[error("{0} is listed twice; each node is in one rack")]
+    #[error("{0} is listed twice; list each node in one rack only")]
     DuplicateNode(NodeId),
     /// The id is reserved for the initiator of a plan.
     #[error("node id {} is reserved for clients; use a smaller one", NodeId::CLIENT.0)]

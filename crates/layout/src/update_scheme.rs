@@ -122,7 +122,7 @@ impl fmt::Display for Smoothing {
 /// An invalid weight.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
-    "'{0}' is not a weight for a moving average; write a number above 0 and up to 1, such as 0.3 \
+    "'{0}' is not a weight of a moving average; write a number above 0 and up to 1, such as 0.3 \
      (at most three decimals)"
 )]
 pub struct SmoothingParseError(String);

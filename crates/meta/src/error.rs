@@ -38,7 +38,7 @@ pub enum MetaError {
         reason: String,
     },
     /// The store was closed.
-    #[error("the coordinator is stopping; the request may be repeated at the next one")]
+    #[error("the coordinator is stopping; repeat the request at the next coordinator")]
     Closed,
     /// Another process has the store open.
     #[error("{} is in use by another process; stop that process or choose another file", path.display())]
@@ -82,8 +82,7 @@ pub enum MetaError {
     ClusterExists(ClusterId),
     /// A store for a new cluster or a copy has rows.
     #[error(
-        "the metadata store has rows already, perhaps those of a copy that was not finished; use a new file or an \
-         empty database"
+        "the metadata store already has rows, possibly of an unfinished copy; use a new file or an empty database"
     )]
     NotBlank,
     /// A copy differs from its source.
@@ -96,8 +95,8 @@ pub enum MetaError {
     },
     /// Nodes or this process know later state than the metadata: it is an old copy.
     #[error(
-        "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
-         put the newest copy back and start the coordinator again"
+        "the coordinator's metadata is an old copy ({proof}), so the coordinator serves and deletes nothing; restore \
+        the newest copy and start the coordinator again"
     )]
     WentBack {
         /// The later state.
@@ -157,7 +156,7 @@ pub enum MetaError {
         target: String,
     },
     /// A file has as many names as it can have.
-    #[error("'{0}' has 1024 names already; store a copy of it instead")]
+    #[error("'{0}' already has 1024 names, the maximum; store a copy of it instead")]
     TooManyNames(String),
     /// An invalid pool name.
     #[error(
@@ -260,7 +259,7 @@ pub enum MetaError {
     #[error("the directory was removed; look its name up again")]
     DirectoryGone(DirectoryId),
     /// The directory has another name by now.
-    #[error("the directory was renamed to '{0}' meanwhile; look it up again")]
+    #[error("the directory was renamed to '{0}'; look it up again")]
     DirectoryRenamed(String),
     /// A directory has the name already.
     #[error("'{0}' is a directory already; remove it first or choose another name")]
@@ -285,34 +284,34 @@ pub enum MetaError {
     },
     /// Users' attributes would take too much space.
     #[error(
-        "the user attributes of one file or directory take at most {limit_bytes} bytes; take others away first"
+        "the user attributes of a file or directory have at most {limit_bytes} bytes; remove others first"
     )]
     UserAttributesTooLarge {
         /// The limit, with their names.
         limit_bytes: usize,
     },
     /// Attributes go by an earlier state of the inode.
-    #[error("another client has changed the permissions or times; look them up again")]
+    #[error("another client changed the permissions or times; look them up again")]
     AttributesChanged,
     /// A file has a name where a directory's is expected.
     #[error("'{0}' is a file, not a directory; choose another name")]
     NotADirectory(String),
     /// The directory has files or directories in it.
-    #[error("the directory '{0}' is not empty; remove what is in it first")]
+    #[error("the directory '{0}' is not empty; remove its entries first")]
     NotEmpty(String),
     /// A directory would lie below itself.
-    #[error("'{0}' lies below the directory that is to be moved there; choose a name outside")]
+    #[error("'{0}' lies below the directory to move; choose a name outside of it")]
     IntoItself(String),
     /// A directory below would have too many above it.
     #[error(
-        "'{0}' is too deep for the directories that are or were below; a file's path has at most 64 parts"
+        "'{0}' is too deep for the directories that are or were below it; a file's path has at most 64 parts"
     )]
     TooDeep(String),
     /// The name belongs to another file now.
-    #[error("'{0}' is another file by now; look it up again")]
+    #[error("another file now has the name '{0}'; look it up again")]
     FileReplaced(String),
     /// The names of the file are others by now.
-    #[error("another client has changed the names of '{0}' meanwhile; look it up again")]
+    #[error("another client changed the names of '{0}'; look it up again")]
     FileRenamed(String),
     /// The file has been removed.
     #[error("the file was removed; look its name up again")]
@@ -321,12 +320,11 @@ pub enum MetaError {
     #[error("the file has changed meanwhile: {0}")]
     FileChanged(&'static str),
     /// A stripe that has left a file may be served yet.
-    #[error("{0} has left the file, and nodes may serve it yet; try again")]
+    #[error("{0} no longer belongs to the file, but nodes may still serve it; try again")]
     StillServed(StripeId),
     /// The files of this pool keep their sizes.
     #[error(
-        "a file of a pool whose blocks are replicated at first keeps the size and the extents that it was \
-         stored with; store it again"
+        "files of a pool that replicates blocks first have fixed sizes and extents; store the file again to change them"
     )]
     FixedSize,
     /// A message of an earlier extension of a put.
@@ -339,13 +337,13 @@ pub enum MetaError {
     },
     /// A file would be too large.
     #[error(
-        "a file has at most {} bytes, and at most {} stripes of them are stored; use several files",
+        "a file has at most {} bytes and at most {} stripes; use several files",
         crate::records::FILE_BYTES_MAX,
         crate::records::FILE_STRIPES_MAX
     )]
     FileTooLarge,
     /// A stripe may have been updated during its replacement.
-    #[error("{epoch} of {stripe} is over; begin the replacement again")]
+    #[error("{epoch} of {stripe} is over; start the replacement again")]
     LeaseLost {
         /// The stripe.
         stripe: StripeId,

@@ -27,7 +27,7 @@ struct State {
     /// All transactions up to this number are durable.
     durable: u64,
     is_syncing: bool,
-    /// The first error of a commit. What is durable is unknown since.
+    /// The first error of a commit. Since then the durable state is unknown.
     failed: Option<MetaError>,
 }
 

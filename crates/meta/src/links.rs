@@ -1,4 +1,4 @@
-//! Hard links, which are further names of a file, and symbolic links.
+//! Hard links (further names of a file) and symbolic links.
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{absolute, check_free, link, make_parents};

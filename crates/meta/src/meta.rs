@@ -1,5 +1,5 @@
-//! A cluster's metadata: opened or created in a store, changed by counted transactions. The operations are in
-//! the files of what they are about.
+//! A cluster's metadata: opened or created in a store, changed by counted transactions. Each operation is in the file
+//! of its subject.
 
 use crate::attributes::WallTime;
 use crate::error::MetaError;

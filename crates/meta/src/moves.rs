@@ -1,7 +1,7 @@
-//! Moves of chunks that have begun. Before a chunk counts elsewhere, nodes of the present layout durably
-//! refuse it, so that no reader keeps it: they are told the generation that the move will have. The
-//! generation is a row before they are told, so a coordinator that stops between the two knows that nodes
-//! may refuse the layout that it has, and gives that layout a generation which they accept.
+//! Moves of chunks that have begun. Before a chunk counts elsewhere, nodes of the present layout durably refuse it, so
+//! that no reader keeps it: the coordinator sends them the generation that the move will have. It stores the generation
+//! in a row before it sends it. So if the coordinator stops in between, its next run knows that nodes may refuse the
+//! current layout, and gives this layout a generation that they accept.
 
 use crate::error::MetaError;
 use crate::generations::{abandon_move, check_generation, raise_generation};

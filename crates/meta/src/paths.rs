@@ -1,5 +1,5 @@
-//! Paths from a directory on, as the `*at` calls of POSIX have them: a gateway that knows a directory by its id names
-//! what lies in it, whatever the directory's path is by now.
+//! Paths relative to a directory, as in the `*at` calls of POSIX: a gateway that knows a directory's id can name its
+//! entries, regardless of the directory's current path.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

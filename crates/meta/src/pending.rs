@@ -1,4 +1,4 @@
-//! Stripes of open puts. Nothing reads them, so what their nodes lose shows only at the commit.
+//! Stripes of open puts. No process reads them, so a loss on their nodes shows only at the commit.
 
 use crate::error::MetaError;
 use crate::generations::raise_generation;

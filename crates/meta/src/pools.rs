@@ -156,7 +156,7 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     let printable = code.chars().all(|c| c.is_ascii_graphic());
     if code.is_empty() || code.len() > CODE_BYTES || !printable {
         return Err(MetaError::Pool(format!(
-            "'{}' is not a code; use a text such as rs(6,3)",
+            "'{}' is not a code; write a code such as rs(6,3)",
             code.escape_default()
         )));
     }
@@ -176,8 +176,8 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     };
     if lost == 0 || lost > geometry.m() {
         return Err(MetaError::Pool(format!(
-            "to survive {} it must rebuild {lost} chunks of a stripe, and it has {} parity chunks; \
-             use more parity chunks, fewer chunks a rack or fewer {failure}",
+            "to survive {} it must rebuild {lost} chunks of a stripe, but it has {} parity chunks; use more parity \
+            chunks, fewer chunks in each rack or fewer {failure}",
             spec.survive,
             geometry.m(),
         )));

@@ -1,6 +1,6 @@
-//! Puts: how a file is stored. A put reserves stripe ids and nodes; its client then writes all
-//! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
-//! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
+//! Puts, which store files. A put reserves stripe ids and nodes; its client then writes all chunks; the commit makes
+//! the file visible with all its stripes at once. Before the commit no part of it is visible. If the client fails at
+//! any point, no id is reused and no chunk is forgotten.
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{absolute, link, make_parents};

@@ -76,7 +76,7 @@ where
     send(writer, &[greeting()]).await?;
     let flags = reader.read_u32().await?;
     if flags & !(CLIENT_FIXED_NEWSTYLE | CLIENT_NO_ZEROES) != 0 {
-        let sentence = format!("the client's flags are {flags:#x}, of which some are unknown");
+        let sentence = format!("the client's flags {flags:#x} include unknown flags");
         return Err(Ended::Broken(sentence));
     }
     let mut handshake = Handshake {
@@ -231,9 +231,9 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
     /// Answers `EXPORT_NAME`, which has no reply for errors.
     async fn export_name(&mut self, data: &[u8]) -> Result<Agreed, Ended> {
         let name = export_name(data);
-        let name = name.ok_or_else(|| Ended::Broken("the export's name is no text".to_owned()))?;
+        let name = name.ok_or_else(|| Ended::Broken("the export's name is not text".to_owned()))?;
         if self.style == Style::Extended {
-            let sentence = "EXPORT_NAME does not go with extended headers";
+            let sentence = "EXPORT_NAME is not allowed with extended headers";
             return Err(Ended::Broken(sentence.to_owned()));
         }
         let opened = self.exports.open(&name).await;

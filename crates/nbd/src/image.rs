@@ -351,7 +351,7 @@ fn check_pool(file: &File) -> Result<(), ClientError> {
         return Ok(());
     }
     Err(ClientError::Usage(format!(
-        "{} is in pool {}, whose blocks are replicated at first; images need a pool without --write",
+        "{} is in pool {}, which replicates blocks first; images need a pool without --write",
         file.name(),
         file.pool().spec.name
     )))

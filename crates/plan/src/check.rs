@@ -329,7 +329,7 @@ impl Run<'_> {
             kept.node == node && kept.log == log && covers(kept.part, chunk, slices.span())
         };
         if !logged.iter().any(keeps) {
-            return Err("recalls bytes that are in no log");
+            return Err("recalls bytes that no log has");
         }
         let symbol = match log {
             Log::Journal | Log::Replica => Symbol::new(chunk.at(), row),
@@ -352,7 +352,7 @@ impl Run<'_> {
         for term in terms {
             let value = self.value(term.value, node)?;
             if value.in_row != in_row {
-                return Err("combines bytes of different places");
+                return Err("combines bytes of different offsets");
             }
             work += 1 + value.expression.len() as u64;
         }
@@ -380,7 +380,7 @@ impl Run<'_> {
         let (_, in_row) = self.row_of(chunk, slices)?;
         let value = self.value(value, node)?;
         if value.in_row != in_row {
-            return Err("puts bytes in a wrong place");
+            return Err("puts bytes at a wrong offset");
         }
         let expression = Rc::clone(&value.expression);
         let node = (kind != Kind::Deliver).then_some(node);

@@ -1,5 +1,5 @@
-//! How many more chunk losses a stripe survives. The answer is for the worst choice of losses, and
-//! never better than the truth.
+//! The number of further chunk losses that a stripe survives. The answer is for the worst choice of losses, and never
+//! too optimistic.
 
 use gabion_codec::Code;
 use gabion_layout::ChunkIndex;
@@ -29,9 +29,9 @@ pub fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
     i32::try_from(proven).expect("a stripe has at most 255 chunks")
 }
 
-/// The same of a stripe with updates that wait for their parity, whose copies survive `copies` losses, when
-/// all else survives `left` more than those of `lost_count` chunks. What waits may be in danger although everything
-/// else is safe; it is not lost before its copies are.
+/// The same of a stripe with updates that wait for their parity, whose copies survive `copies` losses, when all else
+/// survives `left` more than those of `lost_count` chunks. Waiting updates may be in danger although everything else is
+/// safe; it is not lost before its copies are.
 pub fn failures_left_appending(left: i32, lost_count: usize, copies: usize) -> i32 {
     let number = |count| i32::try_from(count).unwrap_or(i32::MAX);
     left.min(number(copies).saturating_sub(number(lost_count)))

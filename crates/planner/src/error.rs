@@ -15,8 +15,8 @@ pub enum PlanError {
     Geometry(#[from] GeometryError),
     /// A stripe that is to be updated could lose data by losing one more chunk.
     #[error(
-        "only {left_count} of the stripe's {chunk_count} chunks are left, and to lose another could \
-         lose data: it takes no writes until it is repaired, but it can be read"
+        "only {left_count} of the stripe's {chunk_count} chunks are left, and the loss of another could lose data: the \
+        stripe takes no writes until it is repaired, but it can be read"
     )]
     TooFewLeft {
         /// Chunks that are not lost.
@@ -32,12 +32,12 @@ pub enum PlanError {
     NeedsChunk(ChunkIndex),
     /// A lost chunk has no node that it may be repaired onto.
     #[error(
-        "{0} has nowhere to go: every node that is up holds another chunk of its stripe or would \
-         break its rack limit; add a node"
+        "there is no node for {0}: every node that is up holds another chunk of its stripe or would break its rack \
+        limit; add a node"
     )]
     NoRequestor(ChunkIndex),
     /// More interim replicas than parity nodes that could keep them.
-    #[error("{asked} interim replicas need as many parity nodes; the code has {parity_nodes}")]
+    #[error("{asked} interim replicas need {asked} parity nodes, but the code has {parity_nodes}")]
     TooManyReplicas {
         /// Replicas asked for.
         asked: usize,
@@ -45,7 +45,9 @@ pub enum PlanError {
         parity_nodes: usize,
     },
     /// The replicas of a block do not fit on distinct nodes.
-    #[error("{replica_count} replicas of a block need as many nodes; there are {node_count}")]
+    #[error(
+        "{replica_count} replicas of a block need {replica_count} nodes, but there are {node_count}"
+    )]
     TooManyCopies {
         /// Replicas asked for.
         replica_count: usize,
@@ -64,13 +66,12 @@ pub enum PlanError {
         known: &'static str,
     },
     /// The ranges of one update overlap or are empty.
-    #[error("an update needs ranges of data chunks that are not empty and do not overlap")]
+    #[error("an update needs ranges of data chunks; they must not be empty and must not overlap")]
     BadRanges,
     /// The topology cannot hold a stripe.
     #[error(
-        "a stripe of {chunks} chunks with at most {per_rack} a rack does not fit: the racks that \
-         are up have room for {room}; add nodes or racks, choose a narrower code, or one with more \
-         parity chunks, of which a rack may hold more"
+        "a stripe of {chunks} chunks with at most {per_rack} in each rack does not fit: the racks that are up have \
+        room for {room}; add nodes or racks, or choose a code with fewer chunks or with more parity chunks"
     )]
     NoRoom {
         /// Chunks of the stripe.
@@ -94,8 +95,8 @@ pub enum PlanError {
     },
     /// The code that the user chose cannot keep the promise.
     #[error(
-        "{code} survives any {survived} lost chunks, which is too few for {survive} on this \
-         topology; use more parity chunks or promise less"
+        "{code} survives any {survived} lost chunks, which is too few for {survive} on this topology; use more parity \
+        chunks or a smaller failure to survive"
     )]
     WeakCode {
         /// The code.

@@ -1,9 +1,8 @@
 //! The planners: pure functions from a stripe, a topology and a goal to a checked plan.
 //!
-//! One file is one scheme, named as in its paper. Planners do no I/O and hold no state; those that
-//! choose at random take a seeded generator, so equal inputs give equal plans. What they make
-//! passes [`gabion_plan::check`], and `tests/` says so for random codes, layouts, ranges and
-//! failures.
+//! One file is one scheme, named as in its paper. Planners do no I/O and hold no state; those that choose at random
+//! take a seeded generator, so equal inputs give equal plans. Their plans pass [`gabion_plan::check`]; `tests/`
+//! verifies this for random codes, layouts, ranges and failures.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

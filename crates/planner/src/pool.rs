@@ -1,4 +1,4 @@
-//! What a pool's promise means for its stripes: the rack limit, and a code when none is given.
+//! The consequences of a pool's promise for its stripes: the rack limit, and a default code.
 
 use crate::PlanError;
 use gabion_codec::Code;

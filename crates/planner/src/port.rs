@@ -1,6 +1,5 @@
-//! Ports: where a node or a rack meets the rest of the network, in one direction. What plans send is
-//! counted by port wherever a bottleneck is sought or a limit kept (`ECPipe` section 2.2 counts the
-//! time of a repair by the busiest of them).
+//! Ports: where a node or a rack meets the rest of the network, in one direction. Traffic of plans is counted by port
+//! to find bottlenecks and to keep limits (`ECPipe` section 2.2 counts the time of a repair by the busiest of them).
 
 use gabion_layout::{NodeId, RackId, Topology};
 use gabion_plan::LinkBytes;

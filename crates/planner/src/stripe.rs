@@ -1,4 +1,4 @@
-//! What every planner is told about the stripe that it plans for.
+//! The facts that every planner gets about its stripe.
 
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId};

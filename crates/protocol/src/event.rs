@@ -141,16 +141,16 @@ impl fmt::Display for Event {
             Self::Joined(node) => write!(f, "{node} has joined"),
             Self::WentBack(node) => write!(
                 f,
-                "{node} went back in time: its chunks count as stale from what they show"
+                "{node} went back in time: its chunks count as stale after the updates that they show"
             ),
             Self::JoinHeld(node, count) => write!(
                 f,
-                "{node} has {count} unknown chunks: it waits to join until 'gabion \
-                 node accept {}' says that it may set them aside",
+                "{node} has {count} unknown chunks and waits to join; to let it set them aside, run 'gabion node \
+                accept {}'",
                 node.0
             ),
             Self::JoinRefused(node, why) => write!(f, "{node} may not join again: {why}"),
-            Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
+            Self::Suspect(node) => write!(f, "{node} is suspect: its lease has expired"),
             Self::Evicted(node) => {
                 write!(f, "{node} is evicted: other nodes cannot reach it")
             }
@@ -169,10 +169,10 @@ impl fmt::Display for Event {
                     "{node} has not returned in time: its chunks are repaired elsewhere"
                 )
             }
-            Self::Drained(node) => write!(f, "{node} is drained and may be switched off"),
+            Self::Drained(node) => write!(f, "{node} is drained and may be removed"),
             Self::DiskHangs(node) => write!(
                 f,
-                "the disk of {node} hangs: the node does not serve until an operation on it completes"
+                "the disk of {node} hangs; the node does not serve until a disk operation completes"
             ),
             Self::DiskFull(node, space) => {
                 let percent = space.used_percent();

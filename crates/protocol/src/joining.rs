@@ -334,7 +334,7 @@ impl Joining<'_> {
                 }
             }
         }
-        let why = "what the node holds changes faster than it can tell".to_owned();
+        let why = "the node's chunks change faster than it can report them".to_owned();
         Err(JoinError::Unreachable(why))
     }
 

@@ -1,8 +1,8 @@
-//! Tickets: what the coordinator lets a client do with some stripes, for a time. A node checks a ticket without asking
-//! anyone, by a key that it shares with the coordinator. Clients never see the keys.
+//! Tickets: the coordinator's permissions for a client to use some stripes for a limited time. A node checks a ticket
+//! without asking another process, by a key that it shares with the coordinator. Clients never see the keys.
 //!
-//! All times are of the coordinators' total run time, which goes on after a restart. A node learns it with the keys and
-//! goes on counting by its own clock.
+//! All times are of the coordinators' total run time, which continues after a restart. A node gets it with the keys and
+//! continues to count by its own clock.
 
 use gabion_layout::{Generation, StripeId};
 use gabion_meta::{PutId, Secret, TicketKey};
@@ -71,7 +71,7 @@ pub struct Ticket {
     pub mac: [u8; MAC_BYTES],
 }
 
-/// The code stays out of logs: who has it may use the ticket.
+/// The code stays out of logs, because every process that has it may use the ticket.
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

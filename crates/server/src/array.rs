@@ -305,7 +305,7 @@ impl Keeper {
         while !self.is_over.load(Ordering::Acquire) {
             let kept = self.store().maintain().and_then(|()| self.rebuild());
             let is_rebuilding = kept.unwrap_or_else(|error| {
-                tracing::error!(%error, "the array cannot be maintained");
+                tracing::error!(%error, "cannot maintain the array");
                 false
             });
             let now = Instant::now();
@@ -350,7 +350,7 @@ impl Keeper {
                 let removed = self.store().remove_device(index);
                 if let Err(error) = removed {
                     let path = self.slots[index].path.display();
-                    tracing::error!(index, %path, %error, "a device is missing, and needed");
+                    tracing::error!(index, %path, %error, "a required device is missing");
                     continue;
                 }
             }
@@ -398,7 +398,7 @@ impl Keeper {
                 // All its future contents may still be in buffers.
                 self.say_if_whole();
             }
-            Err(why) => tracing::error!(index, %path, why, "a device cannot be added"),
+            Err(why) => tracing::error!(index, %path, why, "cannot add a device"),
         }
     }
 }

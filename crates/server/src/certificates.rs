@@ -1,4 +1,4 @@
-//! The coordinator's office of certificates: its own, those of others, and what is revoked.
+//! The coordinator's certificates: its own, those that it issues, and the revoked ones.
 
 use crate::error::ServerError;
 use crate::events::{EventLog, Happening};
@@ -116,7 +116,7 @@ impl CertificateOffice {
                     logged: Mutex::default(),
                 };
                 if let Err(error) = managed.news() {
-                    tracing::warn!(%error, "the event log does not tell of certificates now");
+                    tracing::warn!(%error, "cannot report certificates in the event log now");
                 }
                 (security, Some(managed))
             }
@@ -161,7 +161,7 @@ impl CertificateOffice {
             if let Some(error) = fresh.err().or(noted.err()).map(|error| error.to_string())
                 && error != last_error
             {
-                tracing::warn!(error, "certificates are not refreshed, or not told of, now");
+                tracing::warn!(error, "cannot refresh or report certificates now");
                 last_error = error;
             }
         }
@@ -251,7 +251,7 @@ impl CertificateOffice {
     }
 
     fn managed(&self) -> Result<&Managed, TrustError> {
-        let foreign = "this cluster's certificates are made elsewhere";
+        let foreign = "another authority issues this cluster's certificates";
         let foreign = || TrustError::NotSigned(foreign.to_owned());
         self.managed.as_ref().ok_or_else(foreign)
     }
@@ -262,7 +262,8 @@ impl CertificateOffice {
         let serial = connection
             .certified()
             .and_then(|certified| certified.serial);
-        let serial = serial.ok_or_else(|| refused("the certificate's serial is none of ours"))?;
+        let serial = serial
+            .ok_or_else(|| refused("this authority did not issue the certificate's serial"))?;
         let key = PublicKey::new(point)?;
         let Sender {
             role,

@@ -1,4 +1,4 @@
-//! Problems that last are logged now and then.
+//! Logs lasting problems from time to time.
 
 use std::time::Duration;
 use tokio::time::Instant;

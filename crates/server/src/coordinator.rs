@@ -193,9 +193,7 @@ impl CoordinatorProcess {
         if let Some(leadership) = self.leadership {
             let released = tokio::task::spawn_blocking(move || leadership.release()).await;
             if !released.expect("the end of the leadership does not panic") {
-                tracing::warn!(
-                    "the metadata's database was not told of the end; its lease expires"
-                );
+                tracing::warn!("cannot release the lease on the metadata's database; it expires");
             }
         }
         ended
@@ -302,7 +300,7 @@ impl Opening {
                     | ServerError::Trust(TrustError::Locked { .. })),
                 ) => {
                     if error.to_string() != last_error {
-                        tracing::warn!(%error, "this coordinator stands by, and looks again");
+                        tracing::warn!(%error, "this coordinator stands by and checks again");
                         last_error = error.to_string();
                     }
                 }
@@ -557,8 +555,8 @@ async fn begin_join(
     match (join.node.node, admitted) {
         (Some(claimed), admitted) if admitted != Some(claimed) => {
             let sentence = format!(
-                "this node is {claimed}, and its certificate is none of {claimed}; make one with 'gabion cert issue \
-                 node --node {}'",
+                "this node is {claimed}, but its certificate is not for {claimed}; make one with 'gabion cert issue \
+                node --node {}'",
                 claimed.0
             );
             return Err(Denial::new(Cause::Invalid, sentence));

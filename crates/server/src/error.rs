@@ -54,13 +54,14 @@ pub enum ServerError {
         reason: String,
     },
     /// There is no store, and `init` is off.
-    #[error("{} holds no node's store; mount its disk, or add --init to make a new node there", path.display())]
+    #[error("{} has no node's store; mount its disk, or add --init to create a new node there", path.display())]
     NoStore {
         /// Its expected place.
         path: PathBuf,
     },
     /// The node has joined a cluster before, and its store is gone.
-    #[error("{node} of cluster {cluster} has lost its store in {}; mount its disk, or, if its chunks are lost for good, add --init", path.display())]
+    #[error("the store of {node} of cluster {cluster} is missing in {}; mount its disk, or add --init if its chunks \
+    are lost for good", path.display())]
     StoreGone {
         /// The node.
         node: NodeId,
@@ -70,7 +71,7 @@ pub enum ServerError {
         path: PathBuf,
     },
     /// The store belongs to another node than the directory.
-    #[error("{} is the directory of {expected}, but the store in it is that of {found}; mount the disk of {expected}", path.display())]
+    #[error("{} is the directory of {expected}, but contains the store of {found}; mount the disk of {expected}", path.display())]
     OtherStore {
         /// The node's directory.
         path: PathBuf,
@@ -80,7 +81,8 @@ pub enum ServerError {
         found: String,
     },
     /// The node's store was made with the other engine.
-    #[error("the store in {} was made with --engine {has}; start the node with that engine, or name another --data", directory.display())]
+    #[error("the store in {} was created with --engine {has}; start the node with that engine, or choose another \
+    --data", directory.display())]
     OtherEngine {
         /// The node's directory.
         directory: PathBuf,
@@ -88,7 +90,8 @@ pub enum ServerError {
         has: &'static str,
     },
     /// The devices of a new array do not fit on their disk.
-    #[error("new devices need {} MiB in {}, where {} MiB are free; give a smaller --device-size, or devices on a larger disk", needed >> 20, directory.display(), free >> 20)]
+    #[error("new devices need {} MiB in {}, but {} MiB are free there; choose a smaller --device-size, or devices on a \
+    larger disk", needed >> 20, directory.display(), free >> 20)]
     NoSpace {
         /// A directory on the disk.
         directory: PathBuf,
@@ -98,14 +101,14 @@ pub enum ServerError {
         free: u64,
     },
     /// There is no metadata, and `init` is off.
-    #[error("{} does not exist; mount its disk, or add --init to make a new cluster there", path.display())]
+    #[error("{} does not exist; mount its disk, or add --init to create a new cluster there", path.display())]
     NoMetadata {
         /// The file.
         path: PathBuf,
     },
     /// The database holds no cluster, and `init` is off.
     #[error(
-        "the database {address} holds no cluster; correct its address, or add --init to make a new cluster there"
+        "the database {address} has no cluster; correct its address, or add --init to create a new cluster there"
     )]
     NoCluster {
         /// The database, without a password.
@@ -121,7 +124,8 @@ pub enum ServerError {
     #[error(transparent)]
     Flash(#[from] FlashError),
     /// A device for a new array is not blank.
-    #[error("{} is not blank, and there is no array memory at {}; give the memory of its array with --nvram, or overwrite its first 4 KiB", path.display(), nvram.display())]
+    #[error("{} is not blank, but there is no array memory at {}; name the memory of its array with --nvram, or \
+    overwrite the device's first 4 KiB", path.display(), nvram.display())]
     UsedDevice {
         /// The device.
         path: PathBuf,
@@ -144,7 +148,8 @@ pub enum ServerError {
     },
     /// A process without TLS would be reachable from other machines.
     #[error(
-        "{address} is no loopback address, and --insecure is for loopback only; leave it out, or listen on 127.0.0.1"
+        "--insecure is for loopback only, and {address} is not a loopback address; omit --insecure, or listen on \
+        127.0.0.1"
     )]
     NotLoopback {
         /// The address.
@@ -152,7 +157,7 @@ pub enum ServerError {
     },
     /// The certificate is that of another process.
     #[error(
-        "the certificate in use is that of {found}, and this process is {wanted}; name the right directory with --tls"
+        "the certificate belongs to {found}, but this process is {wanted}; name the right directory with --tls"
     )]
     OtherCertificate {
         /// The certificate's name.

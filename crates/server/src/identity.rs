@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((identity.member, identity.incarnation), (Some(MEMBER), 9));
         store.node = Some(NodeId(8));
         let error = identity.check(&store).unwrap_err().to_string();
-        assert!(error.contains("store in it is that of node 8"), "{error}");
+        assert!(error.contains("contains the store of node 8"), "{error}");
         store.node = Some(MEMBER.1);
         store.cluster = Some(ClusterId(1));
         identity.check(&store).unwrap_err();

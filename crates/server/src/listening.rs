@@ -1,4 +1,4 @@
-//! The addresses at which a process listens, or will.
+//! The addresses at which a process listens or will listen.
 
 use crate::complaint::Complaint;
 use crate::error::ServerError;
@@ -50,7 +50,7 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
 #[derive(Debug)]
 pub(crate) struct KeptAddress {
     address: SocketAddr,
-    /// None while connections of an earlier process still close there: any process may take the port meanwhile.
+    /// `None` while connections of an earlier process still close there; until then any process may take the port.
     bound: Option<TcpSocket>,
 }
 
@@ -71,7 +71,7 @@ impl KeptAddress {
         drop(listener);
         let bound = bound(address);
         if let Err(error) = &bound {
-            tracing::warn!(%address, %error, "the port is not kept while this process stands by");
+            tracing::warn!(%address, %error, "cannot keep the port while this process stands by");
         }
         Self {
             address,

@@ -1,4 +1,4 @@
-//! Where a coordinator keeps the metadata: in a file of its directory, or in a database. The code above does not
+//! The place of a coordinator's metadata: a file of its directory, or a database. The code above does not
 //! distinguish them.
 
 use crate::error::ServerError;

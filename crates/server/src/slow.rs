@@ -65,7 +65,7 @@ impl SlowLog {
                 });
             }
             Measure::Transaction { took_us } => self.say(&self.disk, *took_us, || {
-                "a transaction of the metadata, with its wait for others".to_owned()
+                "a transaction of the metadata, including its wait for others".to_owned()
             }),
             _ => {}
         }
@@ -140,7 +140,7 @@ fn reason_of(updated: &Updated<'_>) -> String {
         .last
         .as_ref()
         .map_or_else(String::new, |node: &NodeId| {
-            format!(", {node} was the last to answer")
+            format!(", the last answer came from {node}")
         });
     format!(
         "an update of pool {} by {}: {} ms for earlier updates of its stripe, {} ms for its lease, its plan and \

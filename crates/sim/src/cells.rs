@@ -1,8 +1,7 @@
-//! Bytes that identify the write that stored them. Each write fills its range with cells of eight bytes:
-//! the write's name, and a check over name and position in the file. So a read shows for each cell which
-//! write it is from. Bytes that are in the wrong place, or mixed from several writes, or decoded from
-//! chunks that do not belong together, are no valid cells. A cell is smaller than a sector of 512 bytes, so
-//! that a torn sector shows both writes.
+//! Bytes that identify the write that stored them. Each write fills its range with cells of eight bytes: the write's
+//! name, and a check over name and position in the file. So a read shows for each cell which write it is from. Bytes at
+//! a wrong place, bytes mixed from several writes, and bytes decoded from chunks that do not belong together are not
+//! valid cells. A cell is smaller than a sector of 512 bytes, so that a torn sector shows both writes.
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 8;

@@ -1,5 +1,6 @@
 //! A directory that one client makes, fills, moves and removes, under all faults: a file below it has the old path
-//! until the move and the new one from then on, and so do its other name and a symbolic link; all keep the attributes that they were given.
+//! until the move and the new one from then on; the same holds for its other name and a symbolic link. All keep their
+//! attributes.
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;

@@ -13,9 +13,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L]
 
-Runs seeds N, N + 1, ... (1 of them unless K says more; with SCHEME only those whose pool has that
-update scheme) up to the first that fails, and prints the last 2000 lines of its event log, or L lines
-of the last run's whether it fails or not. If none fails, it says what they did in all.";
+Runs K seeds from N on (1 by default; with SCHEME only seeds of a pool with that update scheme) and
+stops at the first failure. Prints the last 2000 lines of the failed run's event log. With --lines, it
+prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.";
 
 /// The runs to execute.
 struct Arguments {

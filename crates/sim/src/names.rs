@@ -13,7 +13,7 @@ use thiserror::Error;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Misnomer {
     /// A file was seen before it was put, or no put stored it.
-    #[error("{name}: {file:?} is there before it was put")]
+    #[error("{name}: {file:?} exists before its put")]
     Early {
         /// The name.
         name: String,
@@ -21,7 +21,7 @@ pub enum Misnomer {
         file: PutId,
     },
     /// A file was seen, then was missing, then was seen again.
-    #[error("{name}: {file:?} is there again after it was gone")]
+    #[error("{name}: {file:?} exists again after its removal")]
     Again {
         /// The name.
         name: String,
@@ -29,7 +29,7 @@ pub enum Misnomer {
         file: PutId,
     },
     /// A file is missing although no removal can have removed it.
-    #[error("{name}: {file:?} is gone, and nothing has removed it")]
+    #[error("{name}: {file:?} is missing, but no operation removed it")]
     Gone {
         /// The name.
         name: String,
@@ -37,7 +37,7 @@ pub enum Misnomer {
         file: PutId,
     },
     /// Two files of one name existed together.
-    #[error("{name}: {file:?} and {other:?} are there together")]
+    #[error("{name}: {file:?} and {other:?} exist at the same time")]
     Both {
         /// The name.
         name: String,

@@ -20,7 +20,7 @@ use thiserror::Error;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Anomaly {
     /// Bytes that no write stored there.
-    #[error("{file:?}: cell {cell} holds {found:02x?}, which no write brought there")]
+    #[error("{file:?}: cell {cell} holds {found:02x?}, which no write wrote there")]
     Garbage {
         /// The file.
         file: PutId,
@@ -30,7 +30,7 @@ pub enum Anomaly {
         found: Vec<u8>,
     },
     /// A cell that is zero although a write came after all that can have made it zero, or the reverse.
-    #[error("{file:?}: cell {cell} shows {shown}, which something acknowledged has replaced")]
+    #[error("{file:?}: cell {cell} shows {shown}, which an acknowledged operation replaced")]
     Replaced {
         /// The file.
         file: PutId,

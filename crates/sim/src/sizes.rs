@@ -1,9 +1,9 @@
 //! Checks the sizes of files that clients see: the counterpart of [`crate::registers`] for the ends of files.
 //!
-//! - A size is at least that which any acknowledged operation has given the file before it was looked up,
-//!   unless a truncation to less may have come later.
-//! - A size is at most the largest that an operation has asked for which is not certainly before the last
-//!   acknowledged truncation.
+//! - A size is at least the size that any acknowledged operation gave the file before the look-up, unless a later
+//!   truncation may have made it smaller.
+//! - A size is at most the largest size that an operation requested, without the operations that certainly precede the
+//!   last acknowledged truncation.
 //! - Acknowledged extensions of a file that was never truncated do not overlap.
 
 use gabion_meta::PutId;
@@ -16,7 +16,7 @@ use thiserror::Error;
 pub enum Missized {
     /// Acknowledged growth is gone.
     #[error(
-        "{file:?} has {size_bytes} bytes, and an acknowledged operation has given it {to_bytes}"
+        "{file:?} has {size_bytes} bytes, but an acknowledged operation set its size to {to_bytes}"
     )]
     Lost {
         /// The file.
@@ -27,7 +27,7 @@ pub enum Missized {
         to_bytes: u64,
     },
     /// No operation has asked for this size.
-    #[error("{file:?} has {size_bytes} bytes, and at most {most_bytes} are possible")]
+    #[error("{file:?} has {size_bytes} bytes, but at most {most_bytes} are possible")]
     Excess {
         /// The file.
         file: PutId,
@@ -37,7 +37,7 @@ pub enum Missized {
         most_bytes: u64,
     },
     /// Two appends have got the same bytes.
-    #[error("{file:?}: two extensions have got the bytes {one:?} and {other:?}")]
+    #[error("{file:?}: two extensions got the overlapping bytes {one:?} and {other:?}")]
     Shared {
         /// The file.
         file: PutId,

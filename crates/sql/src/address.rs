@@ -44,8 +44,8 @@ pub enum AddressError {
     SslMode(String),
     /// The server is on another machine, and nothing says how to verify it.
     #[error(
-        "nothing says how to verify the database at {host}; add ?sslmode=verify-full&sslrootcert=FILE to its address, or \
-         ?sslmode=disable for a network that you trust"
+        "the address of the database at {host} has no sslmode; add ?sslmode=verify-full&sslrootcert=FILE, or \
+        ?sslmode=disable for a network that you trust"
     )]
     Unverified {
         /// The host.

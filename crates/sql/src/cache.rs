@@ -1,5 +1,5 @@
-//! Rows that the leader knows: what it has read and written. Only the leader changes rows, so what it knows stays true for
-//! its term. That a row does not exist is known too.
+//! Rows that the leader knows, because it has read or written them. Only the leader changes rows, so its knowledge
+//! stays true for its term. It also knows rows that do not exist.
 //!
 //! There are two generations: a row that is used moves to the young one, and when that is full, the old one is dropped.
 

@@ -1,5 +1,5 @@
 //! One connection, used by one thread at a time, which drives it: a round trip needs no other thread. Each wait has a
-//! deadline, after which the connection is of no use.
+//! deadline, after which the connection is not used again.
 
 use crate::address::DatabaseAddress;
 use crate::error::Fault;

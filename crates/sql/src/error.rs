@@ -1,4 +1,4 @@
-//! Why a database cannot be used, and how a statement can fail.
+//! The reasons why a database cannot be used, and the failures of a statement.
 
 use crate::address::DatabaseAddress;
 use gabion_meta::MetaError;
@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 pub enum SqlError {
     /// No connection, or no login.
     #[error(
-        "cannot connect to the database {address}: {reason}; check that it runs, and its user and password"
+        "cannot connect to the database {address}: {reason}; check that the database runs, and check user and password"
     )]
     Unreachable {
         /// The database, without a password.
@@ -57,7 +57,7 @@ pub enum SqlError {
         noted: PathBuf,
     },
     /// The file of the last commit cannot be used.
-    #[error("cannot use {} ({reason}), which notes the last commit; check the disk and its permissions", path.display())]
+    #[error("cannot use {}, the file of the last commit ({reason}); check the disk and the file's permissions", path.display())]
     LastCommit {
         /// The file.
         path: PathBuf,

@@ -1,10 +1,10 @@
 //! Makes pending changes durable, many transactions by one, and keeps the lease.
 //!
-//! **Lost answers.** When a connection ends before the answer to COMMIT, the transaction may be durable or not, and may even
-//! be under way at the server. So it is sent again, with the same number. It begins by changing the leader's row from the
-//! number before, for which it waits until the other try has ended. Either it finds that number: then no other try counts,
-//! and this one goes on. Or it finds its own: then the other try was durable, and nothing is done again. Any other number or
-//! term ends the leadership.
+//! **Lost answers.** When a connection ends before the answer to COMMIT, the transaction may be durable or not, and may
+//! even be under way at the server. So it is sent again, with the same number. Its first statement changes the leader's
+//! row from the previous number; this statement waits until the other try has ended. If it finds the previous number,
+//! no other try counts, and this one continues. If it finds its own number, the other try was durable, and nothing is
+//! repeated. Any other number or term ends the leadership.
 
 use crate::address::DatabaseAddress;
 use crate::connection::{Connection, Stamp};

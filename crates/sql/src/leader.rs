@@ -1,10 +1,10 @@
 //! The row of the leader: the only process that uses the rows.
 //!
 //! A leader has a *term*, higher than all before, and a lease that runs by the database's clock. Each of its
-//! transactions changes the row where its term and the number of the last transaction are still there. So a process that
-//! was deposed commits nothing, a transaction counts once however often it is sent, and a row lock orders transactions and
-//! takeovers. A process takes over when the lease has expired and it has seen no change of the row for some time: after an
-//! outage of the database a leader that lives has that time to renew its lease.
+//! transactions changes the row, on condition that the row still has the leader's term and the number of the last
+//! transaction. So a deposed process commits nothing, a transaction counts once although it may be sent several times,
+//! and a row lock orders transactions and takeovers. A process takes over when the lease has expired and it has seen no
+//! change of the row for some time: after an outage of the database, a live leader has this time to renew its lease.
 
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;

@@ -1,4 +1,4 @@
-//! Changes that are committed in memory and not known to be durable: they lie over the database's rows.
+//! Changes that are committed in memory but not known to be durable. They override the database's rows.
 
 use gabion_meta::Row;
 use std::collections::BTreeMap;

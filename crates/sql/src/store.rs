@@ -1,6 +1,6 @@
-//! The engine. Transactions for writing run one after another, those for reading beside each other, never both: so each
-//! sees the state that all earlier transactions have left, though these may not be durable yet. An answer is given when
-//! all that it rests on is durable and this process is known to lead.
+//! The engine. Write transactions run one after another; read transactions run concurrently, but never with a write
+//! transaction. So each sees the result of all earlier transactions, although these may not be durable yet. An answer
+//! is given when everything that it depends on is durable and this process is known to lead.
 
 use crate::address::DatabaseAddress;
 use crate::cache::Cache;

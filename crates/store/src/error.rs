@@ -71,19 +71,19 @@ pub enum StoreError {
         chunk: ChunkId,
     },
     /// A new chunk would replace one.
-    #[error("{chunk} is stored already, and a new chunk replaces none")]
+    #[error("{chunk} is stored already, and a new chunk must not replace it")]
     ChunkExists {
         /// The chunk.
         chunk: ChunkId,
     },
     /// The store knows nothing of the stripe.
-    #[error("this store holds nothing of {stripe}")]
+    #[error("this store has no data of {stripe}")]
     NoSuchStripe {
         /// The requested stripe.
         stripe: StripeId,
     },
     /// The caller's epoch is stale.
-    #[error("{stripe} is at {current}; this request is of an earlier epoch")]
+    #[error("{stripe} is at {current}, but the request has an earlier epoch")]
     Fenced {
         /// The stripe.
         stripe: StripeId,
@@ -178,7 +178,7 @@ pub enum StoreError {
         first: Sequence,
     },
     /// The chunk already includes updates after the requested cut.
-    #[error("{chunk} includes updates up to {applied}, which is after the requested cut")]
+    #[error("{chunk} already includes updates up to {applied}, which is above the requested cut")]
     CutPassed {
         /// The chunk.
         chunk: ChunkId,

@@ -1,4 +1,4 @@
-//! Why a cluster or a testbed cannot be made, started or stopped: one sentence for people each.
+//! Errors of making, starting or stopping a cluster or a testbed: one sentence for people each.
 
 use crate::size::bytes;
 use gabion_client::{ClientError, ErrorKind};
@@ -43,7 +43,7 @@ pub enum TestbedError {
     },
     /// The disk has too little free space for what was asked for.
     #[error(
-        "{what} needs about {} in {}, where {} are free; {advice}",
+        "{what} needs about {} in {}, but {} are free there; {advice}",
         bytes(*needed), directory.display(), bytes(*free)
     )]
     NoSpace {
@@ -76,7 +76,7 @@ pub enum TestbedError {
     #[error("{0} is not running")]
     NotRunning(String),
     /// A process is not ready in time, and keeps trying.
-    #[error("{name} is not ready after {after_s} s ({said}) and keeps trying; see {}", log.display())]
+    #[error("{name} is not ready after {after_s} s ({said}) and continues to try; see {}", log.display())]
     Late {
         /// The process.
         name: String,
@@ -116,23 +116,23 @@ pub enum TestbedError {
         after_s: u64,
     },
     /// Another command holds the cluster's lock.
-    #[error("another command is starting or stopping the cluster in {}; retry when it has ended", .0.display())]
+    #[error("another command is starting or stopping the cluster in {}; retry after it has ended", .0.display())]
     Locked(PathBuf),
     /// All ports that a coordinator may take are in use.
     #[error("no port is free for a coordinator")]
     NoPort,
     /// A testbed has one seat for a coordinator.
-    #[error("a testbed has one coordinator; leave --coordinators out")]
+    #[error("a testbed has only one coordinator; omit --coordinators")]
     OneCoordinator,
     /// Several processes failed: a line each.
     #[error("{}", lines(.0))]
     Several(Vec<TestbedError>),
     /// The variable that names this process's testbed has another form than this crate's.
-    #[error("{0} is set by 'gabion lab testbed' alone; unset it")]
+    #[error("only 'gabion lab testbed' may set {0}; unset it")]
     Variable(&'static str),
     /// The testbed of this process has too few seats for a cluster.
     #[error(
-        "the testbed has {} racks of {} nodes, too few for {} of {}; give 'gabion lab testbed' more",
+        "the testbed has {} racks of {} nodes, but {} of {} are needed; start 'gabion lab testbed' with more",
         has.0, has.1, wants.0, wants.1
     )]
     TooSmall {
@@ -158,7 +158,7 @@ pub enum TestbedError {
         said: String,
     },
     /// A testbed within a testbed.
-    #[error("this is a testbed already, and testbeds do not nest")]
+    #[error("a testbed cannot run inside a testbed; leave this testbed first")]
     Nested,
     /// A program that testbeds need is not installed.
     #[error("a testbed needs the program '{program}'; install the package {package}")]
@@ -175,10 +175,10 @@ pub enum TestbedError {
     )]
     NotRoot,
     /// The inner half of a testbed was started by hand.
-    #[error("--inside is for 'gabion lab testbed' alone")]
+    #[error("--inside is an internal option of 'gabion lab testbed'; omit it")]
     NotInside,
     /// A signal ended the testbed.
-    #[error("interrupted; the testbed is removed")]
+    #[error("interrupted; the testbed was removed")]
     Interrupted,
     /// The first process inside was killed.
     #[error("the testbed was ended by {0}")]
@@ -219,7 +219,7 @@ pub enum TestbedError {
         wants: String,
     },
     /// Neither the trace nor the options give the size of the file to replay on.
-    #[error("{0} has no requests to replay, and does not give the size of its volume")]
+    #[error("{0} has no requests to replay and does not contain its volume's size")]
     NoRequests(String),
     /// A request is due after the end of time.
     #[error("the trace lasts too long for this clock; raise --speed")]

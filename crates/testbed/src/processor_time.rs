@@ -1,4 +1,4 @@
-//! Processor time by the kernel's count: of processes, and of the whole machine.
+//! Processor time of processes and of the whole machine, as counted by the kernel.
 
 use crate::error::{Context, TestbedError};
 use std::fs;

@@ -1,4 +1,4 @@
-//! How long work of this crate shows how far it is. The crate prints nothing; its callers do.
+//! Progress reports of long work in this crate. The crate prints nothing; its callers do.
 
 use gabion_client::Progress;
 

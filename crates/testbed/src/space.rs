@@ -1,4 +1,4 @@
-//! Free space of file systems, asked before much is written.
+//! Free space of file systems, checked before large writes.
 
 use crate::error::{Context, TestbedError};
 use std::path::Path;

@@ -266,8 +266,8 @@ impl Cluster {
             self.behaviour.grace_s < GRACE_MAX_S || self.went_back.load(Ordering::Relaxed);
         if let Some(node) = asking.first().filter(|_| !may_ask) {
             return Err(Stop::Broken(format!(
-                "node {node} asks the operator for its admission, though it was not away for longer than the grace \
-                 period and has its own directory"
+                "node {node} asks the operator for its admission, although its absence was within the grace period and \
+                it has its own directory"
             )));
         }
         for node in &asking {

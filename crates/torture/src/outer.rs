@@ -75,7 +75,7 @@ pub(crate) fn binary(arguments: &Arguments) -> Result<PathBuf, Stop> {
         return Ok(beside);
     }
     Err(Stop::Failed(format!(
-        "there is no {}; build it with 'cargo build', or name one with --gabion",
+        "there is no {}; build it with 'cargo build', or name another with --gabion",
         beside.display()
     )))
 }
@@ -89,8 +89,8 @@ fn require_room(directory: &Path) -> Result<(), Stop> {
     if free < ROOM_BYTES || used / 9 > free {
         let free_gib = free >> 30;
         return Err(Stop::Failed(format!(
-            "the disk of {} has only {free_gib} GiB left; have a tenth of it free and {} GiB, or name another \
-             directory by TMPDIR",
+            "the disk of {} has only {free_gib} GiB left; it needs {} GiB and a tenth of its size free; name another \
+            directory with TMPDIR",
             directory.display(),
             ROOM_BYTES >> 30
         )));

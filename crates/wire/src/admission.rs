@@ -91,11 +91,11 @@ impl ConnectionLimit {
     /// What it means for a peer, to be read after "it".
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
-            Self::Descriptors => "keeps its last descriptors for its files",
-            Self::Connections => "has as many connections as it takes",
-            Self::Clients => "has as many clients as it takes",
-            Self::Address => "has as many clients at that address as it takes from one",
-            Self::Nameless => "has as many peers that have not introduced themselves as it takes",
+            Self::Descriptors => "reserves its last descriptors for its files",
+            Self::Connections => "has its maximum number of connections",
+            Self::Clients => "has its maximum number of clients",
+            Self::Address => "has its maximum number of clients from that address",
+            Self::Nameless => "has its maximum number of peers without a hello",
             Self::Displaced => "needed the place for another peer",
         }
     }

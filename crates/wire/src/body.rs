@@ -135,7 +135,7 @@ impl Frame {
     pub fn decode_message<T: DeserializeOwned>(&self) -> Result<T, WireError> {
         match postcard::take_from_bytes(&self.body) {
             Ok((message, [])) => Ok(message),
-            Ok(_) => Err(WireError::Corrupt("there are bytes behind the message")),
+            Ok(_) => Err(WireError::Corrupt("bytes follow the message")),
             Err(_) => Err(WireError::Corrupt("the message cannot be decoded")),
         }
     }
@@ -204,7 +204,7 @@ impl Frame {
                 slices: slice,
             }),
             Kind::Abort => Ok(Flow::Abort { run }),
-            _ => Err(WireError::Corrupt("it is no flow frame")),
+            _ => Err(WireError::Corrupt("it is not a flow frame")),
         }
     }
 }

@@ -424,7 +424,7 @@ impl Connection {
             let room = async |bytes| self.endpoint.intake.room(role, bytes).await;
             let (frame, _room) = match reader.next_in(room).await {
                 Ok(Some(next)) => next,
-                Ok(None) => return WireError::ClosedByPeer("it did not say why".to_owned()),
+                Ok(None) => return WireError::ClosedByPeer("it gave no reason".to_owned()),
                 Err(error) => return error,
             };
             if let Err(error) = self.take(frame).await {
@@ -579,13 +579,13 @@ where
     writer.write_all(&bytes).await.map_err(failed)?;
     writer.flush().await.map_err(failed)?;
     let Some(frame) = reader.next().await? else {
-        return Err(WireError::ClosedByPeer("it did not say hello".to_owned()));
+        return Err(WireError::ClosedByPeer("it sent no hello".to_owned()));
     };
     if frame.header.kind == Kind::Goodbye {
         return Err(WireError::ClosedByPeer(frame.decode_words()));
     }
     if frame.header.kind != Kind::Hello {
-        return Err(WireError::Corrupt("the first frame is no hello"));
+        return Err(WireError::Corrupt("the first frame is not a hello"));
     }
     let mut theirs: Hello = frame.decode_message()?;
     if let Some(certified) = certified {

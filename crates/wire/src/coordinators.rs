@@ -1,8 +1,9 @@
-//! The coordinator, wherever it runs: of several processes that share their metadata, one leads, and only that one
-//! accepts connections. A process knows the addresses of all of them, and finds the one that leads.
+//! Finds the coordinator: among several processes that share their metadata, one leads, and only the leader accepts
+//! connections. A process knows all addresses, and finds the leader.
 //!
-//! One that is paused still has its connections, so an open one shows nothing. If an answer takes long, or says that the
-//! process may not lead, the other addresses are tried by new connections, which one that is paused does not complete.
+//! A paused coordinator still has its connections, so an open connection proves nothing. If an answer takes long, or if
+//! the process answers that it may not lead, new connections try the other addresses; a paused coordinator does not
+//! complete them.
 
 use crate::body::Rpc;
 use crate::connection::Connection;
@@ -203,7 +204,7 @@ impl Coordinators {
     /// Leaves a coordinator without its answer.
     fn leave<T>(&self, peers: &Peers, at: usize) -> Result<T, WireError> {
         peers.leave(&self.addresses[at]);
-        let operation = "the answer of a coordinator that leads no more";
+        let operation = "the answer of a coordinator that no longer leads";
         Err(WireError::DeadlinePassed { operation })
     }
 

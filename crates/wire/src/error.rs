@@ -43,8 +43,7 @@ pub enum WireError {
     },
     /// The peer belongs to another cluster.
     #[error(
-        "the process at that address belongs to cluster {theirs}, and this one to cluster {ours}; check \
-         the address"
+        "the process at that address belongs to cluster {theirs}, but this process to cluster {ours}; check the address"
     )]
     WrongCluster {
         /// This process's cluster.
@@ -57,13 +56,14 @@ pub enum WireError {
     Untrusted(String),
     /// The peer does not speak TLS, and this process does.
     #[error(
-        "the process at that address does not use TLS; if its cluster runs with --insecure, run this command with it too"
+        "the process at that address does not use TLS; if its cluster runs with --insecure, add --insecure to this \
+        command"
     )]
     NoTls,
     /// The peer speaks TLS, and this process does not.
     #[error(
         "the process at that address wants TLS; name a directory with a certificate of its cluster by --tls, or the \
-         cluster's own directory by --dir"
+        cluster's own directory by --dir"
     )]
     WantsTls,
     /// Another process has the node's address.

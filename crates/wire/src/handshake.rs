@@ -1,4 +1,4 @@
-//! What both sides of a new connection do before it is one: the socket's options, and the checks of the peer.
+//! The steps of both sides before a connection is established: the socket's options, and the checks of the peer.
 
 use crate::body::Frame;
 use crate::error::WireError;
@@ -22,7 +22,7 @@ pub(crate) fn check_certificate(hello: &Hello, certified: &Certified) -> Result<
     let node = hello.identity.node;
     if hello.role != name.role || (node.is_some() && node != name.node) {
         let claimed = format!(
-            "it says that it is a {:?}{}, and its certificate is that of {}",
+            "its hello names the role {:?}{}, but its certificate is that of {}",
             hello.role,
             node.map_or(String::new(), |node| format!(" ({node})")),
             name.holder()

@@ -108,7 +108,7 @@ impl LinkTable {
         let file = fs::File::options().read(true).write(true).open(path)?;
         let map = MmapRaw::map_raw(&file)?;
         let wrong = || {
-            let words = "it is not a link table of this release; start the cluster anew";
+            let words = "it is not a link table of this release; restart the cluster";
             std::io::Error::new(std::io::ErrorKind::InvalidData, words)
         };
         if map.len() < HEADER_WORDS * 8 {

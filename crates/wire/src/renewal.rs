@@ -36,7 +36,7 @@ pub enum RenewalError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The coordinator refuses.
-    #[error("the coordinator gives no certificate: {0}")]
+    #[error("the coordinator issued no certificate: {0}")]
     Refused(String),
 }
 

@@ -1,4 +1,4 @@
-//! What a process is in a cluster.
+//! The role of a process in a cluster.
 
 use serde::{Deserialize, Serialize};
 

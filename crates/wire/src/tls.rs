@@ -1,4 +1,4 @@
-//! TLS between a socket and a connection: the handshake, and what it says of the peer.
+//! TLS between a socket and a connection: the handshake, and the peer's identity from it.
 
 use crate::error::WireError;
 use crate::frame::{HEADER_BYTES, Header, Kind};
@@ -157,7 +157,8 @@ pub(crate) fn in_words(error: &rustls::Error) -> String {
             Alert::CertificateExpired => "this process's certificate has expired".to_owned(),
             Alert::CertificateRequired => "the peer wants a certificate".to_owned(),
             Alert::UnknownCA | Alert::DecryptError | Alert::BadCertificate => {
-                "the peer does not trust the authority of this process's certificate; is it of another cluster?"
+                "the peer does not trust the authority of this process's certificate; check whether the peer belongs \
+                to another cluster"
                     .to_owned()
             }
             other => format!("the peer refuses this process ({other:?})"),
@@ -168,10 +169,10 @@ pub(crate) fn in_words(error: &rustls::Error) -> String {
                 "the peer's certificate has expired".to_owned()
             }
             Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
-                "the peer's certificate is not valid yet; do the clocks agree?".to_owned()
+                "the peer's certificate is not valid yet; check the clocks of both machines".to_owned()
             }
             Wrong::UnknownIssuer | Wrong::BadSignature => {
-                "the peer's certificate is of another authority; is it of another cluster?"
+                "another authority issued the peer's certificate; check whether the peer belongs to another cluster"
                     .to_owned()
             }
             Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => {

@@ -20,10 +20,10 @@ const ENTRY_COUNT_MAX: u64 = 500;
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListAsked {
-    /// Only files whose names begin with this. Names with a slash behind it are joined.
+    /// Only files with this prefix. Names with a slash after the prefix are joined.
     #[serde(default)]
     prefix: String,
-    /// Only what follows this.
+    /// Only entries that sort after this one.
     after: Option<String>,
     /// Most entries, at most 500.
     limit: Option<u64>,
@@ -32,7 +32,7 @@ pub(super) struct ListAsked {
 /// A file, or all files below a directory.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Entry {
-    /// The file's name; that of a directory ends with a slash.
+    /// The file's name; a directory's name ends with a slash.
     name: String,
     /// The file's size; null for a directory.
     bytes: Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 pub(super) struct Page {
     /// The entries, in the byte order of their names.
     entries: Vec<Entry>,
-    /// What to ask for the next page after; null at the end.
+    /// The value of `after` for the next page; null at the end.
     next: Option<String>,
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn file(
     }))
 }
 
-/// Where a byte of a file lies, why there, and what a read or an update of it does now: `gabion explain`.
+/// The location of a byte of a file, the reason for it, and the effect of a read or an update of it now: `gabion explain`.
 #[utoipa::path(
     get,
     path = "/api/v1/explain",

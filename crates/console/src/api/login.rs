@@ -28,9 +28,9 @@ pub(super) struct Login {
     path = "/api/v1/session",
     request_body = Login,
     responses(
-        (status = 204, description = "The session has begun; its cookie is set"),
-        (status = 401, description = "It is not the password", body = ProblemView),
-        (status = 429, description = "There were too many wrong ones", body = ProblemView),
+        (status = 204, description = "The session has started; its cookie is set"),
+        (status = 401, description = "The password is wrong", body = ProblemView),
+        (status = 429, description = "Too many wrong passwords", body = ProblemView),
     )
 )]
 pub(super) async fn log_in(
@@ -46,7 +46,7 @@ pub(super) async fn log_in(
     let token = token.map_err(|error| match error {
         LoginError::Wrong => Problem::new(
             StatusCode::UNAUTHORIZED,
-            "that is not the password, or it was used; the console prints a new one after each login",
+            "the password is wrong or was already used; the console prints a new one after each login",
         ),
         LoginError::TooMany { retry_after } => {
             let seconds = retry_after.as_secs() + 1;
@@ -60,7 +60,7 @@ pub(super) async fn log_in(
             "the system gives no random numbers",
         ),
     })?;
-    tracing::info!(target: "cluster", "a session of the console has begun");
+    tracing::info!(target: "cluster", "a session of the console has started");
     Ok((
         StatusCode::NO_CONTENT,
         cookie(&app, &headers, &token, SESSION_LIMIT.as_secs()),

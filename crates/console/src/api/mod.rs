@@ -27,8 +27,8 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 #[openapi(
     info(
         title = "Gabion's console",
-        description = "What the console's page asks. Log in by POST /api/v1/session with the one-time password, keep the \
-                       cookie, and send the header X-Gabion-Console: 1 with every request that is no GET."
+        description = "The API of the console's page. Log in by POST /api/v1/session with the one-time password, keep \
+        the cookie, and send the header X-Gabion-Console: 1 with every request except GET."
     ),
     paths(
         login::log_in,
@@ -94,7 +94,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/file", get(files::file))
         .route("/api/v1/explain", get(files::explain))
         .route("/api/v1/plans", get(plans::plans))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing here"))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "this path does not exist"))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "use another method")
         })

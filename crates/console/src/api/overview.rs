@@ -85,11 +85,11 @@ pub(super) struct Overview {
     troubles: Vec<String>,
     /// Signs of decaying disks and broken links.
     signs: Vec<String>,
-    /// Time since the last message of the node, among those that are up, that was silent longest.
+    /// Longest time since the last message of a node that is up.
     heard_at_most_ms_ago: Option<u64>,
     /// Number of nodes.
     node_count: usize,
-    /// Nodes that are not up, of which at most 200.
+    /// Nodes that are not up, at most 200.
     unwell: Vec<NodeView>,
     /// The racks.
     racks: Vec<RackView>,
@@ -101,7 +101,7 @@ pub(super) struct Overview {
     appending_stripes: u64,
     /// Chunks whose nodes do not answer.
     unreachable_chunks: u64,
-    /// Repairs, without what they sent.
+    /// Repairs, without their traffic.
     repair: RepairView,
 }
 
@@ -238,12 +238,12 @@ pub(super) async fn keep(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What the cluster's links carry.
+/// Traffic of the cluster's links.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Traffic {
     #[serde(flatten)]
     age: Age,
-    /// Updates a second; null until there are two looks.
+    /// Updates a second; null until there are two samples.
     updates_per_s: Option<f64>,
     /// Parts of reads a second.
     read_parts_per_s: Option<f64>,

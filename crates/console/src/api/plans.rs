@@ -51,7 +51,7 @@ pub(super) async fn plans(
                 Some(length) if (1..=UPDATE_BYTES_MAX).contains(&length) => length,
                 Some(_) => {
                     return Err(Problem::wrong(format!(
-                        "an update that is shown has 1 to {UPDATE_BYTES_MAX} bytes"
+                        "a plan can be shown for updates of 1 to {UPDATE_BYTES_MAX} bytes"
                     )));
                 }
                 None => {
@@ -73,7 +73,7 @@ pub(super) async fn plans(
         }
         _ => {
             return Err(Problem::wrong(
-                "say which plan: offset and length of an update, or stripe and chunk of a repair",
+                "no operation given; name offset and length of an update, or stripe and chunk of a repair",
             ));
         }
     };

@@ -62,12 +62,12 @@ pub(super) async fn pools(State(app): State<Arc<App>>) -> Result<Json<Vec<UsedPo
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewPool {
-    /// Its name: a to z, 0 to 9, - and _, a letter first.
+    /// Name of the pool: a to z, 0 to 9, - and _, starting with a letter.
     name: String,
     /// The failure that it survives: `1-rack`, `2-nodes` and so on. Without one, `1-rack`.
     #[serde(default)]
     survive: Option<String>,
-    /// Its code, such as `rs(6,3)`. Without one, it is chosen for the failure.
+    /// Its code, such as `rs(6,3)`. Without one, the failure to survive determines it.
     #[serde(default)]
     code: Option<String>,
     /// Bytes of a chunk. Without a number, 1 MiB.
@@ -86,7 +86,7 @@ pub(super) struct NewPool {
     responses(
         (status = 201, body = UsedPool),
         (status = 400, body = ProblemView),
-        (status = 409, description = "There is one of this name", body = ProblemView),
+        (status = 409, description = "A pool of this name exists", body = ProblemView),
     )
 )]
 pub(super) async fn create(

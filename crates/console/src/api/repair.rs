@@ -24,7 +24,7 @@ pub(super) struct RepairNow {
     repair: RepairView,
 }
 
-/// The state of repairs: `gabion repair status`. Asks every node for what it has sent.
+/// The state of repairs: `gabion repair status`. Asks every node for its sent bytes.
 #[utoipa::path(
     get,
     path = "/api/v1/repair",
@@ -69,7 +69,7 @@ pub(super) async fn now(State(app): State<Arc<App>>) -> Result<StatusCode, Probl
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// New limits. They replace all that were; null, 0 or nothing is no limit.
+/// New limits. They replace all previous limits; null, 0 or an absent value means no limit.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLimits {

@@ -1,4 +1,4 @@
-//! One byte of a file: where it lies, why there, and what a read or an update of it does now.
+//! One byte of a file: its location, the reason for it, and the effect of a read or an update of it now.
 
 use super::counted;
 use super::files::is_lost;
@@ -240,7 +240,7 @@ impl Located {
             count => format!(", {} lost", counted(count as u64, "chunk is", "chunks are")),
         };
         let waits = if self.stat.layout.appending.contains(&stripe.id) {
-            "; updates wait for a commit, so copies of them count instead of parity"
+            "; updates wait for a commit, so their copies count instead of parity"
         } else {
             ""
         };

@@ -1,4 +1,4 @@
-//! The stripes of a file, and where their chunks lie.
+//! The stripes of a file, and the nodes of their chunks.
 
 use gabion_client::FileStat;
 use gabion_layout::{ChunkIndex, StripeRecord};

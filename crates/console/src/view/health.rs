@@ -43,7 +43,7 @@ pub fn troubles(status: &ClusterStatus) -> Vec<String> {
             Liveness::Suspect => Some(format!("{} does not answer", node.node)),
             Liveness::Failed => Some(format!("{} has failed", node.node)),
             Liveness::Up if silence_ms.is_none() => Some(format!(
-                "{} has not been heard since the coordinator started",
+                "{} has sent no heartbeat since the coordinator started",
                 node.node
             )),
             Liveness::Up => disk_trouble(status, node.node),
@@ -92,8 +92,8 @@ pub fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
     match join.waits_with_unknown {
         None => format!("{node} is joining; it has reported {told} of its {all} chunks"),
         Some(unknown) => format!(
-            "{node} waits to join: nothing is known of {unknown} of its {all} chunks; let it set these \
-             aside with 'gabion node accept {}'",
+            "{node} waits to join, because {unknown} of its {all} chunks are unknown; to let it set these aside, run \
+            'gabion node accept {}'",
             node.0
         ),
     }
@@ -204,7 +204,7 @@ mod tests {
         check(
             unheard,
             "yellow",
-            "node 2 has not been heard since the coordinator started",
+            "node 2 has sent no heartbeat since the coordinator started",
         );
         let full = |status: &mut ClusterStatus| {
             status.spaces.get_mut(&NodeId(0)).unwrap().free_bytes = 3;

@@ -1,5 +1,5 @@
-//! What is shown of a cluster, by the console and by the command line alike: sentences, and values that both print as
-//! JSON in the same words.
+//! The views of a cluster that the console and the command line share: sentences, and values that both print as the
+//! same JSON.
 
 pub mod events;
 pub mod explain;

@@ -1,5 +1,5 @@
-//! Repairs: when is data safe again? It is computed from the records and never too optimistic: a chunk counts once its
-//! node has read all of it back.
+//! Repairs: the time until data is safe again. The figures come from the records and are never too optimistic: a chunk
+//! counts once its node has read all of it back.
 
 use gabion_protocol::message::{ArrayStatus, ClusterStatus, Meter, Purpose, RepairStatus};
 use serde::Serialize;

@@ -269,7 +269,7 @@ fn parts_that_need_too_much_memory_are_refused() {
     };
     let fitting = MAX_BUFFER_BYTES / (MAX_SLICE_BYTES * RING_SLICES);
     assert!(Executor::new(&incoming(fitting)).is_ok());
-    let reason = "needs more memory for slices than a part may have";
+    let reason = "exceeds a part's memory limit for slices";
     let text = format!("the part's step {fitting} {reason}");
     assert_eq!(refusal(&incoming(MAX_STEPS as u64)), text);
 
@@ -287,8 +287,7 @@ fn parts_of_too_many_steps_or_terms_are_refused() {
         part(ids.map(|id| step(id, slices, read(slices))).collect())
     };
     assert!(Executor::new(&reads(MAX_STEPS)).is_ok());
-    let text =
-        format!("the part's step {MAX_STEPS} exceeds the number of steps that a part may have");
+    let text = format!("the part's step {MAX_STEPS} exceeds the maximum number of steps of a part");
     assert_eq!(refusal(&reads(MAX_STEPS + 1)), text);
 
     let sum = |terms: usize| {

@@ -7,7 +7,7 @@ use gabion_testbed::replay::Access;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-/// Requests that the bench makes; names as fio has them.
+/// The bench's requests, with the names of fio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Requests {
     /// Overwrites of random blocks
@@ -21,7 +21,7 @@ pub(crate) enum Requests {
 }
 
 impl Requests {
-    /// What they do, and where.
+    /// Direction and order of the requests.
     pub(crate) const fn parts(self) -> (Access, Order) {
         match self {
             Self::Randwrite => (Access::Write, Order::Random),
@@ -34,11 +34,11 @@ impl Requests {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchOptions {
-    /// Pool to measure; give several to compare them, for example an erasure-coded and a replicated one. It may be
-    /// omitted if there is only one
+    /// Pool to measure; repeat the option to compare pools, for example an erasure-coded and a replicated one [default:
+    /// the only pool]
     #[arg(long = "pool", value_name = "POOL")]
     pub(crate) pools: Vec<String>,
-    /// Size of the file that the bench stores in each pool, and removes at the end
+    /// Size of the file that the bench stores in each pool and removes at the end
     #[arg(long, default_value = "256MiB", value_parser = checks::some_bytes)]
     pub(crate) size: NonZeroU64,
     /// Requests to measure, separated by commas
@@ -49,26 +49,26 @@ pub(crate) struct BenchOptions {
         default_value = "randwrite,randread,write,read"
     )]
     pub(crate) workload: Vec<Requests>,
-    /// Sizes of random requests, separated by commas; sequential ones have 1 MiB
+    /// Sizes of random requests, separated by commas; sequential requests have 1 MiB
     #[arg(long, value_delimiter = ',', default_value = "4KiB,128KiB", value_parser = checks::some_bytes)]
     pub(crate) block: Vec<NonZeroU64>,
-    /// Numbers of random requests in flight, separated by commas; of sequential ones, 16 are
+    /// Numbers of random requests in flight, separated by commas; 16 sequential requests are in flight
     #[arg(long, value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: Vec<u32>,
-    /// Time of each measurement in seconds
+    /// Duration of each measurement in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
-    /// Number of times that everything is measured, the pools by turns; the rounds are added up
+    /// Number of rounds; each round measures every pool in turn, and the report adds up the rounds
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
-    /// Kill this node after the first measurements, measure without it and during its repair, and start it again;
-    /// only in a cluster of this machine
+    /// Kill this node after the first measurements, measure without it and during its repair, then restart it; only in
+    /// a cluster on this machine
     #[arg(long, value_name = "NODE")]
     pub(crate) kill_node: Option<u32>,
-    /// Seed of the places of random requests
+    /// Seed of the offsets of random requests
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Draw the rates to this file, as SVG
+    /// Draw the rates into this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }

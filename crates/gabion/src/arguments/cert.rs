@@ -5,22 +5,22 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct InitOptions {
-    /// Directory of the coordinator's data; the authority is made in its directory 'ca'
+    /// Directory of the coordinator's data; its directory 'ca' gets the authority
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertCommand {
-    /// Make a key and a certificate in a directory, for --tls
+    /// Create a key and a certificate in a directory, for --tls
     Issue(IssueOptions),
-    /// Print a join token: a new process exchanges it once, by network, for its certificate
+    /// Print a join token, which a new process exchanges once for its certificate
     Token(TokenOptions),
-    /// List what was issued, with its serial, its end, and whether it counts
+    /// List issued certificates and tokens with serial, expiry and state
     Ls(AuthorityOption),
-    /// Revoke a certificate or a token: the cluster's processes refuse it, and close its connections, within seconds
+    /// Revoke a certificate or a token: within seconds the cluster's processes refuse it and close its connections
     Revoke {
-        /// Its serial, as 'gabion cert ls' shows it
+        /// Serial, as 'gabion cert ls' shows it
         serial: String,
         #[command(flatten)]
         authority: AuthorityOption,
@@ -39,13 +39,13 @@ pub(crate) struct IssueOptions {
     /// Role of the process
     #[arg(value_enum)]
     pub(crate) holder: Holder,
-    /// Id of a node that has joined before; a new node gets its id into its certificate when it joins
+    /// Id of a node that joined before; a new node gets an id, and a certificate with it, when it joins
     #[arg(long, value_name = "NUMBER")]
     pub(crate) node: Option<u32>,
-    /// Directory for the key and the certificate; what is there is replaced
+    /// Directory for the key and the certificate; existing ones are replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Days until it expires; a process renews it before that
+    /// Days until the certificate expires; a process renews its certificate before
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub(crate) days: u32,
     #[command(flatten)]
@@ -57,10 +57,10 @@ pub(crate) struct TokenOptions {
     /// Role of the process
     #[arg(value_enum, default_value_t = Holder::Node)]
     pub(crate) holder: Holder,
-    /// Id of a node that has joined before and has lost its certificate
+    /// Id of a node that joined before and lost its certificate
     #[arg(long, value_name = "NUMBER")]
     pub(crate) node: Option<u32>,
-    /// Minutes until it expires
+    /// Minutes until the token expires
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_080))]
     pub(crate) minutes: u32,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;
 
-/// Checks the address of a process: `host:port`, as others reach it.
+/// Checks the address of a process, `host:port`, at which others reach it.
 ///
 /// # Errors
 /// One plain sentence.
@@ -22,7 +22,7 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks where the coordinator may be: one address, or several, of which one leads.
+/// Checks the addresses of coordinators: one, or several of which one leads.
 ///
 /// # Errors
 /// One plain sentence.
@@ -72,7 +72,7 @@ pub(crate) struct Owner {
     pub(crate) group: Option<u32>,
 }
 
-/// Checks the path of a file or directory. That of the root, `/`, becomes the empty one.
+/// Checks the path of a file or directory. The root's path, `/`, becomes the empty path.
 ///
 /// # Errors
 /// One plain sentence.
@@ -120,7 +120,7 @@ pub(super) fn owner(text: &str) -> Result<Owner, String> {
     }
 }
 
-/// Checks the beginning of files' names.
+/// Checks a prefix of files' names.
 ///
 /// # Errors
 /// One plain sentence.
@@ -144,7 +144,7 @@ pub(super) fn pool_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "a pool's name has 1 to {POOL_NAME_BYTES} of a to z, 0 to 9, - and _, a letter first"
+        "a pool's name has 1 to {POOL_NAME_BYTES} characters of a to z, 0 to 9, - and _, and starts with a letter"
     ))
 }
 
@@ -161,7 +161,7 @@ pub(super) fn image_name(text: &str) -> Result<ImageName, String> {
     Ok(name)
 }
 
-/// Checks what is to be mounted.
+/// Checks the pool and path to mount.
 ///
 /// # Errors
 /// One plain sentence.

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct CoordinatorOptions {
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free port
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
-    /// Directory of the coordinator's files: the metadata, unless they are in a database, and certificates
+    /// Directory of the coordinator's files: certificates, and the metadata unless a database holds them
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) metadata: MetadataOptions,
-    /// Create a new cluster if there is no metadata; without it a missing directory is refused
+    /// Create a new cluster if there is no metadata; without this option a missing directory is refused
     #[arg(long)]
     pub(crate) init: bool,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
-    /// Serve metrics by HTTP at this address, as /metrics, to anyone who reaches it; port 0 takes a free one
+    /// Serve metrics by HTTP at /metrics of this address, without authentication; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
     #[command(flatten)]

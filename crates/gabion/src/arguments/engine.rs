@@ -11,7 +11,7 @@ pub(crate) enum EngineName {
     /// Files of a directory
     #[default]
     Files,
-    /// An array of SSDs that is written in whole stripes only
+    /// An array of SSDs, written only in whole stripes
     Tween,
 }
 
@@ -24,7 +24,7 @@ impl From<EngineName> for gabion_testbed::Engine {
     }
 }
 
-/// The engine of a node, and the parameters of an array.
+/// The engine of a node and the parameters of an array.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct EngineOptions {
     /// Storage engine of the node
@@ -55,7 +55,7 @@ const STRIPE_BYTES: u64 = 8 << 20;
 const DEVICE_BYTES: u64 = 16 << 30;
 
 impl EngineOptions {
-    /// The engine of a node whose files are in this directory.
+    /// The engine of a node with its files in this directory.
     ///
     /// # Errors
     /// One plain sentence.

@@ -5,21 +5,21 @@ use jiff::Timestamp;
 
 #[derive(Args, Debug)]
 pub(crate) struct EventsOptions {
-    /// Go on with new events as they happen, until Ctrl-C; with --format json an object a line
+    /// Print new events as they happen, until Ctrl-C; with --format json one object per line
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Only events since then: a time such as 2026-01-31T08:00:00Z, or an age such as 90s, 15m, 6h or 2d
+    /// Show only events since then: a time such as 2026-01-31T08:00:00Z, or an age such as 90s, 15m, 6h or 2d
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub(crate) since: Option<Timestamp>,
-    /// Number of newest events [default: 100, or all with --since]
+    /// Number of newest events to show [default: 100, or all with --since]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) last: Option<u64>,
-    /// Leave out the begin and end of each stripe's repair
+    /// Omit the start and the end of each stripe's repair
     #[arg(long)]
     pub(crate) no_repairs: bool,
 }
 
-/// A time, or one this long ago.
+/// A time, or an age as the time that long ago.
 pub(super) fn since(text: &str) -> Result<Timestamp, String> {
     since_at(text, Timestamp::now())
 }

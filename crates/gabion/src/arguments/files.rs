@@ -7,19 +7,19 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct PutOptions {
-    /// Local file; - reads stdin to its end, whatever its size, as do FIFOs and devices
+    /// Local file; - is stdin. Stdin, FIFOs and devices are read to their end
     pub(crate) file: PathBuf,
     /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Pool; may be omitted if there is only one
+    /// Pool [default: the only pool]
     #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
-    /// Replace the file that has the name already, at once when the new one is stored
+    /// Replace an existing file of this name, atomically, once the new file is stored
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Keep the whole mode, the owner and the times of the local file; without this, the new file has its permissions,
-    /// and belongs to the user who runs the command
+    /// Keep the mode, the owner and the times of the local file; without this, the new file gets only its permissions
+    /// and belongs to the user of this command
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }
@@ -32,29 +32,29 @@ pub(crate) struct CopyOptions {
     /// Name of the copy
     #[arg(value_parser = checks::file_name)]
     pub(crate) to: String,
-    /// Pool of the copy; the default is that of the file
+    /// Pool of the copy [default: the pool of the file]
     #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
-    /// Replace the file that has the name already, at once when the copy is complete
+    /// Replace an existing file of this name, atomically, once the copy is complete
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Keep the whole mode, the owner and the times of the file; without this, the copy has its permissions, and belongs
-    /// to the user who runs the command
+    /// Keep the mode, the owner and the times of the file; without this, the copy gets only its permissions and belongs
+    /// to the user of this command
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LinkOptions {
-    /// Name of the file; the path to which a symbolic link leads
+    /// Name of the file, or the target path of a symbolic link
     pub(crate) target: String,
-    /// The new name
+    /// New name
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Make a symbolic link
+    /// Create a symbolic link
     #[arg(short, long)]
     pub(crate) symbolic: bool,
-    /// Pool of the symbolic link; may be omitted when there is only one
+    /// Pool of the symbolic link [default: the only pool]
     #[arg(long, requires = "symbolic", value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
 }
@@ -64,13 +64,13 @@ pub(crate) struct ListOptions {
     /// List only names with this prefix
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Join names up to the first of these behind the prefix, for example /
+    /// Show each name only up to the first delimiter after the prefix, and equal results once; for example /
     #[arg(long, value_name = "TEXT")]
     pub(crate) delimiter: Option<String>,
-    /// List only names behind this one
+    /// List only names that sort after this one
     #[arg(long, value_name = "NAME")]
     pub(crate) after: Option<String>,
-    /// List at most this many
+    /// List at most this number of names
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }
@@ -80,16 +80,15 @@ pub(crate) struct GetOptions {
     /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Local file, replaced once all bytes have arrived; devices and FIFOs are written directly, -
-    /// is stdout
+    /// Local file, replaced once all bytes have arrived; - is stdout. Devices and FIFOs are written directly
     pub(crate) file: PathBuf,
-    /// First byte to read; the default is the beginning
+    /// Offset of the first byte to read [default: 0]
     #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_bytes)]
     pub(crate) offset: u64,
-    /// Bytes to read; the default is up to the end
+    /// Number of bytes to read [default: up to the end]
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) length: Option<u64>,
-    /// Give the local file the permissions and the times of the stored one
+    /// Give the local file the permissions and the times of the stored file
     #[arg(short, long)]
     pub(crate) preserve: bool,
 }
@@ -111,7 +110,7 @@ pub(crate) struct AppendOptions {
     /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Local file with the new bytes; - reads stdin, of which each 8 MiB are appended as they arrive
+    /// Local file with the new bytes; - reads stdin and appends each 8 MiB as they arrive
     pub(crate) file: PathBuf,
 }
 
@@ -120,10 +119,10 @@ pub(crate) struct CreateOptions {
     /// Name of the file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Its size
+    /// Size of the file
     #[arg(long, default_value = "0", value_parser = parse_bytes)]
     pub(crate) size: u64,
-    /// Pool; may be omitted if there is only one
+    /// Pool [default: the only pool]
     #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct HdfsAgentOptions {
-    /// Transfer port of HDFS's process on this machine, that of dfs.datanode.address
+    /// Transfer port of the DataNode on this machine, from dfs.datanode.address
     #[arg(long, default_value_t = 9866, value_name = "PORT")]
     pub(crate) transfer_port: u16,
     /// Address for other agents and the plugin [default: all addresses, 1000 above the transfer port]
@@ -20,10 +20,10 @@ pub(crate) struct HdfsAgentOptions {
     pub(crate) restoration: RestorationOptions,
 }
 
-/// How to restore a lost chunk file instead.
+/// Options for restoring a lost chunk file instead.
 #[derive(Args, Debug)]
 pub(crate) struct RestorationOptions {
-    /// Restore one lost chunk file of this system from the other chunk files of its stripe, and end
+    /// Restore one lost chunk file of this system from the other chunk files of its stripe, then end
     #[arg(
         long,
         value_enum,
@@ -31,29 +31,29 @@ pub(crate) struct RestorationOptions {
         conflicts_with_all = ["transfer_port", "listen", "plugin"]
     )]
     pub(crate) restore: Option<FormatName>,
-    /// How many chunks of the stripe have data
+    /// Number of data chunks of the stripe
     #[arg(long, value_name = "K", requires = "restore")]
     pub(crate) data: Option<usize>,
     /// HDFS-RAID's codec: rs or xor
     #[arg(long, value_enum, default_value = "rs", requires = "restore")]
     pub(crate) codec: RaidCodec,
-    /// Position of the chunk to restore in the stripe, from 0, if several are lost
+    /// Position in the stripe, from 0, of the chunk to restore, if several are lost
     #[arg(long, value_name = "POSITION", requires = "restore")]
     pub(crate) lost: Option<usize>,
-    /// Bytes of the lost chunk [default: as many as the longest other chunk has]
+    /// Bytes of the lost chunk [default: the length of the longest other chunk]
     #[arg(long, value_name = "BYTES", requires = "restore")]
     pub(crate) length: Option<u64>,
-    /// The new file; its name is that of a chunk of the format
+    /// New file; its name follows the system's format for names of chunks
     #[arg(long, value_name = "FILE", requires = "restore")]
     pub(crate) out: Option<PathBuf>,
-    /// The chunk files of the stripe in order, those with data first; - for each lost one
+    /// Chunk files of the stripe in order, data before parity; - for each lost file
     #[arg(value_name = "CHUNK", requires = "restore")]
     pub(crate) chunks: Vec<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub(crate) enum FormatName {
-    /// Chunk files of QFS, with its own code of 3 parities
+    /// Chunk files of QFS, with its own code of 3 parity chunks
     Qfs,
     /// Blocks of HDFS-RAID, with checksums beside or in them
     HdfsRaid,
@@ -72,6 +72,6 @@ impl FormatName {
 pub(crate) enum RaidCodec {
     /// Reed-Solomon
     Rs,
-    /// One plain sum
+    /// One XOR parity
     Xor,
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use gabion_nbd::ImageName;
 use std::path::PathBuf;
 
-/// Sizes of images are multiples of this many bytes, as guests address sectors.
+/// Bytes of a sector. Guests address sectors, so sizes of images are multiples of it.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Subcommand, Debug)]
@@ -32,7 +32,7 @@ pub(crate) enum ImageCommand {
         #[arg(value_parser = checks::image_name)]
         name: ImageName,
     },
-    /// Give an image another size; attached clients see it when they attach again
+    /// Change the size of an image; attached clients see the new size when they attach again
     Resize {
         /// Name of the image, as POOL/NAME
         #[arg(value_parser = checks::image_name)]
@@ -40,7 +40,7 @@ pub(crate) enum ImageCommand {
         /// New size: a multiple of 512 bytes
         #[arg(long, value_parser = parse_image_size)]
         size: u64,
-        /// Allow a smaller size, which destroys the bytes behind it; no client may be attached
+        /// Allow a smaller size, which destroys the bytes beyond it; no client may be attached
         #[arg(long)]
         shrink: bool,
     },
@@ -54,7 +54,7 @@ pub(crate) enum ImageCommand {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NbdCommand {
-    /// Serve images to NBD clients such as qemu, nbdcopy and the Linux kernel; one server for an image at a time
+    /// Serve images to NBD clients such as qemu, nbdcopy and the Linux kernel; an image has one server at a time
     Serve(NbdServeOptions),
     /// Attach an image of a running server as a block device of this machine, by nbd-client
     Map(NbdMapOptions),
@@ -62,26 +62,26 @@ pub(crate) enum NbdCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct NbdServeOptions {
-    /// Images to serve, as POOL/NAME; all of the cluster if there is none. A single one is the default export
+    /// Images to serve, as POOL/NAME [default: all images of the cluster]. A single image is the default export
     #[arg(value_name = "IMAGE", value_parser = checks::image_name)]
     pub(crate) images: Vec<ImageName>,
-    /// TCP address to listen on; port 0 takes a free one [default: 127.0.0.1:10809, or none with --unix]
+    /// TCP address to listen on; port 0 takes a free port [default: 127.0.0.1:10809, or none with --unix]
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: Option<String>,
     /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
-    /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
+    /// Serve metrics by HTTP at /metrics of this address; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
-    /// Refuse writes; any number of servers may do that
+    /// Serve read-only; any number of servers may serve an image so
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Take images over from servers that have them attached, whose writes are refused from then on. Without this,
-    /// an image is free ten seconds after the last renewal by its server
+    /// Take over images from servers that have them attached; the writes of those servers are refused from then on.
+    /// Without this, an image becomes free ten seconds after the last renewal by its server
     #[arg(long, conflicts_with = "read_only")]
     pub(crate) take_over: bool,
-    /// Time for which a request is retried while the cluster does not answer, in seconds; then it fails
+    /// Seconds for which a request is retried while the cluster does not answer; then it fails
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub(crate) retry_s: u64,
 }
@@ -94,7 +94,7 @@ pub(crate) struct NbdMapOptions {
     /// Address of the server
     #[arg(long, default_value = "127.0.0.1:10809", value_name = "HOST:PORT", value_parser = checks::peer_address)]
     pub(crate) server: String,
-    /// Device to attach it as
+    /// Block device of this machine for the image
     #[arg(long, default_value = "/dev/nbd0", value_name = "DEVICE")]
     pub(crate) device: PathBuf,
 }

@@ -24,17 +24,17 @@ pub(crate) enum LabCommand {
     TraceStats(TraceStatsOptions),
     /// Generate a trace with the statistics of a known volume, and compare them
     Synth(SynthOptions),
-    /// Run a trace on a cluster, and measure
+    /// Replay a trace on a cluster and measure it
     Replay(ReplayOptions),
     /// List the experiments of the papers
     List,
-    /// Run an experiment of a paper, and show its figures beside ours
+    /// Run an experiment of a paper, and show the paper's figures beside ours
     Run(RunOptions),
     /// Summarize the saved results of all experiments as a Markdown table
     Summary(SummaryOptions),
-    /// Run a command on racks of nodes with limited links, made of network namespaces; needs root
+    /// Run a command on emulated racks of nodes with limited links (network namespaces); needs root
     Testbed(TestbedOptions),
-    /// Run the part of an experiment inside its testbed
+    /// Run the inner part of an experiment inside its testbed
     #[command(hide = true)]
     InTestbed {
         /// Job, as JSON
@@ -54,10 +54,10 @@ pub(crate) enum LabCommand {
     },
 }
 
-/// The scale of an experiment.
+/// Scale of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ScaleOption {
-    /// Seconds: shows which scheme is faster, not by how much
+    /// Seconds: shows the faster scheme, but not by how much
     Quick,
     /// Minutes, on two processors
     Usual,
@@ -69,8 +69,8 @@ pub(crate) enum ScaleOption {
 pub(crate) struct RunOptions {
     /// Experiment, such as COD-T32; 'gabion lab list' shows all
     pub(crate) id: String,
-    /// Directory for the result, ID.json, and its plots. Temporary data goes there too, so this
-    /// selects the measured disk
+    /// Directory for the result, ID.json, and its plots. Temporary data goes there too, so the option selects the
+    /// measured disk
     #[arg(long, default_value = "lab-results", value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Share of the paper's setting
@@ -79,8 +79,8 @@ pub(crate) struct RunOptions {
     /// Seed of all random choices of the first run; each further run has the next one
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Number of runs; of several, figures are means with 95 % confidence intervals [default: 3 at scale usual where
-    /// chance decides, else 1]
+    /// Number of runs; with several, figures are means with 95 % confidence intervals [default: 3 for random
+    /// experiments at scale usual, else 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
     /// Directory with traces, by family: msr and cloudphysics; synthetic workloads replace missing
@@ -96,18 +96,18 @@ pub(crate) struct SummaryOptions {
     pub(crate) from: PathBuf,
 }
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Args, Debug)]
 pub(crate) struct TraceForm {
     #[arg(long, value_name = "FORMAT", help = format_help(), value_parser = parse_format)]
     pub(crate) trace_format: Option<Format>,
-    /// Volume whose requests are read, for a trace of several
+    /// Volume to read, for a trace of several volumes
     #[arg(long, value_name = "NAME")]
     pub(crate) volume: Option<String>,
 }
 
 impl TraceForm {
-    /// Whether any of it is given.
+    /// Whether any option is given.
     pub(crate) fn is_given(&self) -> bool {
         self.trace_format.is_some() || self.volume.is_some()
     }
@@ -160,32 +160,31 @@ fn schemes_help() -> String {
     )
 }
 
-/// What the lab counts.
+/// Unit of the lab's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Unit {
-    /// Bytes that a cluster's nodes send for the written ranges; each primary has append phases of
-    /// its own
+    /// Bytes that a cluster's nodes send for the written ranges; each primary has its own append phases
     Bytes,
-    /// Whole chunks, with one append phase of all stripes, as the papers count
+    /// Whole chunks, with one append phase for all stripes, as in the papers
     Chunks,
 }
 
-/// The append phases of CAU and PARIX.
+/// Append phases of CAU and PARIX.
 #[derive(Args, Debug)]
 pub(crate) struct AppendPhaseOptions {
-    /// Stripes with appended updates before a commit: of a primary, or of all in chunks
+    /// Number of stripes with appended updates that starts a commit: of one primary, or of all with --unit chunks
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub(crate) us: u64,
-    /// CAU: interim replicas of what is appended
+    /// CAU: interim replicas of appended bytes
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) replicas: u8,
-    /// In bytes: bytes of a primary's stripes that may wait for a commit
+    /// With --unit bytes: bytes of a primary's stripes that may wait for a commit
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
     pub(crate) commit_bytes: u64,
-    /// In bytes: longest wait of an update for a commit, such as 12h, 30m or 45s
+    /// With --unit bytes: longest wait of an update for a commit, such as 12h, 30m or 45s
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "1h")]
     pub(crate) commit_age: u64,
-    /// In bytes: timing of the writes
+    /// With --unit bytes: timing of the writes
     #[arg(long, value_enum, default_value = "trace")]
     pub(crate) pace: Pace,
 }
@@ -194,7 +193,7 @@ impl AppendPhaseOptions {
     /// The phases of a pool with these limits.
     ///
     /// # Errors
-    /// Wrong use, for a limit of zero, with which nothing could wait.
+    /// Wrong use for a limit of zero, because no update could wait then.
     pub(crate) fn spec(&self) -> Result<AppendSpec, Failure> {
         let spec = AppendSpec {
             replicas: self.replicas,
@@ -207,7 +206,7 @@ impl AppendPhaseOptions {
             return Ok(spec);
         }
         Err(Failure::usage(
-            "the limits of append phases are above 0: check --us, --commit-bytes and --commit-age",
+            "the limits of append phases must be above 0; check --us, --commit-bytes and --commit-age",
         ))
     }
 }
@@ -219,21 +218,20 @@ pub(crate) struct AdviseOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) trace_form: TraceForm,
-    /// Number of racks, over which stripes rotate on as many nodes as they have chunks
+    /// Number of racks; stripes rotate over them, on as many nodes as a stripe has chunks
     #[arg(long, required_unless_present = "like", value_parser = clap::value_parser!(u32).range(2..=255))]
     pub(crate) racks: Option<u32>,
-    /// Place stripes as a pool of each scheme does, on racks with this number of nodes, and count
-    /// several pools
+    /// Place stripes as a pool of each scheme does, on racks of this number of nodes, and count several pools
     #[arg(long, value_name = "NUMBER", requires = "racks",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) nodes_per_rack: Option<u32>,
-    /// With --nodes-per-rack, number of pools, each placed from its own seed: the mean is shown, and
-    /// the interval in which 95 % of pools lie
+    /// With --nodes-per-rack, number of pools, each with its own placement seed; the table shows the mean and the
+    /// interval of 95 % of pools
     #[arg(long, value_name = "NUMBER", default_value_t = 5, requires = "nodes_per_rack",
         value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub(crate) seeds: u64,
-    /// Count on a stored file of the cluster instead, with its placement, code, chunk size and
-    /// append phases: a replay of the trace on it sends as many bytes under its pool's scheme
+    /// Count on a stored file of the cluster instead, with its placement, code, chunk size and append phases. A replay
+    /// of the trace on this file sends the same bytes under its pool's scheme
     #[arg(long, value_name = "NAME", conflicts_with_all = [
         "racks", "nodes_per_rack", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
     ])]
@@ -244,7 +242,7 @@ pub(crate) struct AdviseOptions {
     /// Failure that stripes must survive, such as 1-rack or 2-nodes
     #[arg(long, default_value = "1-rack")]
     pub(crate) survive: String,
-    /// Code to try; may be repeated [default: three that fill the racks]
+    /// Code to try; may be repeated [default: three codes that fill the racks]
     #[arg(long)]
     pub(crate) code: Vec<String>,
     /// Chunk sizes, separated by commas
@@ -291,30 +289,29 @@ pub(crate) struct TraceStatsOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct SynthOptions {
-    /// Volume, or harvard for an NFS server's 41 days
+    /// Volume to imitate; harvard is an NFS server over 41 days
     #[arg(long, value_name = "wdev_1|hm_0|...|harvard")]
     pub(crate) volume: String,
-    /// File for the rows, replaced once all of them are written; devices and FIFOs are written
-    /// directly
+    /// File for the rows, replaced once all rows are written; devices and FIFOs are written directly
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Seed of all choices that the volume's figures leave open
+    /// Seed of all choices that the volume's statistics leave open
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Generate only one request of this number, on proportionally less data
+    /// Generate one in this number of requests, on proportionally less data
     #[arg(long, default_value = "1", value_name = "NUMBER")]
     pub(crate) one_in: NonZeroU64,
-    /// Spread the requests over this many bytes [default: as the volume does]
+    /// Spread the requests over this number of bytes [default: the volume's]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) span: Option<u64>,
 }
 
-/// The timing of requests.
+/// Timing of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Pace {
-    /// Each as soon as --depth allows
+    /// Send each request as soon as --depth allows
     Fast,
-    /// Each at its time in the trace
+    /// Send each request at its time in the trace
     Trace,
 }
 
@@ -334,14 +331,13 @@ pub(crate) struct ReplayOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) trace_form: TraceForm,
-    /// Pool; may be omitted if there is only one
+    /// Pool [default: the only pool]
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Stored file that stands for the volume; created if it does not exist, otherwise overwritten
+    /// Stored file in place of the volume; created if it does not exist, otherwise overwritten
     #[arg(long, default_value = "replay")]
     pub(crate) name: String,
-    /// Size of the file, into which the trace's addresses are folded [default: the span of the
-    /// trace]
+    /// Size of the file; the trace's addresses wrap around at it [default: the span of the trace]
     #[arg(long, value_parser = checks::some_bytes)]
     pub(crate) size: Option<NonZeroU64>,
     /// Timing of requests
@@ -350,10 +346,10 @@ pub(crate) struct ReplayOptions {
     /// Speed-up with --pace trace [default: 1]
     #[arg(long, value_parser = parse_speed)]
     pub(crate) speed: Option<f64>,
-    /// Most requests in flight; those that touch the same bytes keep their order
+    /// Maximum number of requests in flight; requests for the same bytes keep their order
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: u32,
-    /// Replay only this many requests of the trace
+    /// Replay only this number of requests
     #[arg(long, value_name = "NUMBER")]
     pub(crate) first: Option<u64>,
     /// Omit reads
@@ -393,18 +389,18 @@ pub(crate) struct TestbedOptions {
     /// With --cross, limit only traffic between racks, not that with clients and the coordinator
     #[arg(long, requires = "cross")]
     pub(crate) spare_core: bool,
-    /// Give the connections of each link equal shares, by serving them in turn; otherwise they
-    /// share a queue, and TCP determines their shares
+    /// Give the connections of each link equal shares (round robin); otherwise they share one queue, and TCP determines
+    /// their shares
     #[arg(long)]
     pub(crate) fair: bool,
-    /// Matrix of rates instead: row i, column j is from region i to region j, and the diagonal is
-    /// each node's own link
+    /// Matrix of rates instead: row i, column j is the rate from region i to region j; the diagonal is each node's own
+    /// link
     #[arg(long, value_name = "FILE", conflicts_with_all = ["inner", "cross", "racks", "fair"])]
     pub(crate) regions: Option<PathBuf>,
-    /// Marks a process that is already inside
+    /// Mark of a process that already runs inside
     #[arg(long, hide = true)]
     pub(crate) inside: bool,
-    /// Command to run inside, as the client; clusters that it starts are placed on the testbed
+    /// Command to run inside, as the client; clusters that it starts run on the testbed
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

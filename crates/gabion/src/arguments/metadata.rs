@@ -10,32 +10,32 @@ pub(crate) struct MetadataOptions {
     /// PGPASSWORD, from the file PGPASSFILE (or ~/.pgpass), or from --metadata-file
     #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
-    /// File with the database's URL, which may have the password in it
+    /// File with the database's URL, which may contain the password
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
     pub(crate) metadata_file: Option<PathBuf>,
-    /// Time to wait at the start for a database that cannot be reached, in seconds
+    /// Seconds to wait at the start for a database that cannot be reached
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) metadata_wait_s: u64,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum MetadataCommand {
-    /// Make the tables for metadata in a database, or bring older ones up to date
+    /// Create the tables for metadata in a database, or upgrade older tables
     Migrate {
         /// The database, as postgres://USER@HOST:PORT/DATABASE
         #[arg(long, value_name = "URL")]
         to: String,
     },
-    /// Copy the metadata of a cluster that does not run to another place, and compare both row by row
+    /// Copy the metadata of a stopped cluster to another place, and compare both row by row
     Copy {
         /// Place of the metadata: redb:FILE or postgres://USER@HOST:PORT/DATABASE
         #[arg(long, value_name = "PLACE")]
         from: String,
-        /// Place of the copy, a file that does not exist or a database without rows
+        /// Place of the copy: a file that does not exist yet, or a database without rows
         #[arg(long, value_name = "PLACE")]
         to: String,
     },
-    /// Read every row of the metadata of a cluster that does not run, and report each contradiction
+    /// Read every row of a stopped cluster's metadata, and report each contradiction
     Check {
         /// Place of the metadata: redb:FILE or postgres://USER@HOST:PORT/DATABASE
         #[arg(long, value_name = "PLACE")]

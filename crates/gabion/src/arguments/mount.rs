@@ -11,24 +11,24 @@ const HELPER: &str = "mount.fuse.gabion";
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArguments {
-    /// Pool of new files, and the directory of the cluster to mount, as POOL or `POOL:/path`; all files of the cluster are
-    /// below its root, whatever their pool
+    /// Pool of new files, and the directory of the cluster to mount, as POOL or `POOL:/path`; files of all pools lie below
+    /// the cluster's root
     #[arg(value_name = "POOL[:/PATH]", value_parser = checks::mount_source)]
     pub(crate) source: MountSource,
-    /// Directory of this machine on which it is mounted
+    /// Mount point, a directory of this machine
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Options separated by commas: ro, `allow_other`, noexec, suid, `attr_timeout=SECONDS`, `coordinator=HOST:PORT`,
     /// tls=DIR, and words of fstab
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
-    /// Serve the mount in this process, until it is unmounted or the process ends
+    /// Serve the mount in this process until the mount or the process ends
     #[arg(long)]
     pub(crate) foreground: bool,
     /// File to which the background process appends its log [default: none]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     pub(crate) log: Option<PathBuf>,
-    /// Serve metrics by HTTP at this address, as /metrics; port 0 takes a free one
+    /// Serve metrics by HTTP at /metrics of this address; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
     /// Become the background process
@@ -41,7 +41,7 @@ pub(crate) struct UmountArguments {
     /// Directory that 'gabion mount' has mounted
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Detach it at once, although processes use it
+    /// Detach the mount at once, although processes use it
     #[arg(long)]
     pub(crate) lazy: bool,
 }
@@ -51,8 +51,8 @@ pub(crate) fn own_words() -> Vec<OsString> {
     words(std::env::args_os())
 }
 
-/// The words of the command line. If `mount` calls this program as its helper, the command is put before them, and what
-/// only `mount` itself needs is left out.
+/// The words of the command line. If `mount` calls this program as its helper, this function prepends the command and
+/// omits the words that only `mount` itself needs.
 fn words(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let Some(program) = words.next() else {
         return Vec::new();

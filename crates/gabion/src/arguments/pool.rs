@@ -36,22 +36,22 @@ pub(crate) struct PoolOptions {
     pub(crate) lifecycle: LifecycleOptions,
 }
 
-/// The update schemes, each with what it does.
+/// The update schemes with their descriptions.
 fn update_help() -> String {
     let known = update::SCHEMES.iter();
     let known = known.map(|known| format!("{} ({})", known.scheme, known.help));
     format!("Update scheme: {}", known.collect::<Vec<_>>().join("; "))
 }
 
-/// How blocks are stored before they become stripes; only for --write replicate:N.
+/// Storage of blocks before they become stripes; only for --write replicate:N.
 #[derive(Args, Debug)]
 pub(crate) struct LifecycleOptions {
-    /// Store this many replicas of each block first: replicate:3. The other options are those of
-    /// the encoded stripes
+    /// Store replicas of each block first, such as replicate:3, and encode later. The other options apply to the
+    /// encoded stripes
     #[arg(long = "write", value_name = "HOW", value_parser = parse_replicas)]
     replica_count: Option<usize>,
-    /// Time to encode blocks: at an age such as 1h, when 'idle' (10m) or idle:30m, once a stripe is
-    /// 'full', or when 'asked' [replicate: 1h]
+    /// Time of encoding: an age such as 1h; 'idle' (10m without writes) or idle:30m; 'full', once a stripe is full; or
+    /// 'asked', on request only [replicate: 1h]
     #[arg(long = "encode-after", value_name = "WHEN")]
     after: Option<EncodeAfter>,
     /// Placement of replicas: ear (encoding moves no data across racks) or rr (random) [replicate:
@@ -77,7 +77,7 @@ fn scheme_help(text: &str, has: fn(&Descriptor) -> bool, default: &str) -> Strin
     format!("{text} [{}: {default}]", update::names(has))
 }
 
-/// Limits of append phases, for schemes that have them; the first limit reached starts a commit.
+/// Limits of append phases, for schemes with append phases. The first limit that is reached starts a commit.
 #[derive(Args, Debug)]
 pub(crate) struct AppendOptions {
     #[arg(long = "replicas", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..), help = scheme_help(
@@ -98,8 +98,8 @@ pub(crate) struct AppendOptions {
     ))]
     age_s: Option<u64>,
     #[arg(long = "grouping", value_name = "RULE", value_parser = parse_grouping, help = scheme_help(
-        "Rule for moving chunks that were committed together into one rack: off, algorithm-1, or authors as in \
-         their program",
+        "Rule for moving chunks of the same commit into one rack: off, algorithm-1 (as printed) or authors (as in \
+        their program)",
         Descriptor::appends_by_rack, "off"
     ))]
     grouping: Option<Grouping>,
@@ -118,15 +118,16 @@ fn parse_grouping(text: &str) -> Result<Grouping, String> {
     Ok(Grouping(Some(rule)))
 }
 
-/// The space behind parity chunks, for schemes that have it.
+/// The reserved space behind parity chunks, for schemes with it.
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
     #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes, help = scheme_help(
-        "Reserve that a parity chunk takes at its first update, a whole number of chunks", Descriptor::reserves_space, "one chunk"
+        "Reserved space of a parity chunk from its first update on, a whole number of chunks",
+        Descriptor::reserves_space, "one chunk"
     ))]
     bytes: Option<u64>,
     #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds, help = scheme_help(
-        "Interval of freeing unused reserved space, such as 12h, 30m or 45s", Descriptor::reserves_space, "12h"
+        "Interval at which unused reserved space is freed, such as 12h, 30m or 45s", Descriptor::reserves_space, "12h"
     ))]
     period_s: Option<u64>,
     #[arg(long = "reserve-alpha", value_name = "WEIGHT", help = scheme_help(
@@ -186,7 +187,7 @@ impl PoolOptions {
         let is_by_rack = update::descriptor(self.update).appends_by_rack();
         if !is_by_rack && (told.replicas.is_some() || told.grouping.is_some()) {
             return Err(format!(
-                "{} has copies on all parity nodes and moves no chunks; use --update {}, or omit --replicas and \
+                "{} keeps copies on all parity nodes and moves no chunks; use --update {}, or omit --replicas and \
                  --grouping",
                 self.update,
                 update::names(Descriptor::appends_by_rack)
@@ -233,8 +234,7 @@ impl PoolOptions {
             chunks > u64::from(ReserveSpec::CHUNKS_MAX) || bytes > ReserveSpec::BYTES_MAX;
         if !bytes.is_multiple_of(self.chunk) || is_too_large {
             return Err(format!(
-                "--reserve-bytes is a whole number of chunks, 0 to {}, and at most {} MiB: a \
-                 multiple of {}, not {bytes}",
+                "--reserve-bytes must be 0 to {} whole chunks and at most {} MiB; use a multiple of {}, not {bytes}",
                 ReserveSpec::CHUNKS_MAX,
                 ReserveSpec::BYTES_MAX >> 20,
                 self.chunk

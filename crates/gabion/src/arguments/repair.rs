@@ -18,9 +18,9 @@ pub(crate) struct RepairOptions {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RepairCommand {
-    /// Show stripes at risk, speed, time left, limits, and bytes by pair of racks
+    /// Show stripes at risk, speed, time left, limits, and bytes for each pair of racks
     Status {
-        /// Refresh each second until every chunk is whole and in its place
+        /// Refresh each second until every chunk is complete and in its place
         #[arg(long)]
         watch: bool,
     },
@@ -28,7 +28,7 @@ pub(crate) enum RepairCommand {
     Pause,
     /// Resume repairs
     Resume,
-    /// Set bandwidth limits and the latency target of repairs, or show them; omitted ones stay
+    /// Set bandwidth limits and the latency target of repairs, or show them; omitted limits stay
     Limit(LimitOptions),
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct LimitOptions {
     /// Limit of all nodes together
     #[arg(long, value_name = "RATE")]
     pub(crate) total: Option<String>,
-    /// Throttle repairs while the 99th percentile of clients' read and update latency is higher, in
-    /// milliseconds
+    /// Latency target in milliseconds: repairs are throttled while the 99th percentile of clients' reads and updates is
+    /// higher
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) p99_ms: Option<u64>,
 }
@@ -63,14 +63,13 @@ pub(crate) struct NodeArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NodeCommand {
-    /// Accept a joining node that waits because it has many unknown chunks: it sets them aside, and
-    /// keeps their files for a day
+    /// Accept a joining node that waits because it has many unknown chunks; the node sets them aside and keeps their
+    /// files for a day
     Accept {
         /// The node's id
         node: u32,
     },
-    /// Move all chunks off a node, without decoding; once it is empty, it stops and may be switched
-    /// off for good
+    /// Move all chunks off a node, without decoding; the empty node stops and may be removed for good
     Drain {
         /// The node's id
         node: u32,

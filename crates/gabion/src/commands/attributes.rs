@@ -1,5 +1,5 @@
-//! `gabion chmod` and `chown`, and what other commands do with attributes. The numbers of owners and groups are those of the
-//! machines that use the files.
+//! `gabion chmod` and `chown`, and attributes in other commands. The machines that use the files define the numbers of
+//! owners and groups.
 
 use super::connect;
 use crate::arguments::{Owner, Place};
@@ -72,13 +72,13 @@ async fn change_all(
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// A path as people write it: that of the root is `/`.
+/// A path for people; the root is `/`.
 pub(super) fn path_name(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-/// Notes that a file was written now: writes in place change no metadata. The bytes are stored already, so a failure is
-/// no failure of the command.
+/// Sets a file's modification time to now, because writes in place change no metadata. The bytes are stored already, so
+/// a failure here does not fail the command.
 pub(super) async fn note_written(file: &File) {
     let change = AttributeChange {
         modified: Some(wall_time()),
@@ -86,7 +86,9 @@ pub(super) async fn note_written(file: &File) {
     };
     match file.set_attributes(&change).await {
         Ok(_) | Err(ClientError::FileGone(_)) => {}
-        Err(error) => eprintln!("the bytes are stored, but the file's time is not noted: {error}"),
+        Err(error) => {
+            eprintln!("the bytes are stored, but the file's modification time is not: {error}")
+        }
     }
 }
 
@@ -118,7 +120,7 @@ pub(super) fn to_json(attributes: &Attributes) -> Value {
     })
 }
 
-/// A time as RFC 3339 has it; none for one in a year that it cannot express.
+/// A time in the format of RFC 3339; `None` for a year that the format cannot express.
 pub(super) fn time_json(time: WallTime) -> Value {
     timestamp(time).map_or(Value::Null, |time| Value::String(time.to_string()))
 }

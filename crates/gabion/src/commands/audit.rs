@@ -32,7 +32,7 @@ pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Resu
         return print_json(&orders.iter().map(Row::as_json).collect::<Vec<_>>());
     }
     if orders.is_empty() {
-        println!("there are no orders on record");
+        println!("the audit log has no orders");
     }
     for order in &orders {
         say(order.sentence());
@@ -40,13 +40,14 @@ pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Resu
     written()
 }
 
-/// The directories of the coordinators that are asked for.
+/// The data directories of the requested coordinators.
 fn directories(options: &AuditOptions, place: &Place) -> Result<Vec<PathBuf>, Failure> {
     if let Some(data) = &options.data {
         return Ok(vec![data.clone()]);
     }
     let directory = place.dir.as_deref().ok_or_else(|| {
-        Failure::usage("say which coordinator: 'gabion audit --data DIR', with its --data directory on this machine")
+        Failure::usage("no coordinator given; use 'gabion audit --data DIR' with the --data directory of a coordinator \
+        on this machine")
     })?;
     let all = LocalCluster::open(directory)?.coordinator_directories();
     // One that has never led has recorded nothing.
@@ -65,7 +66,7 @@ struct Row<'t> {
     number: u64,
     time_ms: i64,
     order: &'t AuditedOrder,
-    /// None if none is on record.
+    /// `None` if the log has no outcome.
     outcome: Option<&'t Became>,
 }
 
@@ -92,7 +93,7 @@ impl Row<'_> {
             Some(Became::Done) => "done".to_owned(),
             Some(Became::Refused(why)) => format!("refused: {}", shown(why)),
             Some(Became::Unknown(why)) => format!("outcome unknown: {}", shown(why)),
-            None => "no outcome on record".to_owned(),
+            None => "no outcome in the log".to_owned(),
         };
         let (time, role, subject) = (self.time(), &peer.role, shown(subject));
         let to = to.unwrap_or_default();
@@ -116,7 +117,7 @@ impl Row<'_> {
     }
 }
 
-/// A text of a peer, whose control characters must not reach the terminal.
+/// A peer's text without its control characters, which must not reach the terminal.
 fn shown(text: &str) -> String {
     let escape = |character: char| {
         let is_hidden = character.is_control() || is_layout(character);
@@ -167,7 +168,7 @@ fn orders<'t>(trails: &'t [(&'t Path, AuditTrail)]) -> Vec<Row<'t>> {
     orders
 }
 
-/// The orders that are asked for.
+/// The requested orders.
 fn chosen<'t>(mut orders: Vec<Row<'t>>, options: &AuditOptions) -> Vec<Row<'t>> {
     if let Some(since) = options.since {
         orders.retain(|order| order.time_ms >= since.as_millisecond());
@@ -201,7 +202,7 @@ fn check(
             let (path, count) = (log.display(), trail.records.len());
             for file in &trail.cut {
                 say(format!(
-                    "{path}: {file} ends in a cut line, as a crash leaves it"
+                    "{path}: {file} ends in an incomplete line, as after a crash"
                 ));
             }
             for fault in &trail.faults {
@@ -218,7 +219,7 @@ fn check(
             }
             if trail.faults.is_empty() {
                 say(format!(
-                    "{path}: {count} records, {first} to {last}, follow each other; the last seal is {}",
+                    "{path}: {count} records, {first} to {last}, form an unbroken chain; the last seal is {}",
                     trail.seal
                 ));
             }
@@ -226,7 +227,7 @@ fn check(
         written()?;
     }
     if fault_count > 0 {
-        let sentence = "the audit log is not as the coordinator wrote it";
+        let sentence = "the audit log was changed after the coordinator wrote it";
         return Err(Failure::failed(sentence.to_owned()));
     }
     if let Some(seal) = seal

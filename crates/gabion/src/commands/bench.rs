@@ -1,4 +1,4 @@
-//! `gabion bench`: what pools of a running cluster give, and what that costs.
+//! `gabion bench`: rates, latencies and costs of pools of a running cluster.
 
 mod report;
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(
             if let (Some(node), Some(local)) = (setting.node, &local) {
                 local.start_node(node).await?;
             }
-            Err(Failure::failed("interrupted; the files of the bench are removed"))
+            Err(Failure::failed("interrupted; the bench removed its files"))
         }
     };
     let removed = remove(&client, &files).await;
@@ -78,7 +78,7 @@ async fn measure(
     Ok(bench.run().await?)
 }
 
-/// The pools to measure: those that are named, or the only one.
+/// The pools to measure: the named ones, or the only pool.
 async fn pools(client: &Client, options: &BenchOptions) -> Result<Vec<String>, Failure> {
     let known = client.pools().await?.into_iter();
     let known: Vec<String> = known.map(|pool| pool.spec.name).collect();
@@ -91,7 +91,7 @@ async fn pools(client: &Client, options: &BenchOptions) -> Result<Vec<String>, F
         return Err(Failure::usage(match &known[..] {
             [] => "there is no pool to measure; make one with 'gabion pool create'".to_owned(),
             _ => format!(
-                "name the pools to measure with --pool; there are {}",
+                "choose the pools to measure with --pool; there are {}",
                 known.join(", ")
             ),
         }));
@@ -146,7 +146,7 @@ fn workloads(options: &BenchOptions) -> Vec<Workload> {
     workloads
 }
 
-/// Removes the files of the bench, as far as they exist.
+/// Removes the bench's files if they exist.
 async fn remove(client: &Client, files: &[String]) -> Result<(), Failure> {
     let mut failed = Ok(());
     for file in files {
@@ -158,7 +158,7 @@ async fn remove(client: &Client, files: &[String]) -> Result<(), Failure> {
         if let Err(error) = removed {
             complain(format_args!("{file} stays: {error}\n"));
             failed = Err(Failure::failed(format!(
-                "a file of the bench stays; remove it with 'gabion rm {file}'"
+                "the bench could not remove its file; remove it with 'gabion rm {file}'"
             )));
         }
     }

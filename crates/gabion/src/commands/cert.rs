@@ -13,10 +13,10 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a coordinator with the default --data keeps its authority.
+/// The authority's directory of a coordinator with the default --data.
 const DEFAULT_AUTHORITY: &str = "gabion-coordinator/ca";
 
-/// How many digits of the first serial of a line are shown for it.
+/// Shown digits of the first serial of a line.
 const LINE_DIGITS: usize = 8;
 
 pub(crate) fn init(options: &InitOptions, format: Format) -> Result<(), Failure> {
@@ -33,7 +33,8 @@ pub(crate) fn init(options: &InitOptions, format: Format) -> Result<(), Failure>
         }));
     }
     say(format!(
-        "made the certificate authority of cluster {} in {}; keep its ca.key secret, and a copy of it safe",
+        "created the certificate authority of cluster {} in {}; keep its ca.key secret, and keep a copy in a safe \
+        place",
         authority.cluster(),
         directory.display()
     ));
@@ -57,8 +58,8 @@ pub(crate) fn run(command: CertCommand, place: &Place, format: Format) -> Result
             let is_coordinator = |entry: &Entry| entry.name.role == Role::Coordinator;
             if register.of(serial).is_some_and(is_coordinator) {
                 return Err(Failure::usage(
-                    "this is the coordinator's own certificate, without which no process reaches it; stop the \
-                     coordinator, delete 'tls' in its data directory, and start it again: it makes a new one",
+                    "this is the coordinator's own certificate, and no process reaches the coordinator without it; to \
+                    replace it, stop the coordinator, delete 'tls' in its data directory, and start the coordinator again",
                 ));
             }
             let count = authority.revoke(serial)?;
@@ -142,25 +143,24 @@ fn list(authority: &Authority, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `gabion cert revoke` has done, as a sentence.
+/// The outcome of `gabion cert revoke` as a sentence.
 fn revoked(serial: Serial, count: usize) -> String {
     match count {
         0 => format!("{serial} was revoked already"),
         1 => format!("{serial} is revoked"),
         _ => format!(
-            "{serial} is revoked, with all {count} certificates of its line: the one that was issued, and those that \
-             its holder has got for it"
+            "{serial} is revoked, with all {count} certificates of its line: the issued one and its renewals"
         ),
     }
 }
 
-/// Says which lines of the ledger cannot be read.
+/// Reports the ledger's unreadable lines.
 fn warn_of_damage(register: &Register) {
     if let Some(first) = register.damaged.first() {
         let lines = counted(register.damaged.len() as u64, "line is", "lines are");
         let text = format!(
-            "{lines} damaged in the authority's ledger, first line {first}: certificates of which they tell may be \
-             missing here, and join tokens from before them are not exchanged any more"
+            "{lines} damaged in the authority's ledger, first line {first}; certificates in these lines may be missing \
+            here, and join tokens issued before them are no longer accepted"
         );
         eprintln!("{}", wrapped(&text, 2));
     }

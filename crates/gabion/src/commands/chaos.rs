@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A chunk file's data begins behind its header block.
 const HEADER_BYTES: u64 = 4096;
-/// The default of --byte. A smaller chunk is damaged at its first byte.
+/// The default of --byte. In a smaller chunk, the first byte is damaged.
 const USUAL_BYTE: u64 = 12345;
 
 pub(crate) async fn run(
@@ -23,7 +23,7 @@ pub(crate) async fn run(
     format: Format,
 ) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
-        Failure::usage("chaos needs --dir, the directory of a cluster made by 'gabion cluster up'")
+        Failure::usage("no cluster given; name the directory of a cluster made by 'gabion cluster up' with --dir")
     })?;
     let cluster = LocalCluster::open(directory)?;
     match command {
@@ -41,7 +41,7 @@ pub(crate) async fn run(
             let _lock = lock(directory)?;
             if !cluster.coordinator_runs() {
                 eprintln!(
-                    "node {node} can only join when the coordinator runs, which it does not; waiting for it at \
+                    "the coordinator does not run, and node {node} cannot join without it; waiting for it at \
                      most 60 s"
                 );
             }
@@ -49,7 +49,7 @@ pub(crate) async fn run(
         }
         ChaosCommand::FlipBit { .. } if cluster.options().engine == Engine::Tween => {
             Err(Failure::usage(
-                "nodes on arrays have no chunk files; remove one of a node's devices instead",
+                "nodes with arrays have no chunk files; remove a device of the node instead",
             ))
         }
         ChaosCommand::FlipBit { node, file, byte } => {
@@ -79,13 +79,13 @@ fn print_started(node: u32, started: &Started, format: Format) -> Result<(), Fai
         Started::IsNoMember => (
             "failed",
             format!(
-                "node {node} runs, but counts as failed and may not join yet; 'gabion cluster log' tells why"
+                "node {node} runs, but counts as failed and may not join yet; see 'gabion cluster log'"
             ),
         ),
         Started::HasLeft => {
             return Err(Failure::usage(format!(
-                "node {node} is drained and has left the cluster; let it return with 'gabion node drain \
-                 {node} --cancel', then start it"
+                "node {node} was drained and has left the cluster; allow its return with 'gabion node drain {node} \
+                --cancel', then start it"
             )));
         }
     };

@@ -38,7 +38,7 @@ pub(crate) async fn run(
 
 async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
-        Failure::usage("say where the cluster keeps its data: 'gabion cluster up --dir D'")
+        Failure::usage("no directory given for the cluster's data; use 'gabion cluster up --dir D'")
     })?;
     std::fs::create_dir_all(directory).context(format!("create {}", directory.display()))?;
     let directory = directory
@@ -100,12 +100,12 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     Ok(())
 }
 
-/// Starts the console. A cluster is of use without it.
+/// Starts the console. A failure here does not fail the cluster.
 async fn start_console(cluster: &LocalCluster) -> Option<OpenConsole> {
     match cluster.start_console().await {
         Ok(console) => console,
         Err(error) => {
-            eprintln!("there is no console: {error}");
+            eprintln!("the console did not start: {error}");
             None
         }
     }
@@ -113,9 +113,9 @@ async fn start_console(cluster: &LocalCluster) -> Option<OpenConsole> {
 
 /// Interval of asking the coordinator whether started nodes are up.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time after which the command says what it waits for.
+/// Time after which the command prints the missing nodes.
 const SAY_AFTER: Duration = Duration::from_secs(5);
-/// Time limit of that, in addition to a lease.
+/// Time limit of the wait, in addition to a lease.
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Asks the coordinator until all nodes are up, except those that have left the cluster for good or
@@ -149,14 +149,14 @@ async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
         if begun.elapsed() >= SAY_AFTER && !was_told {
             was_told = true;
             eprintln!(
-                "waiting for a heartbeat of {missing}; nodes that run already send one every {:.1} s",
+                "waiting for a heartbeat of {missing}; running nodes send one every {:.1} s",
                 lease.as_secs_f64() / 4.0
             );
         }
         if begun.elapsed() >= UP_DEADLINE + lease {
             return Err(Failure::failed(format!(
-                "the coordinator gets no heartbeat of {missing}, which was started; see 'gabion cluster status' and the \
-                 logs in the cluster's directory"
+                "the coordinator receives no heartbeat of {missing} after the start; see 'gabion cluster status' and \
+                the logs in the cluster's directory"
             )));
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -194,7 +194,7 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Columns of the matrix of links that fit into the output's width; the others follow in further tables.
+/// Columns of the matrix of links that fit into the output's width; further tables show the others.
 const RECEIVERS_ABREAST: usize = 10;
 
 /// The rates of the links to some receivers.
@@ -227,8 +227,8 @@ fn matrix(links: &[LinkRate], senders: &BTreeSet<NodeId>, receivers: &[NodeId]) 
 fn log(place: &Place, last: usize, format: Format) -> Result<(), Failure> {
     let directory = place.dir.as_deref().ok_or_else(|| {
         Failure::usage(
-            "say which cluster: 'gabion cluster log --dir D'; a coordinator that you started yourself \
-             has its log on its stderr",
+            "no cluster given; use 'gabion cluster log --dir D'. A coordinator that you started yourself logs to its \
+            stderr",
         )
     })?;
     let cluster = LocalCluster::open(directory)?;
@@ -251,7 +251,7 @@ async fn down(place: &Place, format: Format) -> Result<(), Failure> {
     let directory = place
         .dir
         .as_deref()
-        .ok_or_else(|| Failure::usage("say which cluster: 'gabion cluster down --dir D'"))?;
+        .ok_or_else(|| Failure::usage("no cluster given; use 'gabion cluster down --dir D'"))?;
     let cluster = LocalCluster::open(directory)?;
     let _lock = lock(directory)?;
     let stopped = cluster.stop().await?;
@@ -313,10 +313,10 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The key of the coordinator that leads, and the name of the first one's process.
+/// The JSON key of the leading coordinator, and the process name of the first coordinator.
 const COORDINATOR: &str = "coordinator";
 
-/// Where the processes of a local cluster serve their metrics, by the names of the nodes' processes and [`COORDINATOR`].
+/// The metrics addresses of a local cluster's processes, by the names of the nodes' processes and [`COORDINATOR`].
 fn metrics_urls(place: &Place, status: &ClusterStatus) -> BTreeMap<String, String> {
     let cluster = place.dir.as_deref().filter(|_| place.coordinator.is_none());
     let Some(cluster) = cluster.and_then(|directory| LocalCluster::open(directory).ok()) else {
@@ -340,7 +340,7 @@ fn process_name(node: NodeId) -> String {
 fn print_metrics(metrics: &BTreeMap<String, String>) {
     if let Some(url) = metrics.get(COORDINATOR) {
         say(format!(
-            "metrics of the coordinator: {url}; --format json has those of the nodes"
+            "metrics of the coordinator: {url}; for those of the nodes, use --format json"
         ));
     }
 }
@@ -365,7 +365,7 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
     }
     if status.appending_stripe_count > 0 {
         say(format!(
-            "{} as many failures as the copies of their updates, which wait for a commit",
+            "{} as many failures as the copies of their updates, until the next commit",
             counted(
                 status.appending_stripe_count,
                 "stripe survives",
@@ -413,7 +413,7 @@ fn print_lifecycle(lifecycle: &LifecycleStatus) {
     }
 }
 
-/// Why the last failed conversion failed, while any conversion is due.
+/// The error of the last failed conversion, while a conversion is due.
 fn last_conversion_error(lifecycle: &LifecycleStatus) -> Option<&str> {
     let open = lifecycle.waiting_count + lifecycle.running_count;
     lifecycle.last_error.as_deref().filter(|_| open > 0)
@@ -518,7 +518,7 @@ fn meter_json(meter: &Meter) -> Value {
     rows.collect()
 }
 
-/// A node's state, with its progress if it joins.
+/// A node's state; for a joining node, with its progress.
 fn state(status: &ClusterStatus, node: &NodeStatus) -> String {
     match status.joining.get(&node.node) {
         Some(join) => format!(

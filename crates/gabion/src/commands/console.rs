@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Time limit of a request to the cluster, so that a browser learns soon that there is no answer.
+/// Time limit of a request to the cluster. It is short, so that a browser soon learns of a missing answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(arguments: ConsoleArguments, place: &Place) -> Result<(), Failure> {
@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: ConsoleArguments, place: &Place) -> Result<()
     let announce = move |password: &str| match &password_file {
         Some(file) => {
             if let Err(error) = write_secret(file, password) {
-                tracing::warn!(%error, file = %file.display(), "the next password could not be written");
+                tracing::warn!(%error, file = %file.display(), "cannot write the next password");
             }
         }
         None => tell(password),
@@ -55,13 +55,13 @@ pub(crate) async fn run(arguments: ConsoleArguments, place: &Place) -> Result<()
     }
 }
 
-/// Prints the password that is valid now. The process that started this one may have ended already.
+/// Prints the valid password. The process that started this one may have ended already.
 fn tell(password: &str) {
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "one-time password: {password}").and_then(|()| stdout.flush());
 }
 
-/// Replaces a file that only its owner may read.
+/// Replaces a file; only its owner may read the new one.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -1,5 +1,5 @@
-//! `gabion cp`. The copy gets its name when it is complete, and has holes where the original has them. Until then
-//! a copy with holes is a file of the root directory, which stays there if the process is killed.
+//! `gabion cp`. The copy gets its name when it is complete, and has the holes of the original. Until then a copy with
+//! holes is a temporary file of the root directory, which stays there if the process is killed.
 
 use super::attributes::{copied_mode, kept};
 use super::connect;
@@ -15,9 +15,9 @@ use serde_json::json;
 use std::time::Instant;
 use tokio_util::compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _};
 
-/// Bytes that are read and not stored yet.
+/// Bytes that were read and are not stored yet.
 const PIPE_BYTES: usize = 1 << 20;
-/// Bytes that are copied at a time between holes.
+/// Bytes of one step of the copy between holes.
 const PIECE_BYTES: u64 = 8 << 20;
 
 pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ async fn check_target(
     let why = match client.inode(to).await.map(|status| status.inode) {
         Ok(Inode::Directory(_)) => format!("'{to}' is a directory; name a file"),
         Ok(Inode::File(put)) if put == original.put_id() => {
-            format!("'{to}' is the file itself; choose another name")
+            format!("'{to}' is the source itself; choose another name")
         }
         Ok(_) if !replace => {
             format!(
@@ -100,7 +100,7 @@ async fn check_target(
     Err(Failure::failed(why))
 }
 
-/// Copies the first bytes of a file, with zeros for holes: a put, of which nothing is seen before its end.
+/// Copies the first bytes of a file, with zeros for holes, as one put. The copy is visible only when it is complete.
 async fn whole(
     client: &Client,
     original: &File,
@@ -118,7 +118,7 @@ async fn whole(
     }
 }
 
-/// Copies a file with holes under another name, which is exchanged for the right one at the end.
+/// Copies a file with holes under a temporary name, and renames the copy at the end.
 async fn sparse(
     client: &Client,
     original: &File,

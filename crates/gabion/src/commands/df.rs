@@ -16,7 +16,7 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sum of all pools.
+/// The totals of all pools.
 fn total(usage: &ClusterUsage) -> PoolUsage {
     let add = |sum: PoolUsage, pool: &PoolUsage| PoolUsage {
         file_count: sum.file_count + pool.file_count,
@@ -87,5 +87,7 @@ fn print(usage: &ClusterUsage) {
     }
     align_numbers(&mut nodes);
     println!("{nodes}");
-    say("used: chunks, reserves, journal and trash, counted each 10 s; free: for new chunks");
+    say(
+        "used: chunks, reserves, journal and trash, counted every 10 s; free: space for new chunks",
+    );
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Events without `--last` and `--since`.
 const LAST_COUNT: u64 = 100;
-/// Events of one question.
+/// Maximum number of events in one request.
 const PAGE_COUNT: u64 = 1000;
-/// How long a coordinator may take to answer before it counts as away.
+/// Time without an answer after which a coordinator counts as unreachable.
 const AWAY_AFTER: Duration = Duration::from_secs(2);
 /// Interval of asking for new events.
 const ASK_EVERY: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What is new after an event. Waits for a coordinator that is away, and says so.
+/// The events after one. Waits for an unreachable coordinator, and prints that it waits.
 async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
     let mut is_away = false;
     loop {
@@ -58,7 +58,7 @@ async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
                 page = &mut asked => break page,
                 () = tokio::time::sleep(AWAY_AFTER), if !is_away => {
                     is_away = true;
-                    eprintln!("the coordinator does not answer; its events follow when it does");
+                    eprintln!("the coordinator does not answer; its events follow after its next answer");
                 }
             }
         };
@@ -75,7 +75,7 @@ async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
     }
 }
 
-/// The events so far that are asked for, and the number after which others follow.
+/// The requested events so far, and the number after which new events follow.
 async fn kept(
     client: &Client,
     options: &EventsOptions,

@@ -1,4 +1,5 @@
-//! `gabion explain`: where bytes of a file lie, why there, and what a read or an update of them does now.
+//! `gabion explain`: the location of bytes of a file, the reason for it, and the effect of a read or an update of them
+//! now.
 
 use super::connect;
 use crate::arguments::Place;
@@ -31,7 +32,7 @@ pub(crate) async fn run(what: &str, place: &Place, format: Format) -> Result<(),
     Ok(())
 }
 
-/// A file's name, and the offset behind its last colon. A file whose own name ends so goes first.
+/// A file's name, and the offset behind its last colon. If a file has the whole text as its name, that file wins.
 async fn name_and_offset(client: &Client, what: &str) -> Result<(String, u64), Failure> {
     let Some((name, offset)) = what.rsplit_once(':') else {
         return Ok((what.to_owned(), 0));
@@ -81,7 +82,7 @@ fn print(found: &Located, name: &str, offset: u64, (length, update): (u64, &Resu
             bytes(cost.cross_rack_bytes),
             cost.write_count
         )),
-        Err(error) => say(format!("an update there has no plan now: {error}")),
+        Err(error) => say(format!("an update there cannot be planned now: {error}")),
     }
     say(found.redundancy_sentence());
 }

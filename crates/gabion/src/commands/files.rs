@@ -1,4 +1,4 @@
-//! `gabion put`, `get`, `write`, `ls`, `mv` and `rm`; those that change sizes are in `resize.rs`.
+//! `gabion put`, `get`, `write`, `ls`, `mv` and `rm`; `resize.rs` has the commands that change sizes.
 
 use super::attributes::{
     copied_mode, new_directory, new_file, note_written, preserve, preserved, shown, time_json,
@@ -21,7 +21,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
-/// Most bytes of one write, which are in memory.
+/// Maximum bytes of one write, which are held in memory.
 const WRITE_BYTES_MAX: u64 = 1 << 30;
 
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
@@ -57,8 +57,8 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
     );
     if summary.left_out_count > 0 {
         println!(
-            "{} chunks are not stored yet, since their nodes have failed and the others are too few; each \
-             stripe survives one more loss. Repairs make them: 'gabion repair status' tells",
+            "{} chunks are not stored yet, because nodes have failed and too few others are up; each stripe survives \
+            one more loss. Repairs store these chunks; see 'gabion repair status'",
             summary.left_out_count
         );
     }
@@ -77,7 +77,7 @@ async fn store(
     match LocalFile::open(file).await.context(doing())? {
         LocalFile::Directory => Err(is_directory(file)),
         LocalFile::Stream(_) if preserve => Err(Failure::usage(format!(
-            "{} has no mode and no times to preserve, since it is no regular file; omit --preserve",
+            "{} is not a regular file and has no mode and times to preserve; omit --preserve",
             file.display()
         ))),
         LocalFile::Stream(source) => {
@@ -123,7 +123,7 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let output = opened.await.context("open the local file")??;
     if preserves && !output.is_regular() {
         return Err(Failure::usage(
-            "a device, a FIFO and stdout keep no mode and no times; omit --preserve",
+            "devices, FIFOs and stdout keep no mode and no times; omit --preserve",
         ));
     }
     // Before the bytes: a time may be too old for them, never too new.
@@ -166,8 +166,7 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
-/// Copies a range to a new local file, which gets holes where the stored one has them. Returns the bytes of the
-/// range.
+/// Copies a range to a new local file, with the holes of the stored one. Returns the bytes of the range.
 async fn copy_sparse(
     stored: &gabion_client::File,
     range: ByteRange,
@@ -175,7 +174,7 @@ async fn copy_sparse(
     progress: &dyn Progress,
 ) -> Result<u64, ClientError> {
     let failed = |source| ClientError::Io {
-        operation: "write what was read",
+        operation: "write the bytes that were read",
         source,
     };
     copy.set_len(range.length).await.map_err(failed)?;
@@ -196,7 +195,7 @@ async fn copy_sparse(
     Ok(range.length)
 }
 
-/// The progress of a part.
+/// Progress within a part of a file.
 struct Partial<'a> {
     whole: &'a dyn Progress,
     before_bytes: u64,
@@ -241,7 +240,7 @@ pub(crate) async fn write(
     report_write("wrote", &name, (offset, size as u64), begun, format)
 }
 
-/// Says which bytes of a file were written, and how long that took.
+/// Prints the written range of a file and the duration of the write.
 pub(super) fn report_write(
     done: &str,
     name: &str,
@@ -265,16 +264,16 @@ pub(super) fn report_write(
 
 /// A local file whose bytes are to be stored.
 pub(super) enum LocalFile {
-    /// Nothing can be read from it.
+    /// The file cannot be read.
     Directory,
-    /// Stdin, a FIFO or a device: its size is not known.
+    /// Stdin, a FIFO or a device of unknown size.
     Stream(Box<dyn AsyncRead + Send + Unpin>),
     /// A regular file, and its size.
     Regular(tokio::fs::File, u64),
 }
 
 impl LocalFile {
-    /// Opens it; - is stdin.
+    /// Opens the file; - is stdin.
     pub(super) async fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stream(Box::new(tokio::io::stdin())));
@@ -296,7 +295,7 @@ pub(super) fn is_directory(path: &Path) -> Failure {
     Failure::usage(format!("{path} is a directory; name a file"))
 }
 
-/// What happens to a file that has the name already.
+/// The treatment of an existing file of the same name.
 pub(super) const fn existing(replaces: bool) -> Existing {
     if replaces {
         Existing::IsReplaced
@@ -353,7 +352,7 @@ pub(crate) async fn ls(options: ListOptions, place: &Place, format: Format) -> R
     Ok(())
 }
 
-/// The name or the common beginning of an entry of a list.
+/// The name or the common prefix of an entry of a list.
 fn entry(row: &Value) -> Option<&str> {
     row.get("name").or(row.get("prefix"))?.as_str()
 }
@@ -405,7 +404,7 @@ pub(crate) async fn rm(
         names.extend(files.into_iter().map(|file| file.name));
         if names.is_empty() {
             return Err(Failure::usage(format!(
-                "no file's name begins with '{prefix}'; 'gabion ls' shows all names"
+                "no file has the prefix '{prefix}'; 'gabion ls' lists all names"
             )));
         }
     }

@@ -1,4 +1,5 @@
-//! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop, and the restoration of chunk files of QFS and HDFS-RAID.
+//! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop, and the restoration of chunk files of QFS and
+//! HDFS-RAID.
 
 use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
@@ -10,8 +11,8 @@ use gabion_layout::ChunkIndex;
 use gabion_testbed::EndSignals;
 use tokio::net::TcpListener;
 
-/// An agent's port less the transfer port of its `DataNode`, and the same of the plugin's port on loopback. The plugin
-/// has the same defaults.
+/// Differences between an agent's port, or the plugin's port on loopback, and the `DataNode`'s transfer port. The
+/// plugin has the same defaults.
 const AGENT_OFFSET: u16 = 1000;
 const PLUGIN_OFFSET: u16 = 1001;
 
@@ -22,7 +23,7 @@ pub(crate) async fn run(options: HdfsAgentOptions, output: Output) -> Result<(),
     }
 }
 
-/// Restores a lost chunk file from others.
+/// Restores a lost chunk file from the others of its stripe.
 async fn restore(
     format: FormatName,
     options: RestorationOptions,
@@ -45,7 +46,7 @@ async fn restore(
         (_, positions) => {
             let positions: Vec<String> = positions.iter().map(ToString::to_string).collect();
             return Err(Failure::usage(format!(
-                "name the position of the chunk to restore with --lost; lost ones, given as -, are at: {}",
+                "choose the position of the chunk to restore with --lost; lost chunks, given as -, are at: {}",
                 if positions.is_empty() {
                     "none".to_owned()
                 } else {
@@ -72,7 +73,10 @@ async fn restore(
 /// The code of a stripe of `n` chunks, `k` of them with data.
 fn code(format: FormatName, codec: RaidCodec, k: usize, n: usize) -> Result<Code, Failure> {
     let m = n.checked_sub(k).filter(|m| *m > 0).ok_or_else(|| {
-        Failure::usage(format!("{n} chunks are given, and a stripe has more than the {k} with data; give - for a lost one"))
+        Failure::usage(format!(
+            "a stripe has more chunks than its {k} data chunks, but only {n} are given; give - for \
+        each lost chunk"
+        ))
     })?;
     let text = match (format, codec) {
         (FormatName::Qfs, RaidCodec::Rs) => format!("powers({k},{m})"),
@@ -80,11 +84,11 @@ fn code(format: FormatName, codec: RaidCodec, k: usize, n: usize) -> Result<Code
         (FormatName::HdfsRaid, RaidCodec::Xor) if m == 1 => format!("lrc({k},1,0)"),
         (FormatName::HdfsRaid, RaidCodec::Xor) => {
             return Err(Failure::usage(format!(
-                "the codec xor has 1 chunk with parity, and {m} are given"
+                "the codec xor has 1 parity chunk, not {m}"
             )));
         }
         (FormatName::Qfs, RaidCodec::Xor) => {
-            return Err(Failure::usage("QFS has one code; leave --codec out"));
+            return Err(Failure::usage("QFS has only one code; omit --codec"));
         }
     };
     text.parse()
@@ -102,8 +106,11 @@ fn report(restoration: &Restoration, restored: &Restored, output: Output) -> Res
         }));
     }
     let proof = match restored.proven_by {
-        Some(chunk) => format!("chunk {}, which was not needed, agrees with it", chunk.0),
-        None => "no chunk was left that could prove the order and the code right".to_owned(),
+        Some(chunk) => format!(
+            "chunk {}, which was not needed, is consistent with it",
+            chunk.0
+        ),
+        None => "no spare chunk was left to verify the order and the code".to_owned(),
     };
     say(format!(
         "restored chunk {} with {} bytes as {out}, from {} bytes of others; {proof}",

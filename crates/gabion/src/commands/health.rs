@@ -12,7 +12,7 @@ use gabion_layout::NodeId;
 use gabion_protocol::message::ClusterStatus;
 use serde_json::{Value, json};
 
-/// `gabion health`: prints the light and the problems. Its exit code tells the light too.
+/// `gabion health`: prints the light and the problems. The exit code shows the light too.
 pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
     let status = connect(place).await?.status().await?;
     if format == Format::Json {
@@ -32,11 +32,14 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
     }
 }
 
-/// Prints the light, the age of the knowledge, and the problems.
+/// Prints the light, the age of the nodes' reports, and the problems.
 pub(crate) fn print(status: &ClusterStatus) {
     let age = match age_ms(status) {
-        Some(ms) => format!("nodes were heard at most {:.1} s ago", ms as f64 / 1e3),
-        None => "no node was heard yet".to_owned(),
+        Some(ms) => format!(
+            "every node reported within the last {:.1} s",
+            ms as f64 / 1e3
+        ),
+        None => "no node has reported yet".to_owned(),
     };
     match light(status) {
         "green" => say(format!(

@@ -40,7 +40,7 @@ async fn open(client: &Client, name: &ImageName) -> Result<File, Failure> {
     Err(no_image(name))
 }
 
-/// The failure of a command on an image that is not there.
+/// The failure of a command on a missing image.
 pub(super) fn no_image(name: &ImageName) -> Failure {
     Failure::failed(format!("there is no image {name}; see 'gabion image ls'"))
 }
@@ -55,7 +55,7 @@ async fn create(
     let pool = pools.iter().find(|pool| pool.spec.name == name.pool());
     if pool.is_some_and(|pool| pool.lifecycle.is_some()) {
         return Err(Failure::usage(format!(
-            "pool {} replicates blocks first, so its files keep their sizes; images need a pool without --write",
+            "pool {} replicates blocks first, so its files have fixed sizes; images need a pool without --write",
             name.pool()
         )));
     }
@@ -158,7 +158,7 @@ async fn resize(
     let before = file.size_bytes();
     if size < before && !may_shrink {
         return Err(Failure::usage(format!(
-            "{name} has {}; a smaller size destroys the bytes behind it, so it needs --shrink",
+            "{name} has {}; a smaller size destroys the bytes beyond it; confirm with --shrink",
             bytes(before)
         )));
     }

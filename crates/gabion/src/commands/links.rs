@@ -22,7 +22,7 @@ pub(crate) async fn ln(options: LinkOptions, place: &Place, format: Format) -> R
     } else {
         let Inode::File(file) = client.inode(&target).await?.inode else {
             return Err(Failure::failed(format!(
-                "'{target}' is a directory, which has one name; make a symbolic link with -s"
+                "'{target}' is a directory and cannot have hard links; create a symbolic link with -s"
             )));
         };
         client.link(file, &name).await?;

@@ -1,5 +1,5 @@
-//! `gabion metadata`: tables in a database, copies of the metadata from one place to another, and their check; and the
-//! place of a coordinator's metadata.
+//! `gabion metadata`: tables in a database, copies of metadata, and their check; also the place of a coordinator's
+//! metadata.
 
 use crate::arguments::{MetadataCommand, MetadataOptions};
 use crate::failure::{Context, Failure};
@@ -12,10 +12,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What begins the address of a file.
+/// Prefix of the address of a file.
 const FILE: &str = "redb:";
 
-/// What a coordinator sees of the process that copies or checks its metadata.
+/// Name that a coordinator sees for the process that copies or checks its metadata.
 const HOLDER: &str = "a 'gabion metadata' command";
 
 pub(crate) async fn run(command: MetadataCommand, format: Format) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<Metadat
     Ok(MetadataPlace::Database(address))
 }
 
-/// How long a coordinator waits at its start for a database.
+/// Time for which a starting coordinator waits for a database.
 pub(super) fn wait_of(options: &MetadataOptions) -> Duration {
     Duration::from_secs(options.metadata_wait_s)
 }
@@ -48,14 +48,14 @@ fn of_argument(url: &str) -> Result<DatabaseAddress, Failure> {
     let address = DatabaseAddress::parse(url)?;
     if address.has_password() {
         return Err(Failure::usage(
-            "a password on the command line is visible to other users; leave it out of the URL, and set PGPASSWORD, \
-             write it to ~/.pgpass, or write the URL to a file for --metadata-file",
+            "a password on the command line is visible to other users; omit it from the URL, and set PGPASSWORD, add \
+            it to ~/.pgpass, or write the URL to a file for --metadata-file",
         ));
     }
     with_password(address)
 }
 
-/// Refuses a URL that is no database's, or shows a password.
+/// Refuses a URL that names no database or contains a password.
 pub(super) fn check_argument(url: &str) -> Result<(), Failure> {
     of_argument(url).map(drop)
 }
@@ -67,7 +67,7 @@ fn of_file(file: &Path) -> Result<DatabaseAddress, Failure> {
     let metadata = std::fs::metadata(file).context(format!("read {}", file.display()))?;
     if address.has_password() && metadata.permissions().mode() & 0o077 != 0 {
         return Err(Failure::usage(format!(
-            "{} has a password in it, and other users may read it; give it mode 600",
+            "{} contains a password, but other users can read the file; set its mode to 600",
             file.display()
         )));
     }
@@ -100,9 +100,9 @@ fn migrate_tables(to: &str, format: Format) -> Result<(), Failure> {
         return print_json(&json!({ "database": address.to_string(), "from": from, "to": to }));
     }
     if from == to {
-        println!("the tables in {address} are of version {to} already");
+        println!("the tables in {address} already have version {to}");
     } else {
-        println!("{address} has tables of version {to} now");
+        println!("the tables in {address} now have version {to}");
     }
     Ok(())
 }
@@ -111,14 +111,14 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
     let (source, target) = (parse(from)?, parse(to)?);
     if from == to {
         return Err(Failure::usage(
-            "name two different places; a copy needs a place of its own",
+            "source and copy have the same place; choose another place for the copy",
         ));
     }
     if let MetadataPlace::File(path) = &target
         && path.exists()
     {
         return Err(Failure::failed(format!(
-            "{} exists already; name a new file for the copy",
+            "{} already exists; choose a new file for the copy",
             path.display()
         )));
     }
@@ -158,7 +158,7 @@ fn report_faults(faults: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the metadata contradict themselves: {}",
+        "the metadata is inconsistent: {}",
         faults.join("; ")
     )))
 }

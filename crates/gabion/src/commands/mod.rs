@@ -45,7 +45,7 @@ async fn connect(place: &Place) -> Result<Client, Failure> {
     connect_with(place, ClientOptions::default()).await
 }
 
-/// A client of the command's cluster for a gateway, which does nothing but store and read files.
+/// A client of the command's cluster for a gateway, with the right only to store and read files.
 async fn connect_gateway(place: &Place) -> Result<Client, Failure> {
     let (coordinator, security) = security::of_client(place, Role::Client)?;
     Ok(gabion_wire::connect(&coordinator, security, ClientOptions::default()).await?)

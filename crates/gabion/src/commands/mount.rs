@@ -1,7 +1,7 @@
 //! `gabion mount` and `gabion umount`: the cluster's files as a file system of this machine.
 //!
-//! A mount is served by a process of its own. Without `--foreground` this is a second run of the same command, which
-//! leaves the terminal; the first one waits until it is ready, and reports what it could not do.
+//! Its own process serves each mount. Without `--foreground` this is a second run of the same command, detached from
+//! the terminal. The first run waits until the second is ready, and reports its failure.
 
 use super::connect_gateway;
 use super::serve::{raise_descriptor_limit, ready};
@@ -40,7 +40,7 @@ pub(crate) fn umount(arguments: &UmountArguments) -> Result<(), Failure> {
     }
 }
 
-/// Runs this command again as a process of its own, and waits until that serves the mount.
+/// Runs this command again as a separate process, and waits until that process serves the mount.
 async fn start_in_background() -> Result<(), Failure> {
     let program = std::env::current_exe().context("find this program")?;
     let mut child = Command::new(program)
@@ -102,7 +102,7 @@ async fn serve(
     };
     let mount = Mount::start(client, settings).await?;
     if let Some(listener) = metrics {
-        let address = listener.local_addr().context("tell the metrics' address")?;
+        let address = listener.local_addr().context("get the metrics' address")?;
         ready(&format!("http://{address}/metrics"));
         tokio::spawn(serve_metrics(listener, mount.metrics()));
     }
@@ -122,7 +122,7 @@ async fn bind(address: &str) -> Result<TcpListener, Failure> {
     listener.context(format!("listen on {address}"))
 }
 
-/// The file of the log; the one that keeps nothing without a path.
+/// The file of the log; without a path, the null device.
 fn log(path: Option<&Path>) -> Result<File, Failure> {
     let path = path.unwrap_or(Path::new("/dev/null"));
     let file = File::options().append(true).create(true).open(path);
@@ -136,7 +136,7 @@ fn leave_terminal(log: &File) -> Result<(), Failure> {
     dup2_stderr(log).context("write the log")
 }
 
-/// Ends the output, for which the process waits that started this one.
+/// Closes stdout. The process that started this one waits for that.
 fn close_stdout() -> Result<(), Failure> {
     let nothing = File::options().write(true).open("/dev/null");
     dup2_stdout(nothing.context("open /dev/null")?).context("close stdout")

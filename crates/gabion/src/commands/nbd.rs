@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::process::Command;
 
-/// Where the server listens without options.
+/// The server's default address.
 const LISTEN: &str = "127.0.0.1:10809";
 
 pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failure> {
@@ -91,7 +91,7 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     )))
 }
 
-/// Serves a listener if there is one, and otherwise waits for ever.
+/// Serves a listener if there is one; otherwise waits forever.
 async fn of<L, F: Future<Output = io::Error>>(
     listener: Option<L>,
     serve: impl FnOnce(L) -> F,
@@ -111,10 +111,10 @@ async fn bind_tcp(address: Option<&str>) -> Result<Option<TcpListener>, Failure>
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
-    listener.local_addr().context("tell the server's address")
+    listener.local_addr().context("get the server's address")
 }
 
-/// Listens on a Unix socket. One that a killed server has left is replaced; nothing else is.
+/// Listens on a Unix socket. The socket of a killed server is replaced; no other file is.
 async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
     let doing = || format!("listen on {}", path.display());
     match UnixListener::bind(path) {
@@ -139,7 +139,7 @@ async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
     }
 }
 
-/// What identifies the socket at a path; none if something else is there, or nothing.
+/// The identity of the socket at a path; `None` if there is no socket.
 fn socket_id(path: &Path) -> Option<(u64, u64)> {
     let there = std::fs::symlink_metadata(path).ok()?;
     let is_socket = there.file_type().is_socket();

@@ -36,7 +36,7 @@ pub(crate) async fn run(
             if format == Format::Json {
                 return print_json(&json!({ "node": node, "accepted": true }));
             }
-            println!("{} sets its unknown chunks aside, and joins", NodeId(node));
+            println!("{} sets its unknown chunks aside and joins", NodeId(node));
             Ok(())
         }
         None => serve::node(arguments.serve, place).await,
@@ -83,9 +83,9 @@ async fn say(client: &Client, node: NodeId, format: Format) -> Result<(), Failur
     match departure {
         Departure::None => println!("{node} stays"),
         Departure::Draining => println!(
-            "the chunks of {node} are being moved to others; 'gabion repair status' shows how far"
+            "the chunks of {node} are moving to other nodes; 'gabion repair status' shows the progress"
         ),
-        Departure::Drained => println!("{node} is empty and may be switched off"),
+        Departure::Drained => println!("{node} is empty and may be removed"),
     }
     Ok(())
 }

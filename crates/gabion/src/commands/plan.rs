@@ -25,7 +25,8 @@ pub(crate) async fn run(
     let planned = match (update, repair) {
         (Some(_), None) if scheme.is_some() => {
             return Err(Failure::usage(
-                "--scheme is that of a repair; an update follows its pool's scheme. Omit it, or use --repair",
+                "--scheme selects a repair scheme, but an update follows its pool's scheme; omit --scheme, or use \
+                --repair",
             ));
         }
         (Some(update), None) => {
@@ -46,7 +47,12 @@ pub(crate) async fn run(
             let scheme = scheme.map_or(Ok(Scheme::Pipeline), |scheme| scheme.parse());
             let scheme: Scheme = scheme.map_err(Failure::usage)?;
             let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
-            let chunk = chunk.ok_or_else(|| Failure::usage("a stripe has at most 255 chunks"))?;
+            let chunk = chunk.ok_or_else(|| {
+                Failure::usage(
+                    "the chunk's index is too large; a stripe has at most 255 \
+            chunks",
+                )
+            })?;
             let stripe = usize::try_from(stripe).map_err(Failure::usage)?;
             let client = connect(place).await?;
             vec![
@@ -57,7 +63,7 @@ pub(crate) async fn run(
         }
         _ => {
             return Err(Failure::usage(
-                "say which plan: --update OFFSET:LENGTH or --repair STRIPE:CHUNK",
+                "no operation given; use --update OFFSET:LENGTH or --repair STRIPE:CHUNK",
             ));
         }
     };

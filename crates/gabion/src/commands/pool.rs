@@ -36,7 +36,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The failure of a request for a new pool: a refused name or parameter is wrong use.
+/// The failure of a request for a new pool. A refused name or parameter is a usage error.
 fn refused(error: ClientError) -> Failure {
     match error.cause() {
         Cause::Invalid | Cause::Exists => Failure::usage(error.to_string()),
@@ -44,24 +44,24 @@ fn refused(error: ClientError) -> Failure {
     }
 }
 
-/// Commits what a pool has appended.
+/// Commits a pool's appended updates.
 async fn commit(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     client.commit_pool(name).await?;
     if format == Format::Json {
         return print_json(&json!({ "pool": name, "committed": true }));
     }
-    say(format!("every update of pool {name} is in its parity"));
+    say(format!("the parity of pool {name} includes every update"));
     Ok(())
 }
 
-/// Interval of checking whether files have the requested form.
+/// Interval of checks for the requested form of files.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Interval of printing progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Has files encoded, or their blocks replicated again, and waits for the end unless `--no-wait` is
+/// Orders the encoding of files, or the replication of their blocks, and waits for completion unless `--no-wait` is
 /// given.
 async fn order(
     options: FormOptions,
@@ -139,7 +139,7 @@ impl Progress {
     }
 }
 
-/// The progress of conversions since `before`, and the reasons for delays.
+/// The progress of conversions since `before`, and reasons for delays.
 fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize) -> String {
     let (now, repair) = (&status.lifecycle, &status.repair);
     let done = |status: &LifecycleStatus| status.encoded_count + status.promoted_count;
@@ -165,7 +165,7 @@ fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize)
     words.join(", ")
 }
 
-/// The files of an order.
+/// The files of an order of conversions.
 async fn of_pool(client: &Client, pool: &str, file: Option<String>) -> Result<Vec<PutId>, Failure> {
     if let Some(file) = file {
         return Ok(vec![client.layout(&file).await?.file.put]);
@@ -269,8 +269,8 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         "chunk",
         "a rack holds",
         "usable",
-        "cost against 3 replicas",
-        "chunk writes a small update",
+        "cost relative to 3 replicas",
+        "chunk writes per small update",
         "updates",
         "encoded after",
     ]);
@@ -308,8 +308,8 @@ fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
         let cost = with_reserves(spec, cost);
         return Some(format!(
-            "{}: a parity chunk reserves {} at its first update; if all do, {:.1}% is usable, at {:.1}% \
-             of 3 replicas; reviewed each {} (weight {})",
+            "{}: a parity chunk reserves {} at its first update; if all parity chunks do, {:.1}% is usable, at {:.1}% \
+            of 3 replicas; reviewed every {} (weight {})",
             spec.name,
             bytes(initial),
             cost.usable_share * 100.0,
@@ -321,8 +321,7 @@ fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
     let (append, survives) = (spec.append?, phase_survives(spec)?);
     let grouping = append.grouping;
     Some(format!(
-        "{}: survives {survives} failures until a commit, after {} stripes, {} or {} \
-         at the latest; grouping {}",
+        "{}: survives {survives} failures until a commit, which starts after {} stripes, {} or {}; grouping {}",
         spec.name,
         append.stripes_max,
         bytes(append.log_bytes_max),

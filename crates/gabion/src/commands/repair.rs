@@ -95,8 +95,8 @@ fn limit(options: &LimitOptions, repair: &RepairStatus) -> Result<Option<RepairO
     }))
 }
 
-/// Shows progress until every node was heard or has failed, and no chunk is lost; returns the last
-/// status. Chunks of nodes that fail in the meantime are also repaired now.
+/// Shows progress until every node has reported or failed, and no chunk is lost; returns the last status. Chunks of
+/// nodes that fail during the wait are also repaired now.
 async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     let begun = Instant::now();
     let mut status = client.status().await?;
@@ -132,16 +132,15 @@ fn missing_count(status: &ClusterStatus) -> u64 {
     unreadable.max(status.repair.queued_chunk_count)
 }
 
-/// The nodes that should answer and are in this state.
+/// The nodes in this state that should answer.
 fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
     let nodes = status.nodes.iter().filter(|node| is_needed(node));
     let nodes = nodes.filter(move |node| node.liveness == liveness);
     nodes.map(|node| node.node)
 }
 
-/// Whether nothing is missing, and nothing can be found missing any more that failed before a watch
-/// of this duration: each node has failed for good or was heard since. A node killed just before
-/// counts as up until its heartbeat is missed.
+/// Whether no chunk is missing, and no failure from before a watch of this duration is still unknown: each node has
+/// failed for good or reported since. A node that was killed just before counts as up until its heartbeat is missed.
 fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
     let was_heard = |node| {
         let silence = status.silence_ms.get(&node).copied();
@@ -181,7 +180,7 @@ pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> 
     );
     for damage in &report.damage {
         println!(
-            "damaged: {} bytes {}..{}; it is being repaired",
+            "damaged: {} bytes {}..{}; the repair has started",
             damage.chunk,
             damage.range.offset,
             damage.range.end()
@@ -200,8 +199,7 @@ fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
     }
     let names: Vec<String> = unreachable.iter().map(NodeId::to_string).collect();
     Err(Failure::failed(format!(
-        "the scrub could not ask {}, so not all chunks are verified; see 'gabion cluster \
-         status', then scrub again",
+        "the scrub could not reach {}, so some chunks are not verified; see 'gabion cluster status', then scrub again",
         names.join(", ")
     )))
 }

@@ -1,4 +1,4 @@
-//! `gabion repair status`: when is data safe again? It is computed from the records and never too
+//! `gabion repair status`: the time until data is safe again. The figures come from the records and are never too
 //! optimistic: a chunk counts once its node has read all of it back.
 
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Refresh interval of a watch.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows repairs, once or until there are none.
+/// Shows repairs once, or until there are none.
 pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result<(), Failure> {
     loop {
         let status = client.status().await?;
@@ -57,13 +57,13 @@ fn light_sentence(status: &ClusterStatus) -> String {
         (_, 0) => format!("{light}: {lost} chunks are lost or out of reach"),
         (_, arrays) => {
             format!(
-                "{light}: {lost} chunks are lost or out of reach, {arrays} nodes' arrays lack a device"
+                "{light}: {lost} chunks are lost or out of reach, and the arrays of {arrays} nodes lack a device"
             )
         }
     }
 }
 
-/// Failed repairs that a watch shows: those since it began, until there is progress.
+/// Failed repairs that a watch shows: those since its start, until the next progress.
 pub(crate) struct RepairErrors {
     /// The failure before the watch, if there was one.
     past: Option<String>,
@@ -71,7 +71,7 @@ pub(crate) struct RepairErrors {
 }
 
 impl RepairErrors {
-    /// Ignores failures before `status`.
+    /// Ignores failures from before `status`.
     pub(crate) fn since(status: &ClusterStatus, left_count: u64) -> Self {
         Self {
             past: status.repair.last_error.clone(),
@@ -79,7 +79,7 @@ impl RepairErrors {
         }
     }
 
-    /// The failure to show while this many chunks are left.
+    /// The failure to show while this number of chunks is left.
     pub(crate) fn now<'a>(&mut self, repair: &'a RepairStatus, left_count: u64) -> Option<&'a str> {
         if left_count < self.left_count {
             self.past.clone_from(&repair.last_error);

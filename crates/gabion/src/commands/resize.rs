@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes that are read and written at a time.
+/// Bytes of one read and write.
 const PIECE_BYTES: u64 = 8 << 20;
 
 pub(crate) async fn append(
@@ -67,7 +67,7 @@ async fn write_all(
         let piece = next_piece(&mut source, PIECE_BYTES.min(size - done)).await?;
         if piece.is_empty() {
             return Ok(Err(Failure::failed(format!(
-                "the local file ended after {done} of {size} bytes; the stored one ends with zeros in place of the \
+                "the local file ended after {done} of {size} bytes; the stored file has zeros in place of the \
                  others"
             ))));
         }
@@ -99,14 +99,14 @@ pub(crate) async fn create(
         return print_json(&json!({ "name": name, "bytes": size }));
     }
     if size == 0 {
-        println!("created {name}, which is empty");
+        println!("created {name}, an empty file");
     } else {
         println!("created {name}: {} that take no space", bytes(size));
     }
     Ok(())
 }
 
-/// Makes a file of this size that is one hole.
+/// Creates a file of this size that is one hole.
 pub(super) async fn create_file(
     client: &Client,
     name: &str,
@@ -171,6 +171,6 @@ pub(crate) async fn punch(
     if format == Format::Json {
         return print_json(&json!({ "name": name, "offset": offset, "bytes": length }));
     }
-    println!("{} from {offset} of {name} are zero", bytes(length));
+    println!("{} from offset {offset} of {name} are zero", bytes(length));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How the process of a command proves what it is: which certificate it uses, and where that is.
+//! The credentials of a command's process: its certificate and the certificate's directory.
 
 use crate::arguments::Place;
 use crate::failure::Failure;
@@ -9,8 +9,8 @@ use gabion_wire::{RenewalError, Role, coordinator_addresses, exchange_token};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The coordinator's address for a client, and how the client proves what it is. The directory of a cluster on this
-/// machine has certificates for both roles of clients.
+/// The coordinator's address for a client, and the client's credentials. The directory of a cluster on this machine has
+/// certificates for both roles of clients.
 pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security), Failure> {
     let cluster = place.dir.as_deref().map(LocalCluster::open).transpose()?;
     let coordinator = match (&place.coordinator, &cluster) {
@@ -32,16 +32,15 @@ pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security),
         (None, Some(cluster)) => cluster.security_as(role)?,
         (None, None) => {
             return Err(Failure::usage(
-                "no certificate given; name its directory with --tls (or GABION_TLS): 'gabion cert issue' makes \
-                 one; a cluster on this machine that runs with --insecure wants --insecure",
+                "no certificate given; name its directory with --tls (or GABION_TLS), after 'gabion cert issue' made \
+                it; for a cluster on this machine that runs with --insecure, use --insecure",
             ));
         }
     };
     Ok((coordinator, security))
 }
 
-/// How a coordinator with its data in a directory proves what it is. Certificates elsewhere are those of another
-/// authority.
+/// The credentials of a coordinator with its data in a directory. Certificates elsewhere belong to another authority.
 pub(crate) fn of_coordinator(place: &Place, data: &Path) -> Result<Protection, Failure> {
     Ok(match &place.tls {
         _ if place.insecure => Protection::Insecure,
@@ -61,7 +60,7 @@ fn managed_in(data: &Path) -> Protection {
     }
 }
 
-/// How a node with its data in a directory proves what it is, after it has exchanged its join token if it has one.
+/// The credentials of a node with its data in a directory. A node with a join token exchanges it first.
 pub(crate) async fn of_node(
     place: &Place,
     data: &Path,
@@ -89,8 +88,8 @@ fn open_as(directory: &Path, role: Role, wanted: &str) -> Result<Security, Failu
     let security = Security::open(directory)?;
     match security.name() {
         Some(name) if name.role != role => Err(Failure::usage(format!(
-            "{} has the certificate of {}, and this process needs that of {wanted}; name another directory with \
-             --tls, or unset GABION_TLS",
+            "{} has the certificate of {}, but this process needs the certificate of {wanted}; name another directory \
+            with --tls, or unset GABION_TLS",
             directory.display(),
             name.holder(),
         ))),
@@ -98,7 +97,7 @@ fn open_as(directory: &Path, role: Role, wanted: &str) -> Result<Security, Failu
     }
 }
 
-/// Refuses to talk to other machines without certificates.
+/// Refuses connections to other machines without certificates.
 fn check_loopback(addresses: &str) -> Result<(), Failure> {
     let is_elsewhere = |address: &&str| {
         let host = address.rsplit_once(':').map_or(*address, |(host, _)| host);
@@ -109,7 +108,7 @@ fn check_loopback(addresses: &str) -> Result<(), Failure> {
     match coordinator_addresses(addresses).find(is_elsewhere) {
         None => Ok(()),
         Some(address) => Err(Failure::usage(format!(
-            "--insecure is for loopback only, and {address} is not; name a certificate with --tls"
+            "--insecure is for loopback only, and {address} is not a loopback address; name a certificate with --tls"
         ))),
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn raise_descriptor_limit() {
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
     } = options;
     let (Some(rack), Some(join)) = (rack, join) else {
         return Err(Failure::usage(
-            "say which rack the node stands in and where the coordinator is: 'gabion node --rack N \
+            "no rack or coordinator given; use 'gabion node --rack N \
              --join HOST:PORT'",
         ));
     };
@@ -91,11 +91,11 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
     }
     let disk = rustix::fs::statvfs(&data).map_err(|error| match error {
         rustix::io::Errno::NOENT => Failure::failed(format!(
-            "{} does not exist; mount the node's disk, or add --init to make a new node there",
+            "{} does not exist; mount the node's disk, or add --init to create a new node there",
             data.display()
         )),
         error => Failure::failed(format!(
-            "cannot ask the file system of {}: {error}",
+            "cannot query the file system of {}: {error}",
             data.display()
         )),
     })?;
@@ -121,18 +121,18 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
     process.run().await.map_err(Failure::failed)
 }
 
-/// The time above which operations are logged.
+/// The duration above which operations are logged.
 fn slow(log: &LogOptions) -> Option<Duration> {
     (log.slow_ms > 0).then(|| Duration::from_millis(log.slow_ms))
 }
 
-/// Reports that a server is ready, and where its metrics are.
+/// Reports that a server is ready, and the address of its metrics.
 fn server_ready(at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
     let metrics = metrics.map_or_else(String::new, |address| format!(" http://{address}/metrics"));
     ready(&format!("{at}{metrics}"));
 }
 
-/// Reports on stdout that the process serves. The process that started it may have ended already.
+/// Reports on stdout that the process serves. Its parent process may have ended already.
 pub(super) fn ready(what: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());

@@ -71,7 +71,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
             stripe.generation.0.to_string(),
             places.join(" "),
             if stat.layout.appending.contains(&stripe.id) {
-                format!("{left} until a commit")
+                format!("{left} until the commit")
             } else {
                 left.to_string()
             },
@@ -144,7 +144,7 @@ fn stat_json(name: &str, stat: &FileStat) -> Value {
     })
 }
 
-/// A target of a symbolic link without characters that would change the terminal.
+/// A target of a symbolic link without control characters.
 pub(super) fn printable(target: &str) -> String {
     let mut shown = String::new();
     for character in target.chars() {

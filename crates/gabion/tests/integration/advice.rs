@@ -219,7 +219,7 @@ fn what_cannot_be_advised_is_refused() {
     );
     let pools = ["advise", "--racks=3", "--nodes-per-rack=4"];
     let in_chunks = [&pools[..], &["--unit=chunks"]].concat();
-    assert_eq!(refused(&in_chunks, "in bytes alone"), Some(2));
+    assert_eq!(refused(&in_chunks, "only in bytes"), Some(2));
     let alone = [&pools[..], &["--seeds=1"]].concat();
     assert_eq!(refused(&alone, "2..=1000"), Some(2));
     assert_eq!(
@@ -227,7 +227,7 @@ fn what_cannot_be_advised_is_refused() {
         Some(2)
     );
     let variant = ["advise", "--racks=3", "--scheme=cau-data-delta"];
-    assert_eq!(refused(&variant, "counted in chunks alone"), Some(2));
+    assert_eq!(refused(&variant, "counted only in chunks"), Some(2));
     let grouped = [
         "update-traffic",
         "--unit=bytes",
@@ -235,7 +235,7 @@ fn what_cannot_be_advised_is_refused() {
         "--racks=3",
     ];
     let grouped = [&grouped[..], &["--grouping=authors"]].concat();
-    assert_eq!(refused(&grouped, "counted in chunks alone"), Some(2));
+    assert_eq!(refused(&grouped, "counted only in chunks"), Some(2));
     let empty = cluster.path("empty");
     fs::write(&empty, "").expect("write a temporary file");
     cluster.run(&["pool", "create", "vm", "--code=rs(6,3)"]);

@@ -117,7 +117,7 @@ fn a_removed_file_is_noticed(cluster: &TestCluster) {
     let events = cluster.run(&["events"]);
     assert!(events.contains("was removed or replaced"), "{events}");
     let found = fails(&check, 1);
-    assert!(found.contains("not as the coordinator wrote it"), "{found}");
+    assert!(found.contains("was changed after the coordinator wrote it"), "{found}");
     // The copy has all that was there then, and a seal shows that it lacks the newest records.
     let of_copy = ["audit", "--check", "--data", path_text(&copy)];
     let seal = run(&of_copy);
@@ -136,7 +136,7 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
     let check = ["audit", "--check", "--data", path_text(&data)];
     let whole = run(&check);
     assert!(
-        whole.contains("follow each other; the last seal is"),
+        whole.contains("form an unbroken chain; the last seal is"),
         "{whole}"
     );
     let first = audit.join("0000000000000001.jsonl");
@@ -145,7 +145,7 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
     std::fs::write(&first, changed).expect("a disk with room");
     let broken = fails(&check, 1);
     assert!(
-        broken.contains("not as the coordinator wrote it"),
+        broken.contains("was changed after the coordinator wrote it"),
         "{broken}"
     );
     let none = fails(&["audit", "--data", path_text(&audit)], 1);

@@ -137,7 +137,7 @@ fn a_bench_refuses_what_it_cannot_measure() {
     for (arguments, sentence) in [
         (
             &["bench"][..],
-            "name the pools to measure with --pool; there are coded, copied",
+            "choose the pools to measure with --pool; there are coded, copied",
         ),
         (
             &["bench", "--pool=none"],
@@ -151,7 +151,7 @@ fn a_bench_refuses_what_it_cannot_measure() {
         (&["bench", "--pool=coded", "--kill-node=99"], "99"),
         (
             &["bench", "--pool=coded", "--kill-node=1", &coordinator],
-            "name its directory with --dir",
+            "name the cluster's directory with --dir",
         ),
         (&["bench", "--pool=coded", "--depth=0"], "--depth"),
         (&["bench", "--pool=coded", "--workload=trim"], "randwrite"),

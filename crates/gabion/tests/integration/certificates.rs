@@ -30,7 +30,7 @@ impl ByHand {
         assert!(made.contains("--init --data"), "{made}");
         let again = fails(&["init", "--data", path_text(&data)], 2);
         assert!(
-            again.contains("holds a certificate authority already"),
+            again.contains("already has a certificate authority"),
             "{again}"
         );
         let listen = "--listen=127.0.0.1:0";
@@ -148,7 +148,7 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
     let output = gabion(&second).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        complaint(&output).contains("was used already"),
+        complaint(&output).contains("was already used"),
         "{}",
         complaint(&output)
     );

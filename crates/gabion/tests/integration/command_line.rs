@@ -158,9 +158,9 @@ fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
         (vec!["node", "--rack=0", "--join=127.0.0.1"], "HOST:PORT"),
         (vec!["put", "x", ""], "1 to 4096 bytes"),
         (vec!["stat", "a\nb"], "control characters"),
-        (vec!["pool", "create", "A b"], "a letter first"),
-        (vec!["pool", "commit", ""], "a letter first"),
-        (vec!["put", "x", "y", "--pool=P"], "a letter first"),
+        (vec!["pool", "create", "A b"], "starts with a letter"),
+        (vec!["pool", "commit", ""], "starts with a letter"),
+        (vec!["put", "x", "y", "--pool=P"], "starts with a letter"),
         (
             vec!["plan", "show", "disk", "--update=0:0", "--dir", nowhere],
             "has no bytes",
@@ -209,7 +209,7 @@ fn options_without_effect_and_values_out_of_range_get_exit_code_2() {
             words("lab synth --volume wdev_1 --span 512 --out /dev/null"),
             "larger --span",
         ),
-        (words("demo --volume web_0"), "name it with --trace"),
+        (words("demo --volume web_0"), "name the trace with --trace"),
         (words(&format!("demo --trace {reads}")), "has no writes"),
         (words(&format!("demo --trace {two}")), "--volume"),
         (

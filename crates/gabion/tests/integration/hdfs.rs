@@ -55,10 +55,7 @@ fn a_lost_chunk_of_hdfs_raid_is_restored_and_wrong_use_is_told() {
         (vec![&*out, first, second, parity], "--lost"),
         (vec![&*out, "-", "-", parity], "--lost"),
         (vec![&*out, first, "-"], "more than the 2 with data"),
-        (
-            vec![&*out, first, "-", parity, parity],
-            "1 chunk with parity",
-        ),
+        (vec![&*out, first, "-", parity, parity], "1 parity chunk"),
         (vec![first, "-", parity], "--out"),
     ] {
         let complaint = fails(&[&raid[..], &arguments].concat(), 2);

@@ -45,7 +45,7 @@ fn a_trace_of_our_own_has_the_figures_that_it_must_have() {
     assert_eq!(found["locality"]["window_updates"], 3);
     assert_eq!(found["duration_s"], 3.0);
     let printed = run(&["lab", "trace-stats", path, "--code=rs(4,2)"]);
-    for expected in ["28.57%", "17.86%", "20.00%", "2 writes update something"] {
+    for expected in ["28.57%", "17.86%", "20.00%", "2 writes update data"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
     }
 }
@@ -235,7 +235,7 @@ fn odd_times_are_warned_of_on_stderr() {
         let said = complaint(&output);
         let warnings: Vec<&str> = said.lines().collect();
         let expected = [
-            (2, "before that of the previous request"),
+            (2, "before the previous request's time"),
             (67, "sequence numbers"),
             (167, "have the same time"),
         ];
@@ -383,7 +383,7 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
 
     refuses_what_does_not_fit(&cluster, trace);
     let printed = cluster.run(&["lab", "replay", "--trace", trace, "--first=20", "--verify"]);
-    for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
+    for expected in ["ops/s", "MB/s", "p99", "metered", "every byte is correct"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
     }
 }

@@ -374,7 +374,7 @@ fn metadata_move_to_a_database_and_back() {
 
     // It is not empty any more.
     let full = fails(&["metadata", "copy", "--from", &file, "--to", &first], 1);
-    assert!(full.contains("has rows already"), "{full}");
+    assert!(full.contains("already has rows"), "{full}");
 
     let metadata = format!("--metadata={first}");
     cluster.run(&[&["cluster", "up", &metadata][..], &PATIENT].concat());

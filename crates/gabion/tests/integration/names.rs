@@ -151,7 +151,7 @@ fn files_have_several_names_and_symbolic_links_lead_to_them() {
             1,
             "no file and no directory 'none'",
         ),
-        (&["ln", "d", "x"], 1, "has one name"),
+        (&["ln", "d", "x"], 1, "cannot have hard links"),
         (&["ln", "f", "d/g"], 1, "already exists"),
         (&["ln", "-s", "x", "d/l"], 1, "already exists"),
         (&["ln", "-s", "", "x"], 2, "needs a target"),
@@ -227,7 +227,11 @@ fn copies_are_whole_and_have_the_holes_of_their_originals() {
         (&["cp", "none", "x"] as &[&str], 1, "no file 'none'"),
         (&["cp", "d", "x"], 1, "'d' is a directory"),
         (&["cp", "d/f", "e"], 1, "'e' is a directory"),
-        (&["cp", "--replace", "d/f", "d/f"], 1, "is the file itself"),
+        (
+            &["cp", "--replace", "d/f", "d/f"],
+            1,
+            "is the source itself",
+        ),
         (&["cp", "--replace", "d/f", "e"], 1, "'e' is a directory"),
         (&["cp", "--replace", "sparse", "e"], 1, "'e' is a directory"),
         (&["cp", "--pool=none", "d/f", "x"], 1, "no pool 'none'"),
@@ -265,7 +269,7 @@ fn wrong_attributes_are_refused_in_one_sentence() {
         (
             &["put", "--preserve", "/dev/null", "x"],
             2,
-            "no regular file",
+            "not a regular file",
         ),
         (
             &["get", "--preserve", "d/f", "/dev/null"],

@@ -47,7 +47,7 @@ fn images_are_created_listed_resized_and_deleted() {
     assert_eq!(info["failures_left"], 2);
     cluster.run(&["image", "resize", "vm/disk", "--size=20GiB"]);
     let error = fails_on(&cluster, &["image", "resize", "vm/disk", "--size=1GiB"], 2);
-    assert!(error.contains("needs --shrink"), "{error}");
+    assert!(error.contains("confirm with --shrink"), "{error}");
     cluster.run(&["image", "resize", "vm/disk", "--size=1GiB", "--shrink"]);
     assert_eq!(
         cluster.json(&["image", "info", "vm/disk"])["bytes"],
@@ -438,7 +438,7 @@ fn an_image_of_a_killed_server_is_free_for_all_clients_later() {
     let punch = ["punch", "vm/disk", "--offset=0", "--length=4KiB"];
     let begun = Instant::now();
     let error = fails_on(&cluster, &punch, 1);
-    assert!(error.contains("the file is free in"), "{error}");
+    assert!(error.contains("the file becomes free in"), "{error}");
     loop {
         let output = cluster.command(&punch).output();
         if output.expect("the binary runs").status.success() {

@@ -64,7 +64,7 @@ fn the_first_ten_minutes_run_as_typed() {
     let down = Down(directory.path().join("cluster"));
     let script = format!("export PATH={}:$PATH\n{script}", path_text(binaries));
     let said = shell(&script, directory.path());
-    assert!(said.contains("nothing is lost"), "{said}");
+    assert!(said.contains("every byte is correct"), "{said}");
     let disk = std::fs::read(directory.path().join("disk.img")).expect("the image");
     let mut copy = std::fs::read(directory.path().join("copy.img")).expect("the copy");
     let patch = std::fs::read(directory.path().join("patch.bin")).expect("the patch");

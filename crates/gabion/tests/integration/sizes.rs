@@ -97,9 +97,9 @@ fn a_stream_is_stored_as_replicated_blocks_too() {
         assert!(cluster.get(&name) == bytes, "{length} bytes");
     }
     let error = fails_on(&cluster, &["truncate", "stream0", "--size=0"], 1);
-    assert!(error.contains("keeps the size"), "{error}");
+    assert!(error.contains("fixed sizes"), "{error}");
     let error = fails_on(&cluster, &["create", "sparse", "--size=1MiB"], 1);
-    assert!(error.contains("keeps the size"), "{error}");
+    assert!(error.contains("fixed sizes"), "{error}");
     assert!(
         !cluster.run(&["ls"]).contains("sparse"),
         "nothing is left of it"

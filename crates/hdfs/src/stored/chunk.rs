@@ -1,4 +1,4 @@
-//! What all formats share: open and new chunks, names, ranges and errors.
+//! The parts that all formats share: open and new chunks, names, ranges and errors.
 
 use crate::block::BlockFile;
 use crate::error::HdfsError;

@@ -92,6 +92,6 @@ impl Drop for NewFile {
 fn exists(path: &Path) -> HdfsError {
     wrong_name(
         path,
-        "a file with this name exists and is not replaced; move it away first",
+        "a file of this name exists, and it is not replaced; move it away first",
     )
 }

@@ -1,16 +1,15 @@
-//! A spinning disk as a model: what a recorded run of file operations would have taken on a drive with
-//! seeks, rotation and a transfer rate, under a page cache and a file system that allocates files in
-//! one piece where it can.
+//! A model of a spinning disk: the time of a recorded run of file operations on a drive with seeks, rotation and a
+//! transfer rate, under a page cache and a file system that allocates files in one piece if possible.
 //!
 //! It is for figures of papers whose drives no longer exist. It keeps no bytes and checks nothing:
 //! [`gabion_store::SimDisk`] is the disk that tears and rots. Everything is an expected value, so equal
 //! runs take equal times.
 //!
-//! - A run of neighbouring sectors that starts where the head is costs its transfer alone; any other
-//!   costs a seek by its distance and half a rotation too. Short gaps ahead are passed over.
+//! - A run of adjacent sectors that starts at the head's position costs only its transfer; any other run also costs a
+//!   seek by its distance and half a rotation. Short gaps ahead are passed over.
 //! - Reads are served one after another. Writes wait in the page cache until their file is synced, or
 //!   until there are too many, and are then written in one sweep across the disk.
-//! - What was read or written stays in the page cache until [`DiskModel::drop_caches`]: the test
+//! - Read and written bytes stay in the page cache until [`DiskModel::drop_caches`]: the test
 //!   machines of the `CodFS` thesis (chapter 5) had more memory than data.
 //! - The file system's own journal and inodes cost nothing.
 

@@ -1,5 +1,5 @@
-//! Where files lie on the drive: an allocator that gives a file the place behind its last bytes if that
-//! is free, else the first place that is large enough, as extent-based file systems try to.
+//! The places of files on the drive: an allocator that extends a file behind its last bytes if that space is free, and
+//! otherwise uses the first place that is large enough, like extent-based file systems.
 
 use super::FileNumber;
 use super::ranges::Ranges;

@@ -1,4 +1,4 @@
-//! What every experiment of a paper has: its id and title, a [`Session`] with everything outside, and the
+//! The parts of every experiment of a paper: its id and title, a [`Session`] with everything outside, and the
 //! [`Report`] that it returns.
 
 mod finding;

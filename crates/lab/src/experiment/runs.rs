@@ -1,4 +1,4 @@
-//! Several runs of one experiment with seeds of their own, as one report of their means.
+//! Several runs of one experiment with different seeds, as one report of their means.
 
 use super::finding::Finding;
 use super::report::{Cell, Report, Table};
@@ -36,7 +36,7 @@ impl Report {
         }
         let sentence = match (count, is_one_enough) {
             (1, true) => {
-                "one run suffices: it has nothing left to chance, or as many draws as the paper's"
+                "one run suffices: the experiment has no random choices, or the paper's number of draws"
             }
             (1, false) => "one run: its figures have no confidence interval",
             _ => "figures are means of all runs, with 95 % confidence intervals",

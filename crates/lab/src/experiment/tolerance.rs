@@ -1,5 +1,5 @@
-//! How far a figure may be from what a paper prints to be near: every tolerance of every experiment. `docs/lab.md` has
-//! the same table; a test compares the two.
+//! The distances from a printed figure up to which a figure counts as near: every tolerance of every experiment.
+//! `docs/lab.md` has the same table; a test compares the two.
 
 use std::fmt;
 

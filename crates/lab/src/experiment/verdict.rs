@@ -1,4 +1,4 @@
-//! How our figures stand to a paper's, and to goals of this project. The tolerances are in [`super::tolerance`].
+//! Compares our figures with a paper's, and with goals of this project. The tolerances are in [`super::tolerance`].
 
 use super::tolerance::{EXACT, RATIO, Rule, SAVING};
 use crate::sample::mean_and_interval;

@@ -1,5 +1,5 @@
-//! What transfers and encoders use: links of nodes and racks, disks, and what nodes make parity with,
-//! numbered so that they can be looked up without a search.
+//! The resources of transfers and encoders: links of nodes and racks, disks, and the coders of nodes, numbered so that
+//! a look-up needs no search.
 
 use gabion_layout::{NodeId, RackId, Topology};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Scripts under way on an engine, each with an owner who hears when all of its flows have ended.
+//! Running scripts on an engine, each with an owner that learns when all of its flows have ended.
 
 use super::agenda::Token;
 use super::engine::Engine;

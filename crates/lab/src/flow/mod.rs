@@ -1,10 +1,9 @@
-//! A cluster's links and disks as a model with events: how long plans take when many of them share the
-//! links between racks. EAR validates its placement on such a model (section V-B).
+//! An event model of a cluster's links and disks: the time of plans when many plans share the links between racks. EAR
+//! validates its placement on such a model (section V-B).
 //!
-//! Nothing is sent and no bytes exist; what is simulated is who waits for whom. The model runs the plans
-//! that planners make, so what it times is what the cluster would send. It knows nothing of messages,
-//! processes or failures: the simulator of whole clusters, `sim`, does. Equal scenarios and seeds give equal
-//! outcomes, to the bit.
+//! The model sends no bytes; it simulates only the waits between transfers. It runs the planners' plans, so it times
+//! the transfers that the cluster would make. It does not model messages, processes or failures; `sim`, the simulator
+//! of whole clusters, does. Equal scenarios and seeds give equal outcomes, to the bit.
 //!
 //! - [`Fabric`]: nodes, each with a link in, a link out and a disk; racks, each with a link up and one
 //!   down. All are full duplex.

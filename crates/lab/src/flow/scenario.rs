@@ -1,5 +1,5 @@
 //! Encoders, writers and background traffic at work on one network, as in EAR's simulations (section
-//! V-B): what the foreground suffers while stripes are encoded, and how long encoding takes.
+//! V-B): the slowdown of the foreground while stripes are encoded, and the time of the encoding.
 
 use super::agenda::Token;
 use super::engine::{Engine, Sharing};

@@ -1,9 +1,9 @@
 //! A plan as transfers that wait for each other.
 //!
-//! There are several ways to see one plan. *Serial* is a process that waits for each of its transfers. *Staged*
-//! is an encoder that first gets all chunks at once and then sends all parity. *Sliced* is what `exec` does, with
-//! its slices and rings. *Streamed* is that with slices without end and rings without room: streams that
-//! depend on each other are one flow, and its slowest link decides.
+//! A plan can be modelled in several ways. *Serial* is a process that waits for each of its transfers. *Staged* is an
+//! encoder that first gets all chunks at once and then sends all parity. *Sliced* is what `exec` does, with its slices
+//! and rings. *Streamed* has infinitely small slices and rings without room: dependent streams form one flow, and its
+//! slowest link decides.
 
 use super::fabric::{Fabric, LinkNumber};
 use super::sliced;

@@ -1,6 +1,6 @@
-//! A plan as its slices, with the flow control of `exec`: a slice goes on when it is there as a whole and
-//! its receiver has room for it. What a slow stream holds up is what its rings hold up, so streams that
-//! depend on each other need not go at one rate, as they do in [`super::Execution::Streamed`].
+//! A plan as its slices, with the flow control of `exec`: a slice is forwarded when it has arrived completely and its
+//! receiver has room for it. A slow stream delays others only through full rings, so dependent streams need not have
+//! the same rate, as in [`super::Execution::Streamed`].
 
 use super::fabric::Fabric;
 use super::script::{Connection, Script, ends, flow, used_by};

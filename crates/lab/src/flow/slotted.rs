@@ -1,8 +1,8 @@
-//! Links that one flow uses at a time. Each has a line; who is first in the line of every link that it
+//! Links that one flow uses at a time. Each link has a queue; a flow that is first in the queue of every link that it
 //! needs sends a slot.
 //!
-//! A flow holds the links that it has while it waits for the next, as reservations of simulators do. All
-//! take links in the order of their numbers, so no flows wait for each other in a circle.
+//! A flow keeps its links while it waits for the next one, like reservations in simulators. All flows take links in the
+//! order of their numbers, so no flows wait for each other in a circle.
 
 use super::agenda::{Agenda, Due, Token};
 use super::fabric::{Fabric, LinkNumber};

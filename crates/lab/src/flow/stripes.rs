@@ -1,4 +1,4 @@
-//! What there is to do in a [`super::Scenario`]: blocks placed by one of EAR's two placements, stripes of
+//! The work of a [`super::Scenario`]: blocks placed by one of EAR's two placements, stripes of
 //! them, and the plans that write and encode them.
 
 use super::scenario::Scenario;

@@ -1,4 +1,4 @@
-//! What surrounds a plot's contents: title, legend, notes, axes with their ticks, and a light grid.
+//! The surroundings of a plot's contents: title, legend, notes, axes with their ticks, and a light grid.
 
 use super::canvas::{Anchor, Area, Canvas, text_width};
 use super::chart::{Chart, Plot};

@@ -1,4 +1,4 @@
-//! The contents of a plot: what is drawn, what the paper prints beside it, and the mean of several runs.
+//! The contents of a plot: our values, the paper's values beside them, and the mean of several runs.
 
 use crate::sample::mean_and_interval;
 

@@ -1,4 +1,4 @@
-//! How series are told apart: by colour, and without colours by hatches of bars, and by dashes and markers of lines.
+//! The distinction of series: by colour, and without colours by hatches of bars, and by dashes and markers of lines.
 
 use super::canvas::{Area, Canvas};
 

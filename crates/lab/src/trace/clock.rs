@@ -33,17 +33,16 @@ impl fmt::Display for Warning {
         write!(f, "{trace}, line {line}: ")?;
         match fault {
             TimeFault::Unsorted => f.write_str(
-                "the time is before that of the previous request; requests keep the file's order",
+                "the time is before the previous request's time; requests keep the file's order",
             ),
             TimeFault::Repeated => write!(
                 f,
-                "{RUN} requests in a row have the same time; figures that depend on time mean \
-                 nothing there"
+                "{RUN} consecutive requests have the same time; figures that depend on time are meaningless for them"
             ),
             TimeFault::Sequence => write!(
                 f,
-                "{RUN} requests in a row are one unit of time apart; these look like sequence \
-                 numbers, and figures that depend on time mean nothing"
+                "{RUN} consecutive requests are one unit of time apart, like sequence numbers; figures that depend on \
+                time are meaningless"
             ),
         }
     }

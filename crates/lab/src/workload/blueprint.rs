@@ -63,8 +63,8 @@ impl Blueprint {
         let first_written = (1.0 - update_share) * written;
         if first_written > working_set * ROUNDING {
             return Err(refuse(format!(
-                "writes that are no updates have {first_written:.0} sectors, and the working set \
-                 only {working_set:.0}; use shorter writes, fewer of them, or more updates"
+                "writes that are not updates have {first_written:.0} sectors, but the working set only \
+                {working_set:.0}; use shorter writes, fewer writes, or more updates"
             )));
         }
         let hot = round_up(working_set * target.updated_working_set_pct / 100.0);

@@ -248,7 +248,7 @@ fn questions_without_an_answer_are_refused() {
     );
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
-    let expected = "no update scheme is chosen; choose from baseline, fo, fl, pl, plr, parix";
+    let expected = "no update scheme given; choose from baseline, fo, fl, pl, plr, parix";
     assert!(message.starts_with(expected), "{message}");
 
     for chunk_bytes in [0, 511, (1 << 30) + 1, u64::MAX] {

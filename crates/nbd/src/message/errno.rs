@@ -46,11 +46,11 @@ impl Errno {
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::NotPermitted => "the export is read-only",
-            Self::Io => "the cluster could not do it",
+            Self::Io => "the cluster could not carry out the request",
             Self::Invalid => "the request is invalid or reaches past the end of the export",
             Self::NoSpace => "the request reaches past the end of the export",
             Self::Overflow => "the range is too long for one piece",
-            Self::NotSupported => "zeroes are not faster than other bytes here",
+            Self::NotSupported => "writing zeroes is not faster than writing other bytes here",
         }
     }
 }

@@ -359,7 +359,7 @@ pub(crate) fn option_reply(option: u32, reply: &OptionReply) -> Bytes {
         OptionReply::TooBig => (ERROR | 9, text("the option's data are too long")),
         OptionReply::ExtendedHeaders => (
             ERROR | 0xa,
-            text("extended headers are on already, and go with no other replies"),
+            text("extended headers are already on, and they exclude other replies"),
         ),
     };
     let mut bytes = BytesMut::with_capacity(20 + data.len());

@@ -1,10 +1,10 @@
 //! The bound by cuts: a linear program over the sets into which racks can be divided.
 //!
-//! Let `x(a, b)` be the rows that rack `a` sends to rack `b`. For each set of racks, what leaves it is
-//! at least the rank of what parity outside needs of changes inside. The least sum of all `x` is a
-//! linear program; its dual gives each cut a weight such that no pair of racks is charged more than
-//! once. Any such weights prove a bound, so the solver need not be trusted: what it finds is scaled
-//! until it is feasible, and the bound is what the scaled weights are worth, rounded up.
+//! Let `x(a, b)` be the rows that rack `a` sends to rack `b`. For each set of racks, the rows that leave it are at
+//! least the rank of the part that parity outside needs of the changes inside. The least sum of all `x` is a linear
+//! program; its dual gives each cut a weight such that no pair of racks is charged more than once. Any such weights
+//! prove a bound, so the solver need not be trusted: its solution is scaled until it is feasible, and the bound is the
+//! value of the scaled weights, rounded up.
 
 use crate::update::spread::Spread;
 

@@ -1,10 +1,9 @@
-//! How few chunks an update can possibly send across racks: what every update scheme is measured
-//! against.
+//! The minimum number of chunks that an update must send across racks: the measure of every update scheme.
 //!
 //! Two things are known about a stripe and the data chunks that change.
-//! - **No plan at all can send less** than cuts allow. Whatever a set of racks holds, the parity
-//!   outside it needs as many rows from inside as the rank of that part of the generator matrix. Each
-//!   transfer crosses some cuts, and a linear program weighs all cuts against each other.
+//! - **No plan at all can send less** than cuts allow. For any set of racks, the parity outside needs as many rows from
+//!   inside as the rank of that part of the generator matrix. Each transfer crosses some cuts, and a linear program
+//!   weighs all cuts against each other.
 //! - **No plan of the rack-coordinated form sends less** than the best choice of collectors, of which
 //!   there are finitely many: each rack with changes hands them to one rack, itself or another, and
 //!   each rack that holds changes updates each rack with parity by data deltas or parity deltas. CAU

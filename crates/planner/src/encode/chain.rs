@@ -1,11 +1,10 @@
-//! Pipelined encoding of replicas, our own, for stripes without a core rack: no node gets all `k` data
-//! chunks. Partial parities pass along a chain of nodes that each have data chunks, and each adds what
-//! its own contribute, as repair pipelining does (`ECPipe` section 3.2) but for all parity chunks at
-//! once.
+//! Pipelined encoding of replicas, our own, for stripes without a core rack: no node gets all `k` data chunks. Partial
+//! parities pass along a chain of nodes with data chunks, and each node adds the contribution of its chunks. Repair
+//! pipelining does the same (`ECPipe` section 3.2), but here for all parity chunks at once.
 //!
-//! The busiest link carries `m` chunks instead of `k`, so a lone encoding of RS(10,4) takes 4 block times
-//! where a gathering node takes 10. It spares no bytes: `m` chunks cross for each rack after the
-//! first, which is more than gathering sends when replicas are spread over many racks.
+//! The busiest link carries `m` chunks instead of `k`, so a lone encoding of RS(10,4) takes 4 block times where a
+//! gathering node takes 10. It saves no bytes: `m` chunks cross for each rack after the first, which is more than with
+//! gathering if replicas are spread over many racks.
 
 use super::replicas::{ReplicaEncoding, Replicas};
 use crate::{PlanError, Stripe};

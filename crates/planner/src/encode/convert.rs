@@ -1,6 +1,6 @@
-//! Making a stripe out of others that have the same data: replicated blocks become one stripe (EAR,
-//! section II-B), and a stripe becomes replicated blocks again. Each chunk is made whole where it belongs,
-//! so that the others can be what they are until the new stripe is known to be well.
+//! Makes a stripe out of others with the same data: replicated blocks become one stripe (EAR, section II-B), and a
+//! stripe becomes replicated blocks again. Each chunk is made complete at its own node, so that the others stay
+//! unchanged until the new stripe is known to be complete.
 
 use super::parity::parity_row;
 use super::replicas::{Replicas, distance};

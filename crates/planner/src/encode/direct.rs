@@ -1,6 +1,5 @@
-//! Encoding by the one who has the data: the client computes all parity chunks and sends each
-//! chunk straight to its node. Each byte of the stripe crosses the client's link once, which is
-//! the least there is when the data starts at the client.
+//! Encoding by the client, which has the data: it computes all parity chunks and sends each chunk straight to its node.
+//! Each byte of the stripe crosses the client's link once, which is the minimum for data that starts at the client.
 
 use super::parity::parity_row;
 use crate::update::check_left;

@@ -1,5 +1,5 @@
-//! The write of a replicated block: each node passes on what it gets, so that the writer's link carries
-//! the block once however many replicas there are. HDFS writes so (EAR, section II-A).
+//! The write of a replicated block: each node forwards the bytes, so that the writer's link carries the block once for
+//! any number of replicas. HDFS writes in this way (EAR, section II-A).
 
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, NodeId, Slices};
@@ -38,7 +38,7 @@ pub fn relay(stripe: &Stripe<'_>, source: NodeId, slice_bytes: u64) -> Result<Pl
     let is_copy = |chunk: usize| stripe.code.coefficient(chunk, 0, 0, 0) == 1;
     if g.k() != 1 || g.sub_chunks() != 1 || !g.chunks().all(|chunk| is_copy(chunk.at())) {
         return Err(PlanError::Layout(format!(
-            "{} does not copy chunks, and only copies can be relayed",
+            "{} does not copy chunks, but only copies can be relayed",
             stripe.code
         )));
     }

@@ -1,5 +1,5 @@
-//! What all encoders of replicas have to do alike: find the nearest replica, move data chunks that may
-//! not stay, and say which replicas are too many afterwards.
+//! Common steps of all encoders of replicas: find the nearest replica, move data chunks that may not stay, and list the
+//! superfluous replicas.
 
 use crate::placement::ReplicatedStripe;
 use crate::{PlanError, Stripe};

@@ -1,9 +1,9 @@
-//! How fast repairs may be: a token bucket for each port of a node or rack, and one for all together.
+//! The rate limits of repairs: a token bucket for each port of a node or rack, and one for all together.
 //!
-//! A bucket is kept as the time until which its bytes are spent. A repair may begin when all buckets
-//! that it takes from are paid for; then all its bytes are taken at once, and the repair is told to
-//! spread them over the time that the slowest bucket needs for them. So over any time a port carries
-//! at most its rate, a tenth of a second's worth and the repairs that have begun.
+//! A bucket is kept as the time until which its bytes are spent. A repair may start when none of its buckets is in
+//! debt. Then all its bytes are taken at once, and the repair spreads them over the time that the slowest bucket needs
+//! for them. So over any time a port carries at most its rate, a tenth of a second's worth and the repairs that have
+//! begun.
 
 use crate::port::{Port, by_port};
 use gabion_layout::Topology;

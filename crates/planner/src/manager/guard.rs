@@ -2,7 +2,7 @@
 //!
 //! It halves the rate of all repairs together each time it finds that the 99th percentile of the
 //! clients' latencies is above the target, and lets the rate grow by an eighth each time it is not.
-//! When the rate is well above what repairs reached before it cut in, there is none any more.
+//! When the rate is well above the repairs' rate before the guard started, the guard's limit ends.
 
 /// The rate below which the guard never goes, all repairs together: data at risk is repaired even
 /// where clients are slow for another reason.

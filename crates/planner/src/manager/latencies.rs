@@ -1,4 +1,4 @@
-//! How long clients waited: counts of latencies, small enough to send with each heartbeat.
+//! Latencies of clients: counts, small enough to send with each heartbeat.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
-//! What links between nodes carry, as nodes have measured it. The repair manager prefers fast ones, and
-//! users look at it (`ECPipe` section 4.3 takes the weights of links as given; section 6.2 measures them
-//! by hand).
+//! Rates of links between nodes, as nodes have measured them. The repair manager prefers fast links, and users can see
+//! the rates (`ECPipe` section 4.3 takes the weights of links as given; section 6.2 measures them by hand).
 
 use crate::repair::LinkWeights;
 use gabion_layout::NodeId;

@@ -1,9 +1,9 @@
 //! The policy of the repair manager: which repair goes first, how fast all of them together may be,
 //! and when they make way for clients. Pure arithmetic over times that are given; the coordinator has
-//! the clock, the records and the nodes. docs/repair.md says how the parts work together.
+//! the clock, the records and the nodes. docs/repair.md explains how the parts work together.
 //!
-//! `ECPipe` section 3.3 schedules the recovery of a full node, and says nothing of risk, limits or the
-//! foreground; those are ours.
+//! `ECPipe` section 3.3 schedules the recovery of a full node, but does not cover risk, limits or the foreground; those
+//! are ours.
 
 mod budget;
 mod guard;

@@ -1,4 +1,4 @@
-//! How fast repairs have been of late, and when they will be over at that rate.
+//! The recent rate of repairs, and the time of their end at that rate.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Which stripes wait for repair: the most endangered first, and of equally endangered ones the one
-//! that has waited the longest.
+//! The stripes that wait for repair: the most endangered first; among equally endangered stripes, the one that has
+//! waited longest.
 
 use gabion_layout::StripeId;
 use std::collections::{BTreeMap, BTreeSet};

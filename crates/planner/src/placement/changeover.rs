@@ -1,6 +1,6 @@
-//! Where a stripe's chunks go when replicated blocks become one, and where the replicas go when it becomes
-//! replicated blocks again. Both start from where chunks lie now, since repairs may have moved them after
-//! EAR placed them: repairs keep the rack limit and know nothing of core racks.
+//! The places of a stripe's chunks when replicated blocks become a stripe, and of the replicas when it becomes
+//! replicated blocks again. Both start from where chunks lie now, since repairs may have moved them after EAR placed
+//! them: repairs keep the rack limit and know nothing of core racks.
 
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};

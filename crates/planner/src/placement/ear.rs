@@ -1,12 +1,12 @@
-//! Encoding-aware replication (EAR): replicas are drawn as random replication draws them, but only
-//! layouts are taken that the later encoding can live with (EAR, section III).
+//! Encoding-aware replication (EAR): replicas are drawn as random replication draws them, but only layouts that suit
+//! the later encoding are accepted (EAR, section III).
 //!
 //! - The first replica of each of a stripe's `k` blocks is in the stripe's core rack, so that a node
 //!   there can encode and no data crosses racks for it.
 //! - A draw is accepted only if one replica of every block so far can be kept within the rack limit. So
 //!   no chunk has to move afterwards, and the stripe survives rack failures from the start.
 //!
-//! Blocks of one stripe need not be written together: each rack collects the blocks whose first replica
+//! The blocks of a stripe may be written at different times: each rack collects the blocks whose first replica
 //! it holds, and `k` of them are a stripe. Its parity chunks then go to racks with room.
 
 use super::matching::Matching;

@@ -1,4 +1,4 @@
-//! Fixed layouts whose data racks and parity racks are apart, as in `RackCU`'s experiments: `6x2+2x2`
+//! Fixed layouts with separate data racks and parity racks, as in `RackCU`'s experiments: `6x2+2x2`
 //! is 6 data racks of 2 chunks each, then 2 parity racks of 2 chunks each.
 
 use crate::PlanError;
@@ -33,7 +33,7 @@ impl FromStr for Grouped {
             })
             .ok_or_else(|| {
                 PlanError::Layout(format!(
-                    "'{text}' is no layout; use rotate, random, random:SEED, or data and parity \
+                    "'{text}' is not a layout; use rotate, random, random:SEED, or data and parity \
                      racks such as 6x2+2x2"
                 ))
             })

@@ -1,11 +1,10 @@
-//! Which replica of each block a stripe keeps, so that no rack keeps more than it may: a matching of
+//! Chooses the replica of each block that a stripe keeps, so that no rack exceeds its limit: a matching of
 //! blocks with nodes that grows block by block (EAR, section III-B).
 //!
-//! The paper states it as a maximum flow from blocks over nodes to racks, solved anew for each draw.
-//! Here the flow so far is kept. A new block can be added exactly if one of its nodes has a way to a rack
-//! with room, over blocks that could move to other replicas of theirs. All nodes from which there is such
-//! a way are found in one search back from the racks with room, so each draw costs a look at its nodes,
-//! and only an accepted one changes anything.
+//! The paper states it as a maximum flow from blocks over nodes to racks, solved anew for each draw. Here the flow is
+//! kept between draws. A new block can be added if and only if one of its nodes has a path to a rack with room, over
+//! blocks that could move to their other replicas. One search back from the racks with room finds all nodes with such a
+//! path. So each draw only checks its nodes, and only an accepted draw changes the flow.
 
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
 use crate::PlanError;

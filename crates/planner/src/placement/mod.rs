@@ -1,6 +1,6 @@
-//! Placement planners: which node gets which chunk of a new stripe, or which nodes get the replicas of a
-//! block that is encoded later. A stripe keeps at most as many chunks in a rack as the pool's promise
-//! allows, and encoding-aware replication ensures this before the blocks are encoded.
+//! Placement planners: they choose the node of each chunk of a new stripe, or the nodes of the replicas of a block that
+//! is encoded later. A stripe keeps at most as many chunks in a rack as the pool's promise allows, and encoding-aware
+//! replication ensures this before the blocks are encoded.
 
 mod changeover;
 mod ear;

@@ -1,6 +1,6 @@
-//! Rack by rack: parity chunks share as few racks as may be, and data chunks share the others, as `RackCU`
-//! lays stripes out (section III-B: racks hold data or parity). What one rack passes on to its own
-//! nodes need not cross racks again, so a parity rack gets each delta once, whatever it holds.
+//! Rack by rack: parity chunks share as few racks as may be, and data chunks share the others, as `RackCU` lays stripes
+//! out (section III-B: racks hold data or parity). Traffic between the nodes of one rack does not cross racks, so a
+//! parity rack gets each delta once, regardless of its chunks.
 
 use crate::PlanError;
 use gabion_layout::{NodeId, RackId, Topology};

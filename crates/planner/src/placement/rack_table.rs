@@ -1,8 +1,7 @@
 //! Nodes numbered rack by rack, so that placements can be drawn and compared without a search.
 //!
-//! A topology answers which rack a node is in. A planner that places millions of blocks asks the other
-//! way round, for a random node of a rack or outside of it. The table is built once and never changes. It
-//! decides nothing.
+//! A topology gives the rack of a node. A planner that places millions of blocks needs the reverse: a random node of a
+//! rack, or outside of it. The table is built once and never changes. It makes no decisions.
 
 use gabion_layout::{NodeId, RackId, Topology};
 use rand::{Rng, RngExt};

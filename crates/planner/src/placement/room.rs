@@ -1,5 +1,5 @@
-//! Which nodes have room for new chunks, as far as they have said. A full node takes none while others can,
-//! so that it stops no put.
+//! The nodes with room for new chunks, by their own reports. A full node gets no chunks while others have room, so it
+//! stops no put.
 
 use crate::PlanError;
 use gabion_layout::{NodeId, NodePlace, Topology};

@@ -1,9 +1,9 @@
 //! Random replication (RR): replicas are placed as HDFS places them, without regard to stripes. The
 //! first replica is on any node, the second on a node of another rack, the third on another node of the
-//! second's rack (EAR, section II-A). Where further ones go the paper does not say: [`ReplicaSpread`].
+//! second's rack (EAR, section II-A). The paper does not give the place of further replicas: see [`ReplicaSpread`].
 //!
 //! When `k` blocks are encoded together, the replicas that are kept may share racks more than the
-//! stripe's rack limit allows. [`random_replication_end`] then says which of them have to move.
+//! stripe's rack limit allows. [`random_replication_end`] then lists the replicas that have to move.
 
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackTable};

@@ -1,6 +1,6 @@
-//! A rack sums up what its helpers add before anything leaves it, so that each remote rack sends as
-//! many chunks as are lost, or as it has helpers if these are fewer (`ECPipe` section 4.2 tells of
-//! CAR and LAR, which do so for one chunk). With it the bound that such plans cannot beat.
+//! Each rack sums the contributions of its helpers before it sends. So a remote rack sends as many chunks as are lost,
+//! or one for each helper if it has fewer helpers (`ECPipe` section 4.2 describes CAR and LAR, which do this for one
+//! chunk). This file also has the lower bound of such plans.
 
 use super::shares::{Share, Shares, partial_sums};
 use gabion_layout::{NodeId, RackId, Topology};

@@ -1,6 +1,6 @@
-//! Catching up: a chunk whose node was away has missed some updates. Where the others' logs still
-//! tell which ranges those touched, only these ranges are repaired (`CodFS` section 3.2 keeps the
-//! deltas that make it possible). Which scheme brings them together is as for whole chunks.
+//! Catching up: a chunk whose node was away has missed some updates. If the other nodes' logs still show the ranges of
+//! these updates, only these ranges are repaired (`CodFS` section 3.2 keeps the deltas that make it possible). The
+//! repair scheme is chosen as for whole chunks.
 
 use super::lost_row::LostRow;
 use super::scheme::{Scheme, reconstruct};

@@ -1,4 +1,4 @@
-//! Conventional repair: a star. Every helper sends what it read to the requestor, which combines.
+//! Conventional repair: a star. Every helper sends the bytes that it read to the requestor, which combines them.
 //! `ECPipe` section 2.2; the requestor's link carries `k` chunks for one lost one.
 
 use super::lost_row::LostRow;

@@ -1,7 +1,6 @@
-//! Repair pipelining, cyclic version: the slices are dealt out to as many chains as there are
-//! helpers less one. Each chain begins at another helper and goes round, so that the requestor
-//! reads from all the chains' ends in parallel, and its slow link to one helper is not the link
-//! that all bytes pass. `ECPipe` section 4.1.
+//! Repair pipelining, cyclic version: the slices are distributed over one chain fewer than there are helpers. Each
+//! chain starts at another helper and goes round, so that the requestor reads from all the chains' ends in parallel,
+//! and its slow link to one helper is not the link that all bytes pass. `ECPipe` section 4.1.
 
 use super::lost_row::{LostRow, Part};
 use super::rp::chain;

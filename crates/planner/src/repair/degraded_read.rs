@@ -1,6 +1,5 @@
-//! Reads of any ranges of a stripe: from the chunks themselves where they can be read, and through
-//! the code where they cannot. Only the bytes asked for are read and moved (`ECPipe` section 3.2
-//! calls it a degraded read; the client is the requestor).
+//! Reads of any ranges of a stripe: from the chunks themselves if they are readable, otherwise through the code. Only
+//! the requested bytes are read and moved (`ECPipe` section 3.2 calls it a degraded read; the client is the requestor).
 
 use super::lost_row::LostRow;
 use super::scheme::{Scheme, reconstruct};

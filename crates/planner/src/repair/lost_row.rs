@@ -1,4 +1,4 @@
-//! One row of a lost chunk: what the helpers read for it, and the parts in which it is brought together.
+//! One row of a lost chunk: the helpers' reads for it, and the parts from which it is combined.
 
 use crate::Stripe;
 use gabion_codec::Equations;

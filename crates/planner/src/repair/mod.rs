@@ -1,5 +1,5 @@
-//! Repair planners, and reads that need them. Each scheme says how one row of a lost chunk is
-//! brought together at one node. A repair writes the row there; a degraded read delivers it.
+//! Repair planners, and reads that need them. Each scheme defines how one row of a lost chunk is combined at one node.
+//! A repair writes the row there; a degraded read delivers it.
 
 mod aggregate;
 mod catch_up;

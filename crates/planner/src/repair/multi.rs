@@ -1,12 +1,12 @@
-//! Repair of several lost chunks of one stripe at once. Conventional: one dedicated requestor gets
-//! what is needed for all of them and passes the others' on (`ECPipe` section 2.2). Pipelined: one
-//! chain carries a partial sum for each lost chunk, so that each helper reads its chunk once and
-//! not once for each (`ECPipe` section 4.4). By racks: see [`super::aggregate`].
+//! Repair of several lost chunks of one stripe at once. Conventional: one dedicated requestor gets all needed bytes and
+//! forwards the other chunks (`ECPipe` section 2.2). Pipelined: one chain carries a partial sum for each lost chunk, so
+//! that each helper reads its chunk once and not once for each (`ECPipe` section 4.4). By racks: see
+//! [`super::aggregate`].
 //!
-//! Dealt is ours. A chain's links all carry as many chunks as are lost. When each helper does for its
-//! share of the slices what a dedicated requestor does for all, none sends more than its own chunk and a
-//! share of the lost ones, and no requestor receives more than its chunk: `1 + (f - 1) / k` times the
-//! passage of a chunk for `f` lost ones and `k` helpers, where the chain takes `f` times.
+//! Dealt is ours. In a chain, every link carries as many chunks as are lost. In Dealt, each helper is the dedicated
+//! requestor for its share of the slices. So no helper sends more than its own chunk and a share of the lost ones, and
+//! no requestor receives more than its chunk: for `f` lost chunks and `k` helpers this takes `1 + (f - 1) / k` times
+//! the transfer of a chunk, but a chain takes `f` times.
 
 use super::aggregate;
 use super::cyclic::deal;

@@ -1,7 +1,7 @@
 //! PPR, partial parallel repair: a tree. In each round half of the nodes that still hold partial sums
 //! send theirs to the other half, the requestor counting as one of them, so that no node receives
 //! the lost bytes more than about `log2(k + 1)` times. `ECPipe` section 2.2, after Mitra et al.
-//! The tree is not sliced differently from a chain: what sets it apart is which links carry what.
+//! The tree uses the same slices as a chain; it differs only in the traffic of each link.
 
 use super::lost_row::LostRow;
 use crate::Stripe;

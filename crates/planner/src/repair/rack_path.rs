@@ -1,5 +1,5 @@
-//! Rack-aware path selection: which helpers, in which order, so that a chain enters and leaves each
-//! rack at most once and crosses as few racks as can be. `ECPipe` section 4.2, algorithm 1.
+//! Rack-aware path selection: the helpers and their order, such that a chain enters and leaves each rack at most once
+//! and crosses as few racks as possible. `ECPipe` section 4.2, algorithm 1.
 
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, NodeId, RackId, Topology};

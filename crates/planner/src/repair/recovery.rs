@@ -1,8 +1,8 @@
-//! Full-node recovery as one schedule: who helps and who receives, for every stripe at once, so that
-//! what each node and each rack sends and receives is balanced. `ECPipe` section 3.3 selects greedily;
-//! that is the start here, and repairs are then moved one by one to where they finish sooner.
+//! Full-node recovery as one schedule: it chooses helpers and requestors for all stripes together, so that the traffic
+//! of each node and each rack is balanced. `ECPipe` section 3.3 selects greedily; this file starts with that selection
+//! and then moves repairs one by one to nodes where they finish sooner.
 //!
-//! It does not say when a repair starts: chains share links, and all of them together need the
+//! It does not set the start of a repair: chains share links, and all of them together need the
 //! busiest port at least for [`Schedule::finish_ns`].
 
 use super::rack_path::rack_aware_path;
@@ -172,7 +172,7 @@ fn greedy<'t>(
 }
 
 /// Ways to repair a job beside what is planned already: for each of the idlest requestors, a path
-/// that crosses as few racks as can be, and one of the idlest helpers.
+/// that crosses as few racks as possible, and one of the idlest helpers.
 fn candidates(
     job: &Job<'_>,
     loads: &Loads<'_>,

@@ -1,5 +1,5 @@
-//! Moving a chunk that is whole: it is read where it is and written elsewhere, and nothing is decoded.
-//! That is how a node is emptied before it leaves the cluster.
+//! Moves a complete chunk: it is read at its node and written at another one, without decoding. A node is emptied in
+//! this way before it leaves the cluster.
 
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices};

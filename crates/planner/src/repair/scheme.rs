@@ -1,4 +1,4 @@
-//! The repair schemes by name. Each says how one row of a lost chunk is brought together at one node.
+//! The repair schemes by name. Each defines how one row of a lost chunk is combined at one node.
 
 use super::lost_row::{LostRow, Part};
 use super::{conventional, cyclic, ppr, rp};

@@ -1,4 +1,4 @@
-//! Greedy selection of helpers: those that were selected the longest ago. It spreads the repairs of a
+//! Greedy selection of the least recently selected helpers. It spreads the repairs of a
 //! full-node recovery over the nodes that are left, without knowing what comes. `ECPipe` section
 //! 3.3. [`super::recovery`] knows all stripes and balances them better.
 

@@ -1,5 +1,5 @@
-//! What the helpers of a repair of several chunks have read, and how it is summed up: at one node, or from
-//! helper to helper.
+//! The bytes that helpers read for a repair of several chunks, and their summation: at one node, or from helper to
+//! helper.
 
 use crate::Stripe;
 use gabion_codec::Equations;

@@ -1,8 +1,7 @@
-//! Weighted path selection: the chain whose slowest link is as fast as can be, where every directed
-//! link has a weight of its own. `ECPipe` section 4.3 gives algorithm 2, which is here as the
-//! measure; [`weighted_path`] is exact as well and faster. It searches the threshold: is there a
-//! chain over links of at most this weight? Each such question is a depth-first search that gives
-//! up where counting shows that too few helpers are left, and never asks twice about the same set.
+//! Weighted path selection: the chain with the fastest slowest link, where every directed link has its own weight.
+//! `ECPipe` section 4.3 gives algorithm 2, which is here for comparison; [`weighted_path`] is also exact, and faster.
+//! It searches the threshold: is there a chain over links of at most this weight? Each such question is a depth-first
+//! search. It stops a branch if too few helpers are left, and never examines the same set twice.
 
 use gabion_layout::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,10 +203,10 @@ impl Graph {
 
 /// The links of at most some weight, as sets of candidates, and a search among them.
 struct Threshold {
-    /// `into[to]`: who may send to `to`, which may be the requestor.
+    /// `into[to]`: the nodes that may send to `to`, which may be the requestor.
     into: Vec<u64>,
     length: usize,
-    /// Candidates left, the head and how many are needed, where it is known that there is no path.
+    /// Remaining candidates, head and needed count of searches without a path.
     barren: BTreeSet<(u64, usize, usize)>,
 }
 

@@ -1,5 +1,5 @@
-//! Which reserves are shrunk and merged first, and how fast: where most is gained, in idle time,
-//! within a budget (thesis, section 7.2.2).
+//! The order and the speed of shrinking and merging reserves: the largest gain first, in idle time, within a budget
+//! (thesis, section 7.2.2).
 
 use super::policy::Review;
 use gabion_layout::ChunkId;
@@ -81,7 +81,7 @@ impl Agenda {
     }
 }
 
-/// Bytes that maintenance may move. What a quiet disk could have moved accumulates up to one second's
+/// Bytes that maintenance may move. A quiet disk's unused budget accumulates up to one second's
 /// share; a task that costs more is paid off afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {

@@ -1,5 +1,4 @@
-//! How large one reserve should be: utility, shrinking and merging as in Algorithm 1, and when to
-//! grow.
+//! The size of one reserve: utility, shrinking and merging as in Algorithm 1, and the rule for growth.
 
 use gabion_layout::{ReserveSpec, Smoothing};
 
@@ -15,7 +14,7 @@ const NEGLIGIBLE_UTILITY: f64 = 0.01;
 /// period's updates do not fit, while the review that could notice is yet to come and the thesis's
 /// rule only ever takes space away. So the reserve doubles then, at once, and again after as many
 /// more stalls: a burst of `B` bytes costs about `log2(B / r)` merges instead of `B / r`, and never
-/// reserves more than about twice what it uses. What turns out to be too much is given back by the
+/// reserves more than about twice what it uses. The superfluous part is returned by the
 /// same reviews as ever. One stall alone is no reason: it may be the last of its period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Growth {

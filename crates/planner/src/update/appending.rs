@@ -1,5 +1,5 @@
-//! What a scheme whose parity follows later is to everyone else: how it appends, how it commits, and
-//! what a stripe survives in between.
+//! The interface of a scheme that updates parity later: its appends, its commits, and the failures that a stripe
+//! survives in between.
 
 use super::waiting::Waiting;
 use crate::{PlanError, Stripe};

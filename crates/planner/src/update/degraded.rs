@@ -1,11 +1,11 @@
-//! Updates of stripes that have lost chunks: when such a stripe may be written at all, and how the
-//! old bytes of a lost data chunk are come by.
+//! Updates of stripes that have lost chunks: the condition for writing such a stripe, and the way to the old bytes of a
+//! lost data chunk.
 //!
-//! A lost parity chunk is left out, and repair makes it anew. A lost data chunk has nowhere to put
-//! new bytes, but its parity chunks can still follow: one of their nodes, the *substitute*, gets the
-//! new bytes, has the old ones of just these ranges rebuilt by the code, and hands out the delta in
-//! the lost chunk's place. From then on a degraded read of the chunk gives the new bytes.
-//! `CodFS` reads in this state (section 2.3) but does not write; the rule here is ours.
+//! A lost parity chunk is left out, and repair makes it anew. A lost data chunk has no place for new bytes, but the
+//! parity chunks can still be updated: one of their nodes, the *substitute*, gets the new bytes, has the old ones of
+//! just these ranges rebuilt by the code, and hands out the delta in the lost chunk's place. From then on a degraded
+//! read of the chunk gives the new bytes. `CodFS` reads in this state (section 2.3) but does not write; the rule here
+//! is ours.
 
 use crate::repair::lost_row::LostRow;
 use crate::repair::rp;

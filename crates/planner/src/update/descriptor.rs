@@ -1,4 +1,4 @@
-//! What every update scheme has: its planner, and the [`Descriptor`] by which others know it.
+//! The parts of every update scheme: its planner, and its [`Descriptor`] for other code.
 
 use super::appending::Appending;
 use super::delta::delta;

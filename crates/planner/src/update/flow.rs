@@ -1,7 +1,7 @@
 //! Deltas on their way: the moves from which cross-rack update plans are made, for one piece.
 //!
-//! The planner decides which rack gives what to which; this file makes steps of it. A value goes to a
-//! node at most once, and a parity node sums all that reaches it before it logs one delta.
+//! The planner decides the transfers between racks; this file turns them into steps. A value goes to a node at most
+//! once, and a parity node sums all received values before it logs one delta.
 
 use super::piece::{Cell, Piece};
 use super::spread::{Spread, Target};

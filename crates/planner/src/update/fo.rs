@@ -1,6 +1,6 @@
-//! Full overwrite, FO (`CodFS` section 2.1.2; TWEEN thesis, same section): data and parity chunks are
-//! changed in place at once. A delta must be added to what is there, which a crash may cut short, so
-//! both go through the journal: each byte of parity is logged, read and written for each update.
+//! Full overwrite, FO (`CodFS` section 2.1.2; TWEEN thesis, same section): data and parity chunks are changed in place
+//! at once. A crash may interrupt the addition of a delta to stored bytes, so both go through the journal: each byte of
+//! parity is logged, read and written for each update.
 
 use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};

@@ -1,7 +1,7 @@
-//! Update planners: how new bytes of data chunks reach every parity chunk.
+//! Update planners: they bring new bytes of data chunks to every parity chunk.
 //!
-//! [`delta`] and [`rackcu`] bring parity up to date with each update. [`cau`] and [`parix`] log it
-//! first, with copies that survive failures, and let parity follow in a commit.
+//! [`delta`] and [`rackcu`] bring parity up to date with each update. [`cau`] and [`parix`] first log the update with
+//! copies that survive failures, and update parity in a commit.
 
 mod appending;
 pub mod cau;

@@ -1,8 +1,7 @@
-//! PARIX, as CAU (section 5.1) and `RackCU` (section V-A) describe it: parity nodes log data, not
-//! deltas. The first update of bytes sends the old bytes with the new ones, later updates the new ones
-//! alone, and each parity node makes its delta from what it has when parity is to follow. No parity is
-//! read on the way of an update, and old data only once; cross-rack bytes are those of the update by
-//! delta, and once more for each first update.
+//! PARIX, as CAU (section 5.1) and `RackCU` (section V-A) describe it: parity nodes log data, not deltas. The first
+//! update of bytes sends the old bytes with the new ones, later updates send only the new ones, and at a commit each
+//! parity node computes its delta from these bytes. An update reads no parity, and old data only once; cross-rack bytes
+//! are those of the update by delta, and once more for each first update.
 
 use super::appending::Appending;
 use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
@@ -23,7 +22,7 @@ pub(super) struct Parix;
 /// What others know of the scheme.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Parix,
-    help: "parity nodes log data, and parity follows later",
+    help: "parity nodes log data, and parity is updated at a commit",
     paper: "CAU section 5.1",
     planner: &Parix,
     traffic: Traffic::Originals,

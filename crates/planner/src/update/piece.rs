@@ -1,9 +1,8 @@
-//! Pieces of an update: bytes that the same rows change everywhere.
+//! Pieces of an update: ranges in which the same rows change at every byte.
 //!
-//! Deltas can be summed only where they lie at the same place of their rows. So the ranges of an
-//! update are cut, in positions within a row, wherever one of them begins or ends. On each piece
-//! the question who sends what is one of linear algebra alone: some data rows, *cells*, change, and
-//! some parity rows follow. Updates of whole chunks are one piece.
+//! Deltas can be summed only where they lie at the same place of their rows. So the ranges of an update are cut, in
+//! positions within a row, wherever one of them begins or ends. On each piece, linear algebra alone determines the
+//! transfers: some data rows, *cells*, change, and some parity rows follow. Updates of whole chunks are one piece.
 
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, Slices};

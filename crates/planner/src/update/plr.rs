@@ -1,8 +1,7 @@
-//! Parity logging with reserved space, PLR (`CodFS` section 4.1): as parity logging, but deltas are
-//! appended to space reserved right behind their parity chunk, so that chunk and deltas are read in
-//! one go. The space is itself the log: a delta is written once before it is merged. How much is
-//! reserved follows the workload ([`crate::reserve`]); where nothing is left, parity is changed in
-//! place at once.
+//! Parity logging with reserved space, PLR (`CodFS` section 4.1): as parity logging, but deltas are appended to space
+//! reserved right behind their parity chunk, so that chunk and deltas are read in one go. The space is itself the log:
+//! a delta is written once before it is merged. The size of the reserve follows the workload ([`crate::reserve`]);
+//! without a reserve, parity is changed in place at once.
 
 use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};

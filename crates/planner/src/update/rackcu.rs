@@ -1,13 +1,12 @@
 //! Rack-coordinated updates: `RackCU`, section III. One rack collects the data deltas of a stripe's
 //! other racks, and updates every parity rack by data deltas or parity deltas, whichever are fewer.
 //!
-//! **The rule.** Algorithm 1 takes the rack with most updated data chunks or that with most parity
-//! chunks, whichever has more, and assumes that no rack holds both. Ours is the same rule without the
-//! assumption. Rack `a` with `u` of the `U` updated chunks and `t` of the `m` parity chunks has to give
-//! the others `out(a) = min(u, m - t)` rows, its deltas or what they add to the others' parity, and to
-//! get `in(a) = min(t, U - u)`. A collector saves both for itself, so the sole collector is the rack
-//! with the highest `out + in`; no node is sent rows that it has. Where data and parity racks are apart,
-//! `out` is `u`, `in` is `t`, one of them is 0, and the choice is Algorithm 1's.
+//! **The rule.** Algorithm 1 takes the rack with most updated data chunks or that with most parity chunks, whichever
+//! has more, and assumes that no rack holds both. Ours is the same rule without the assumption. Rack `a` with `u` of
+//! the `U` updated chunks and `t` of the `m` parity chunks has to send `out(a) = min(u, m - t)` rows, its deltas or
+//! their contributions to the other racks' parity, and to receive `in(a) = min(t, U - u)`. A collector saves both, so
+//! the only collector is the rack with the highest `out + in`; no node receives rows that it already has. Where data
+//! and parity racks are apart, `out` is `u`, `in` is `t`, one of them is 0, and the choice is Algorithm 1's.
 //!
 //! For an MDS code with one row a chunk no other choice of collectors is better, and neither is CAU's
 //! direct exchange: `tests/integration/collectors_are_the_best.rs` tries all of them on all small stripes. For
@@ -35,7 +34,7 @@ pub(super) struct RackCoordinated;
 /// What others know of the scheme.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Rackcu,
-    help: "as plr, with deltas sent through a collector rack",
+    help: "like plr, with deltas sent through a collector rack",
     paper: "RackCU section III",
     planner: &RackCoordinated,
     traffic: Traffic::EachStripe,

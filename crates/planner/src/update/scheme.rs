@@ -1,4 +1,4 @@
-//! The register of update schemes, and what follows from it for pools.
+//! The register of update schemes, and its consequences for pools.
 
 use super::descriptor::{Descriptor, UpdatePlanner};
 use super::{cau, fl, fo, parix, pl, plr, rackcu};

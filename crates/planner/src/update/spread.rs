@@ -1,6 +1,6 @@
-//! How a piece of an update is spread over racks: which racks have rows that change, which have
-//! parity rows that must follow, and how many of each meet. Cross-rack schemes decide by these
-//! counts alone (CAU section 3.2, `RackCU` section III-B), and they are what the plans then cost.
+//! The distribution of a piece of an update over racks: the racks with changed rows, the racks with parity rows to
+//! update, and the counts of both. Cross-rack schemes decide by these counts alone (CAU section 3.2, `RackCU` section
+//! III-B), and the counts are also the cost of the plans.
 
 use super::piece::Cell;
 use crate::Stripe;

@@ -1,6 +1,6 @@
-//! What waits for a commit: which bytes of which data chunks were appended to which logs since the last
-//! one. A commit's plan follows from this alone. The caller that appends keeps it, or collects it from
-//! the nodes. The log of appended updates is CAU's (section 3.1); this form of it is ours.
+//! The updates that wait for a commit: the bytes of data chunks that were appended to each log since the last commit. A
+//! commit's plan follows from this alone. The caller that appends keeps it, or collects it from the nodes. The log of
+//! appended updates is CAU's (section 3.1); this form of it is ours.
 
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId};
 use gabion_plan::{Goal, Log, Logged, Plan};

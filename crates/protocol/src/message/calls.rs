@@ -1,4 +1,4 @@
-//! How requests are declared: each with its fields and with the reply that it gets.
+//! The declaration of requests: each with its fields and its reply.
 
 /// Declares the requests of one kind of peer in the order of their numbers on the wire, a struct for each,
 /// and the trait that names each one's reply.

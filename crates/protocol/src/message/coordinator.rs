@@ -311,7 +311,7 @@ pub struct Growth {
     pub size_bytes: u64,
     /// How often the file became shorter before it had this size.
     pub truncation_count: u64,
-    /// Whether it has the size that was asked for. False if it was truncated meanwhile, or had another size than the
+    /// Whether it has the size that was asked for. False if it was truncated in between, or had another size than the
     /// request demands.
     pub is_done: bool,
 }
@@ -362,7 +362,7 @@ pub struct FileLayout {
     pub behind: Option<u64>,
     /// The stripes of the window, in order.
     pub stripes: Vec<StripeRecord>,
-    /// The offset of each stripe's extent. What no extent covers is a hole.
+    /// The offset of each stripe's extent. Bytes without an extent are a hole.
     pub offsets: Vec<u64>,
     /// Those of them that may have updates that parity does not cover, by id.
     pub appending: Vec<StripeId>,

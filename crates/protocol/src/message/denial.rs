@@ -41,7 +41,7 @@ pub enum Cause {
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
-    /// Another coordinator leads, or may do so; this one has done nothing of it since (`EIO`).
+    /// Another coordinator leads or may lead; this one did not carry out the request (`EIO`).
     NotLeading,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
     Failure,

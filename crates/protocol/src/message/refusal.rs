@@ -53,8 +53,8 @@ pub enum Refusal {
     NotPrimary(NodeId),
     /// A stripe that is to be updated could lose data by losing one more chunk.
     #[error(
-        "only {left_count} of the stripe's {chunk_count} chunks are left, and to lose another could \
-         lose data: it takes no writes until it is repaired, but it can be read"
+        "only {left_count} of the stripe's {chunk_count} chunks are left, and the loss of another could lose data: the \
+        stripe takes no writes until it is repaired, but it can be read"
     )]
     TooFewLeft {
         /// Chunks that are not lost.
@@ -64,7 +64,7 @@ pub enum Refusal {
     },
     /// New bytes of lost chunks belong at the nodes that act for them, and those of all other
     /// chunks at their own. Nothing was done; the asker stages them there under another run.
-    #[error("other chunks of the stripe are lost than the writer knew of")]
+    #[error("the stripe has other lost chunks than the writer assumed")]
     StageAt(Vec<(ChunkIndex, NodeId)>),
     /// A required participant does not answer and has not been declared failed either.
     #[error("{0} does not answer; try again")]
@@ -74,7 +74,7 @@ pub enum Refusal {
     #[error("the transfer has stalled{}", awaited_words(.0))]
     Stalled(Vec<NodeId>),
     /// The node is not (or no longer) a member of the cluster and must not serve.
-    #[error("the node's lease has run out; try again")]
+    #[error("the node's lease has expired; try again")]
     NoLease,
     /// The node's store has failed: the node no longer serves and leaves the cluster. Its chunks count as
     /// lost, whether that is declared yet or not.
@@ -84,7 +84,7 @@ pub enum Refusal {
     #[error("the node is busy: {0}")]
     Busy(String),
     /// The disk is full.
-    #[error("the node's disk is full: it takes no new data, but reads and repairs go on")]
+    #[error("the node's disk is full; it takes no new data, but serves reads and repairs")]
     NoSpace,
     /// The disk or the process failed.
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! Runs that begin here no more: their parts have ended, or their clients have withdrawn them.
+//! Runs that no longer start here: their parts have ended, or their clients have withdrawn them.
 
 use crate::message::RunId;
 use crate::ports::Address;

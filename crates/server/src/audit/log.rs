@@ -87,7 +87,8 @@ impl AuditLog {
         let Ok(written) = timeout(PATIENCE, written).await else {
             return Err(NotRecorded::for_now("the audit log's disk does not answer"));
         };
-        let ended = |_| Err("the audit log's thread has ended, which is a bug".to_owned());
+        let ended =
+            |_| Err("the audit log's thread has ended; this is a bug, please report it".to_owned());
         written.unwrap_or_else(ended).map_err(|why| NotRecorded {
             why,
             may_repeat: false,

@@ -1,8 +1,8 @@
-//! The audit log: which peer ordered which deletion or change of settings, and what became of it.
+//! The audit log: deletions and changes of settings, the peer that ordered each, and the outcome.
 //!
-//! The coordinator carries an order out after its record is durable, and refuses it if the record cannot be written. So
-//! the files have each order that was carried out. They are only appended to, and each record has a seal that depends on
-//! all records before it.
+//! The coordinator executes an order after its record is durable, and refuses it if the record cannot be written. So
+//! the files contain each executed order. They are only appended to, and each record has a seal that depends on all
+//! records before it.
 
 mod file;
 mod log;

@@ -1,5 +1,5 @@
-//! Which requests are audited: those that delete or rename, and those that change settings or permissions. A request
-//! that is not named here does not compile.
+//! The audited requests: deletions, renames, and changes of settings or permissions. A request that is missing here
+//! does not compile.
 
 use super::record::{AuditedOrder, AuditedPeer};
 use crate::events;

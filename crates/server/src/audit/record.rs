@@ -194,7 +194,7 @@ pub enum AuditFault {
     },
     /// A record was changed, or records before it are missing.
     #[error(
-        "line {line} of {file} does not follow on the line before: a record was changed, added or removed"
+        "line {line} of {file} does not continue the line before; a record was changed, added or removed"
     )]
     Broken {
         /// The file's name.
@@ -203,7 +203,7 @@ pub enum AuditFault {
         line: usize,
     },
     /// A file does not follow on the one before.
-    #[error("{file} does not follow on the file before: records are missing")]
+    #[error("{file} does not continue the file before; records are missing")]
     Missing {
         /// The file's name.
         file: String,

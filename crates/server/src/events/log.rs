@@ -218,7 +218,7 @@ fn now_ms() -> i64 {
     now.seconds * 1000 + i64::from(now.nanoseconds / 1_000_000)
 }
 
-/// The writer, until the log is dropped. What a file does not take waits for the next event.
+/// The writer, until the log is dropped. If a write to a file fails, its events wait for the next event.
 fn write(mut files: Vec<Option<EventFile>>, written: &Receiver<LoggedEvent>) {
     let mut last_error = String::new();
     while let Ok(event) = written.recv() {
@@ -232,7 +232,7 @@ fn write(mut files: Vec<Option<EventFile>>, written: &Receiver<LoggedEvent>) {
             if let Err(error) = file.flush() {
                 let error = error.to_string();
                 if error != last_error {
-                    tracing::warn!(error, "events are not written now");
+                    tracing::warn!(error, "cannot write events now");
                     last_error = error;
                 }
             }

@@ -1,8 +1,8 @@
 //! The coordinator's event log: what happens to nodes, disks, repairs, settings and certificates, kept over restarts.
 //!
-//! [`EventLog`] keeps the last events in memory and has a thread write them to files, so that no role waits for a disk.
-//! Repairs and conversions of single stripes, of which there may be thousands, have their own share, and so has what peers
-//! can provoke, so that they displace no others.
+//! [`EventLog`] keeps the last events in memory, and a thread writes them to files, so that no role waits for a disk.
+//! There may be thousands of repairs and conversions of single stripes, so they have their own share of the log. Events
+//! that peers can provoke also have their own share. So neither kind displaces other events.
 
 mod file;
 mod log;

@@ -1,5 +1,5 @@
-//! Events of peers and requests that were turned away. A peer can provoke them as often as it likes, so each address,
-//! role and node causes at most one a minute, and there are at most 64 of them a minute.
+//! Events of refused peers and requests. A peer can provoke them at any rate, so each address, role and node causes at
+//! most one event per minute, and there are at most 64 such events per minute.
 
 use super::log::Happening;
 use gabion_layout::NodeId;
@@ -46,7 +46,7 @@ impl Refusals {
                 is_warning: true,
                 ..Happening::plain(
                     "turned_away",
-                    format!("a peer at {address} was turned away: {reason}"),
+                    format!("a peer at {address} was refused: {reason}"),
                 )
             })
     }
@@ -65,7 +65,7 @@ impl Refusals {
             node: sender.node,
             ..Happening::plain(
                 "request_refused",
-                format!("a request was refused, because a {role} may not send it"),
+                format!("a request was refused: a {role} may not send it"),
             )
         })
     }

@@ -40,7 +40,8 @@ pub(crate) struct CoordinatorWork {
 }
 
 impl CoordinatorWork {
-    /// All counts are zero; that of the `expected` kind of events has a row. What takes longer than this is logged.
+    /// All counts are zero; the count of the `expected` kind of events has a row. Operations that take longer than this are
+    /// logged.
     pub(crate) fn new(slow: Option<Duration>, expected: &'static str) -> Self {
         let requests = Requests::new();
         requests.expect(expected);
@@ -69,7 +70,7 @@ impl CoordinatorWork {
 
     fn add_to(&self, page: &mut Page) {
         self.requests.add_to(page, &BTreeMap::new());
-        let help = "Times of transactions of the metadata, with the wait for a thread and for other transactions";
+        let help = "Duration of metadata transactions, including the wait for a thread and for other transactions";
         let transactions = self.transactions.clone();
         page.add(
             "metadata_transaction",
@@ -77,7 +78,7 @@ impl CoordinatorWork {
             Some(Unit::Seconds),
             transactions,
         );
-        let help = "Times of repairs of stripes, by repair scheme and outcome";
+        let help = "Duration of repairs of stripes, by repair scheme and outcome";
         page.add("repair", help, Some(Unit::Seconds), self.repairs.clone());
     }
 }
@@ -256,7 +257,7 @@ fn add_node_counts(page: &mut Page, status: &ClusterStatus) {
         let count = status.eviction_counts.get(&node);
         (of_node(node), *count.unwrap_or(&0) as f64)
     });
-    let help = "How often the node was evicted because others could not reach it";
+    let help = "Evictions of the node because other nodes could not reach it";
     page.counters("evictions", help, None, evictions.collect::<Vec<_>>());
     let served = status.served.iter().flat_map(|(&node, served)| {
         let counts = [("update", served.update_count), ("read", served.read_count)];
@@ -267,7 +268,7 @@ fn add_node_counts(page: &mut Page, status: &ClusterStatus) {
         })
     });
     let help =
-        "Clients' updates and parts of reads that the node has served since its process began";
+        "Clients' updates and parts of reads that the node has served since its process started";
     page.counters(
         "node_served_requests",
         help,
@@ -302,14 +303,14 @@ fn add_spaces(page: &mut Page, status: &ClusterStatus, usage: &ClusterUsage) {
     let free = spaces().map(|(&node, space)| (of_node(node), space.free_bytes as f64));
     add(
         "node_free",
-        "Bytes of the node's disk that new chunks may take",
+        "Bytes of the node's disk that are free for new chunks",
         free.collect(),
     );
     let used = usage.nodes.iter();
     let used = used.map(|(&node, usage)| (of_node(node), usage.used_bytes as f64));
     add(
         "node_used",
-        "Bytes that the node's store takes",
+        "Bytes that the node's store uses",
         used.collect(),
     );
     let reserved = usage.nodes.iter().flat_map(|(&node, usage)| {
@@ -357,27 +358,27 @@ fn add_redundancy(page: &mut Page, status: &ClusterStatus) {
         });
         rows.collect::<Vec<_>>()
     };
-    let help = "Stripes by the number of further failures that they survive; -1 are those that have lost data";
+    let help = "Stripes by the number of further failures that they survive; -1 means lost data";
     page.gauges(
         "stripes",
         help,
         None,
         by_left(&status.stripes_by_failures_left),
     );
-    let help = "Those of these stripes that have lost chunks";
+    let help = "Stripes with lost chunks, by the number of further failures that they survive";
     page.gauges("stripes_at_risk", help, None, by_left(&status.at_risk));
     let mut count = |name, help, value: u64| page.gauge(name, help, None, value as f64);
-    let help = "Stripes that may have updates which parity does not cover yet";
+    let help = "Stripes that may have updates not yet included in parity";
     count("appending_stripes", help, status.appending_stripe_count);
     count(
         "lost_chunks",
         "Chunks that are lost now",
         status.lost_chunk_count,
     );
-    let help = "Chunks that are not lost, but whose nodes do not answer now";
+    let help = "Chunks that are not lost, but on nodes that do not answer now";
     count("unreachable_chunks", help, status.unreachable_chunk_count);
     let lifecycle = &status.lifecycle;
-    let help = "Blocks of pools that replicate first which are replicated now";
+    let help = "Replicated blocks in pools that replicate first";
     count("replicated_blocks", help, lifecycle.replicated_block_count);
     let help = "Segments that wait to be encoded, or to be replicated again";
     count("waiting_conversions", help, lifecycle.waiting_count);
@@ -502,12 +503,12 @@ fn add_queues(page: &mut Page, figures: &CoordinatorFigures) {
         let seconds = seconds_of_ms(ms.unwrap_or(0));
         page.gauge(name, help, Some(Unit::Seconds), seconds);
     };
-    let help = "How long the stripe that has waited longest has waited for the end of its repair; 0 when none waits";
+    let help = "Longest current wait of a stripe for the end of its repair; 0 when none waits";
     age("repair_queue_age", help, figures.repair_wait_ms);
     let help =
-        "For how long each pass over all garbage has left some; 0 when the last one left none";
+        "Time since a pass over all garbage last removed all of it; 0 when the last pass did";
     age("garbage_age", help, figures.garbage_wait_ms);
-    let help = "Stripes whose chunks are still to be removed from nodes";
+    let help = "Stripes with chunks that nodes still have to remove";
     page.gauge(
         "garbage_stripes",
         help,

@@ -1,6 +1,6 @@
 //! The metrics of a coordinator's and a node's process, for Prometheus.
 //!
-//! A process counts what its role tells it (`measured`) and adds the role's state at each scrape. The names and their
+//! A process counts the reports of its role (`measured`) and adds the role's state at each scrape. The names and their
 //! meaning are in `docs/monitoring.md`.
 
 mod coordinator;

@@ -42,7 +42,7 @@ pub(crate) struct NodeWork {
 }
 
 impl NodeWork {
-    /// All counts are zero. What takes longer than this is logged.
+    /// All counts are zero. Operations that take longer than this are logged.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
         Self {
             requests: Requests::new(),
@@ -87,7 +87,7 @@ impl NodeWork {
     fn add_to(&self, page: &mut Page, limited: &BTreeMap<&'static str, u64>) {
         self.requests.add_to(page, limited);
         let help =
-            "Times of updates that this node has committed as a primary, by pool and update scheme";
+            "Duration of updates that this node committed as a primary, by pool and update scheme";
         page.add("update", help, Some(Unit::Seconds), self.updates.clone());
         let help = "Bytes that these updates have changed";
         page.add(
@@ -96,9 +96,9 @@ impl NodeWork {
             Some(Unit::Bytes),
             self.updated_bytes.clone(),
         );
-        let help = "Times of merges of records into chunks: applied from the journal, or merged from a reserve";
+        let help = "Duration of merges of records into chunks: applied from the journal, or merged from a reserve";
         page.add("merge", help, Some(Unit::Seconds), self.merges.clone());
-        let help = "Times of syncs of the disk, of files and of directories";
+        let help = "Duration of disk syncs of files and directories";
         page.add("disk_sync", help, Some(Unit::Seconds), self.syncs.clone());
     }
 }
@@ -217,12 +217,12 @@ fn add_figures(page: &mut Page, figures: &NodeFigures) {
     };
     if let Some(space) = figures.space {
         bytes("capacity", "Capacity of the disk", space.capacity_bytes);
-        let help = "Bytes of the disk that new chunks may take";
+        let help = "Bytes of the disk that are free for new chunks";
         bytes("free", help, space.free_bytes);
     }
     if let Some(usage) = &figures.usage {
         let help =
-            "Bytes that the store takes: chunks with headers and reserves, the journal, the trash";
+            "Bytes that the store uses: chunks with headers and reserves, the journal, the trash";
         bytes("used", help, usage.used_bytes);
     }
     let help =
@@ -237,8 +237,7 @@ fn add_figures(page: &mut Page, figures: &NodeFigures) {
     );
     let help = "Bytes of slices that wait for their parts of plans";
     bytes("early_slices", help, figures.waiting_bytes);
-    let help =
-        "For how long the journal has had pending records without a break; 0 when it has none";
+    let help = "Time since the journal last had no pending records; 0 when it has none";
     let pending_s = seconds_of_ms(figures.pending_ms.unwrap_or(0));
     page.gauge("pending_age", help, Some(Unit::Seconds), pending_s);
     let help = "Stripes in the node's memory as a primary";

@@ -1,5 +1,5 @@
-//! What both roles count: their requests with their times and refusals, what was refused before it reached the role,
-//! and events.
+//! The counts of both roles: requests with their times and refusals, refusals before a request reached the role, and
+//! events.
 
 use super::labels::{Label, seconds_of_us, times};
 use gabion_metrics::{Labels, Page};
@@ -117,12 +117,13 @@ impl Requests {
 
     /// Adds the counts to a page, with those of the role's own limits.
     pub(super) fn add_to(&self, page: &mut Page, limited: &BTreeMap<&'static str, u64>) {
-        let help = "Times of requests from their arrival to their answer, by request and by the purpose of a plan's part";
+        let help = "Duration of requests from arrival to answer, by request and by the purpose of a plan's part";
         page.add("request", help, Some(Unit::Seconds), self.seconds.clone());
         let help =
             "Requests that were refused or failed, by request and by the reason of the reply";
         page.add("refusals", help, None, self.refusals.clone());
-        let help = "Connections and requests that were turned away before they reached the role, by reason";
+        let help =
+            "Connections and requests that were refused before they reached the role, by reason";
         page.add("turned_away", help, None, self.connections.clone());
         let help = "Events of the process's log, by kind";
         page.add("events", help, None, self.events.clone());

@@ -1,4 +1,4 @@
-//! What requests cost: processor time, syncs, packets and bytes between racks.
+//! The cost of requests: processor time, syncs, packets and bytes between racks.
 
 use crate::cluster::LocalCluster;
 use crate::error::{Context, TestbedError};

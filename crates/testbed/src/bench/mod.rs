@@ -1,8 +1,8 @@
-//! Measures pools of a running cluster under synthetic requests: a file of each pool, one workload after another, the
-//! pools by turns.
+//! Measures pools of a running cluster under synthetic requests: a file of each pool, one workload after another, with
+//! the pools in turn.
 //!
 //! The requests are those of [`replay`](crate::replay): the same engine keeps the order of requests to the same bytes
-//! and knows the contents of each file, which are compared when all is measured.
+//! and knows the contents of each file, which are compared after the measurements.
 
 mod cost;
 mod workload;
@@ -233,7 +233,7 @@ impl<'a> Bench<'a> {
             let started = local.start_node(node).await;
             measured?;
             if !matches!(started?, Started::Serves | Started::Waits(_)) {
-                let note = format!("node {node} was started again and has not joined");
+                let note = format!("node {node} was restarted and has not joined");
                 self.outcome.left_out.push(note);
             }
         }
@@ -294,7 +294,8 @@ impl<'a> Bench<'a> {
         for &workload in &random {
             for at in 0..self.subjects.len() {
                 if is_over.get() {
-                    let note = "workloads are missing that had not begun when the repair ended";
+                    let note =
+                        "some workloads are missing, because the repair ended before their start";
                     self.outcome.left_out.push(note.to_owned());
                     return Ok(());
                 }
@@ -371,7 +372,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn verify(&mut self) -> Result<(), TestbedError> {
-        let progress = (self.bars)("comparing the files with what was written", Unit::Bytes);
+        let progress = (self.bars)("comparing the files with the written bytes", Unit::Bytes);
         let files = self.subjects.iter().map(|subject| async {
             let file = self.client.open(&subject.file).await?;
             let contents = subject.engine.contents();
@@ -397,7 +398,7 @@ fn check(setting: &Setting, local: Option<&LocalCluster>) -> Result<(), TestbedE
     match (setting.node, local) {
         (Some(node), Some(local)) => local.check_node(node),
         (Some(_), None) => Err(TestbedError::NoBench(
-            "a node can only be killed in a cluster of this machine; name its directory with --dir",
+            "only nodes of a cluster on this machine can be killed; name the cluster's directory with --dir",
         )),
         (None, _) => Ok(()),
     }

@@ -64,7 +64,7 @@ impl LocalCluster {
             },
         })?;
         let shape = serde_json::from_str(&text).context(format!(
-            "understand {}; is it of another release?",
+            "read {}; check whether another release wrote it",
             path.display()
         ))?;
         Ok(Self {
@@ -270,7 +270,7 @@ impl LocalCluster {
                 remedy: match name {
                     COORDINATOR => "mount its disk, or restore its copy".to_owned(),
                     _ => format!(
-                        "mount its disk, or, if its chunks are lost for good, delete {} and start it again",
+                        "mount its disk, or delete {} and restart the node if its chunks are lost for good",
                         made.display()
                     ),
                 },

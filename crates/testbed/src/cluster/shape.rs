@@ -1,4 +1,4 @@
-//! What a cluster of this machine is made with, and what of it may change later.
+//! The parameters of a cluster of this machine, and those that may change later.
 
 use crate::error::TestbedError;
 use crate::size::bytes;
@@ -48,7 +48,7 @@ impl ClusterOptions {
         directory: &Path,
         is_running: bool,
     ) -> Result<(), TestbedError> {
-        let remedy = "make another cluster in a new directory";
+        let remedy = "create another cluster in a new directory";
         wanted.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
         let stop = "stop the cluster first with 'gabion cluster down'";
         if is_running {

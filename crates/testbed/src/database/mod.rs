@@ -209,7 +209,7 @@ impl LocalDatabase {
             return Ok(());
         }
         let log = fs::read_to_string(self.data.join("server.log")).unwrap_or_default();
-        let said = log.lines().last().unwrap_or("it has said nothing");
+        let said = log.lines().last().unwrap_or("it gave no reason");
         Err(cannot(&format!("run {program} {arguments:?}"))(
             io::Error::other(format!("{done}; {said}")),
         ))

@@ -1,4 +1,4 @@
-//! The demo's data: it follows from its place and its last write, so it is made when it is needed and takes no memory.
+//! The demo's data. It follows from its offset and its last write, so it is computed on demand and takes no memory.
 //! Reads are compared with it byte for byte.
 
 use crate::contents::{Contents, INITIAL, Initial, Piece, bytes_of, first_difference};
@@ -71,7 +71,7 @@ impl AsyncWrite for Verifier<'_> {
         let end = self.expected.size_bytes;
         let surplus = (range.end() > end).then_some(end);
         if let Some(at) = first_difference(&known, range.offset, bytes).or(surplus) {
-            let message = format!("byte {at} differs from what was written");
+            let message = format!("byte {at} differs from the written byte");
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, message)));
         }
         self.at = range.end();

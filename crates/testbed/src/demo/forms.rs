@@ -92,7 +92,7 @@ impl Demo<'_> {
         drop(waiting);
         let read = file.read(ByteRange::new(0, expected.len() as u64)).await?;
         if read != expected {
-            let wrong = format!("after {name}, {FILE} is not what was written");
+            let wrong = format!("after {name}, {FILE} differs from the written bytes");
             return Err(TestbedError::Wrong(wrong));
         }
         let after = self.client.status().await?.lifecycle;

@@ -40,7 +40,7 @@ impl Testbed {
             let why = said.lines().find(|line| line.starts_with("gabion: "));
             return Err(TestbedError::Inner(why.unwrap_or(said.trim()).to_owned()));
         }
-        serde_json::from_slice(&output.stdout).context("understand what was measured")
+        serde_json::from_slice(&output.stdout).context("read the measurements")
     }
 }
 

@@ -102,8 +102,8 @@ fn parse_regions(text: &str) -> Result<Vec<Vec<u64>>, String> {
     let count = from.len();
     if !(1..=64).contains(&count) || from.iter().any(|row| row.len() != count) {
         return Err(format!(
-            "{count} rows need {count} rates each, such as 100Mbit, one for each region, and \
-             there are 1 to 64 regions"
+            "a matrix of {count} rows needs {count} rates in each row, such as 100Mbit, one for each region; 1 to 64 \
+            regions are possible"
         ));
     }
     Ok(from)

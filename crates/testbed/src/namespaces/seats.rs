@@ -78,7 +78,7 @@ pub(crate) fn node_seat(rack: u32, index: u32) -> String {
 pub(crate) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
     assert!(
         rack < 64 && index < 64,
-        "a testbed has 64 racks of 64 at most"
+        "a testbed has at most 64 racks of 64 nodes"
     );
     Ipv4Addr::new(10, 83, rack as u8, index as u8 + 10)
 }

@@ -1,4 +1,4 @@
-//! A whole replay: the file that stands for a trace's volume, the requests at their times, and what was measured.
+//! A whole replay: the file in place of a trace's volume, the requests at their times, and the measurements.
 
 use super::traffic::{Flow, Traffic};
 use super::volume::{self, Touched};

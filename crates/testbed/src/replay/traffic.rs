@@ -1,4 +1,4 @@
-//! What a replay moved from rack to rack, as plans count it and as nodes meter it.
+//! The traffic of a replay between racks, planned and metered.
 
 use crate::error::TestbedError;
 use gabion_client::{Client, ClusterMeters};

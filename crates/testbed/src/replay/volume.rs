@@ -1,5 +1,5 @@
-//! The file that stands for a trace's volume: stored where the trace touches it, and a hole elsewhere. So every
-//! write of the trace updates bytes that are there, and what it never touches takes no space.
+//! The file in place of a trace's volume: stored at the offsets that the trace touches, and a hole elsewhere. So every
+//! write of the trace updates existing bytes, and untouched bytes take no space.
 
 use super::run::Setting;
 use crate::contents::{Contents, INITIAL, Initial, Piece, bytes_of};

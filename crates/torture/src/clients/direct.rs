@@ -1,4 +1,4 @@
-//! A client each of whose writes is durable when it is acknowledged.
+//! A client without a cache: each write is durable when it is acknowledged.
 
 use super::worker::{Worker, range, within_limit};
 use crate::cells::fill;

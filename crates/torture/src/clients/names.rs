@@ -1,4 +1,4 @@
-//! A client that stores, lists, reads and removes files, and tracks which must exist.
+//! A client that stores, lists, reads and removes files, and tracks the files that must exist.
 
 use super::worker::{Worker, within_limit};
 use crate::cells::{OperationId, fill};
@@ -130,5 +130,5 @@ pub(super) async fn check(client: &Client, file: &Kept) -> Result<Option<String>
     let range = ByteRange::new(0, file.bytes.len() as u64);
     let bytes = client.read(&file.name, range).await?;
     let is_right = bytes == file.bytes;
-    Ok((!is_right).then(|| format!("{} reads other bytes than were stored", file.name)))
+    Ok((!is_right).then(|| format!("{} does not read the bytes that were stored", file.name)))
 }

@@ -1,4 +1,4 @@
-//! One client: how it connects, what ranges it draws, and how long its operations may take.
+//! One client: its connection, its random ranges, and the time limits of its operations.
 
 use super::load::Load;
 use crate::cells::CELL_BYTES;

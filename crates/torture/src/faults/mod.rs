@@ -1,4 +1,4 @@
-//! Faults: how each harms a cluster, and how it is undone.
+//! Faults: the injection of each into a cluster, and its end.
 
 mod copies;
 mod descriptors;

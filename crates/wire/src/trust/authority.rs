@@ -1,4 +1,4 @@
-//! A cluster's certificate authority: its key, what it has signed, and its list of revoked certificates.
+//! A cluster's certificate authority: its key, the issued certificates, and the list of revoked ones.
 //!
 //! It is a directory: `ca.pem` (its certificate, the trust anchor of all processes), `ca.key` (its key), `ledger`, and
 //! `revoked.pem` (a certificate revocation list in X.509's form). The coordinator and 'gabion cert' share it; each

@@ -1,4 +1,4 @@
-//! The files with which a process proves what it is, and the configurations of TLS that follow from them.
+//! The files of a process's credentials, and the TLS configurations derived from them.
 //!
 //! A directory has `key.pem`, `cert.pem` (the certificate, with those between it and the authority behind it), `ca.pem`
 //! (the authorities to trust), and `revoked.pem` if the authority has a list of revoked certificates. Gabion's own

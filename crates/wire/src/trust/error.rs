@@ -19,7 +19,7 @@ pub enum TrustError {
         source: io::Error,
     },
     /// Another process keeps the files of a directory locked, perhaps because it is paused.
-    #[error("another process has held {} locked for 5 s; let it go on, or end it", path.display())]
+    #[error("another process has held the lock of {} for 5 s; wait for this process, or end it", path.display())]
     Locked {
         /// The file that is locked.
         path: PathBuf,
@@ -31,13 +31,15 @@ pub enum TrustError {
         path: PathBuf,
     },
     /// A directory has no authority.
-    #[error("{} holds no certificate authority; name the coordinator's directory with --authority, or make a new authority with 'gabion init'", path.display())]
+    #[error("{} has no certificate authority; name the coordinator's directory with --authority, or create a new \
+    authority with 'gabion init'", path.display())]
     NoAuthority {
         /// The directory.
         path: PathBuf,
     },
     /// A new authority would replace another one.
-    #[error("{} holds a certificate authority already; a new one would lock out every process of its cluster", path.display())]
+    #[error("{} already has a certificate authority, and a new one would lock out every process of its cluster; choose \
+    another directory", path.display())]
     AuthorityExists {
         /// The directory.
         path: PathBuf,
@@ -51,7 +53,7 @@ pub enum TrustError {
         reason: String,
     },
     /// A new certificate would replace that of another process.
-    #[error("{} has the certificate of {holder}, which that of {wanted} would replace; name another directory", path.display())]
+    #[error("{} has the certificate of {holder}; choose another directory for the certificate of {wanted}", path.display())]
     Occupied {
         /// The directory.
         path: PathBuf,
@@ -67,26 +69,30 @@ pub enum TrustError {
         path: PathBuf,
     },
     /// A list of revoked certificates is older than the one in use.
-    #[error("the list of revoked certificates that is offered is older than {}, which stays in use; was the authority's directory restored from a copy?", path.display())]
+    #[error("the offered list of revoked certificates is older than {}, which stays in use; check whether the \
+    authority's directory was restored from a copy", path.display())]
     OldList {
         /// The list in use.
         path: PathBuf,
     },
     /// A join token cannot be read.
-    #[error("this is no join token; copy all of what 'gabion cert token' has printed")]
+    #[error("this is not a join token; copy the whole output of 'gabion cert token'")]
     NoToken,
     /// A join token is for another role.
     #[error("the join token is for {0}; make one for a node with 'gabion cert token'")]
     OtherToken(String),
     /// A join token has been exchanged before.
-    #[error("the join token was used already; make another one with 'gabion cert token'")]
+    #[error("the join token was already used; make another token with 'gabion cert token'")]
     TokenUsed,
     /// No certificate has this serial.
-    #[error("the authority has issued no certificate {0}; 'gabion cert ls' lists them")]
+    #[error(
+        "the authority has not issued a certificate {0}; 'gabion cert ls' lists all certificates"
+    )]
     UnknownSerial(String),
     /// A new node's certificate was used by another node.
     #[error(
-        "{0} has joined with this certificate, and a certificate admits one node; make another one with 'gabion cert token'"
+        "{0} already joined with this certificate, and a certificate admits one node; make another token with 'gabion \
+        cert token'"
     )]
     Admitted(NodeId),
     /// The authority does not sign for this name.

@@ -1,6 +1,7 @@
 //! Files of keys and certificates: replaced atomically, readable by their owner alone.
 //!
-//! Processes change them under a lock, for milliseconds. One that is paused may hold it for ever, so each wait has an end.
+//! Processes change them under a lock that they hold for milliseconds. A paused process may hold it forever, so each
+//! wait has a time limit.
 
 use super::error::{TrustError, io_error};
 use rustix::fs::{FlockOperation, flock};
@@ -66,7 +67,7 @@ pub(super) fn lock_shared(directory: &Path) -> Result<Option<File>, TrustError> 
     }
 }
 
-/// Waits for a lock, but not for ever.
+/// Waits for a lock, up to a time limit.
 fn take(
     file: File,
     operation: FlockOperation,

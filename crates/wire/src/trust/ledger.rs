@@ -1,4 +1,4 @@
-//! What an authority has issued and revoked: a text file to which lines are appended.
+//! The certificates and tokens that an authority issued and revoked: a text file to which lines are appended.
 //!
 //! `issued SERIAL FROM UNTIL NAME [PARENT]`, where PARENT is the certificate or token that its holder showed for this
 //! one; `used SERIAL` for a join token that was exchanged; `admitted SERIAL NODE` for a new node's certificate with which
@@ -94,7 +94,7 @@ pub struct Entry {
 pub struct Register {
     /// All certificates, in the order in which they were issued.
     pub entries: Vec<Entry>,
-    /// Numbers of the lines that are damaged, from 1. What they said is unknown, so join tokens that were issued
+    /// Numbers of the damaged lines, from 1. Their contents are unknown, so join tokens that were issued
     /// before the last of them count as used.
     pub damaged: Vec<usize>,
 }

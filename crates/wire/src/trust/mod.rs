@@ -1,9 +1,9 @@
-//! Certificates: the names in them, the authority that signs them, and the files that a process proves itself with.
+//! Certificates: the names in them, the authority that signs them, and the files of a process's credentials.
 //!
-//! `docs/security.md` states what holds. A cluster has one [`Authority`]; each process has [`Credentials`] that it
-//! has signed, and a [`Security`] that endpoints share and that takes renewed ones in without a restart. No
-//! verifier of our own decides on a chain of signatures: that is `rustls`' work. This module reads the [`Name`]
-//! from a certificate that has passed.
+//! `docs/security.md` states the guarantees. A cluster has one [`Authority`]; each process has [`Credentials`] that the
+//! authority signed, and a [`Security`] that endpoints share and that takes renewed credentials without a restart. No
+//! verifier of our own decides on a chain of signatures: that is `rustls`' work. This module reads the [`Name`] from a
+//! certificate that has passed.
 
 mod authority;
 mod credentials;

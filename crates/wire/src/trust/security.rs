@@ -1,4 +1,4 @@
-//! How a process proves what it is, and checks its peers: shared by its connections, renewed while they last.
+//! A process's credentials and its checks of peers: shared by its connections, and renewed while these are open.
 
 use super::credentials::Credentials;
 use super::error::TrustError;

@@ -32,7 +32,7 @@ impl Token {
         text.trim().parse()
     }
 
-    /// The credentials of its exchange, which are valid for nothing else. They are kept in a directory meanwhile.
+    /// The credentials of its exchange, which are valid for nothing else. Until then they are kept in a directory.
     ///
     /// # Errors
     /// When the files cannot be written, or the token is expired or malformed.

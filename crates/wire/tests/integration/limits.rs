@@ -52,7 +52,7 @@ async fn clients_cannot_take_the_places_of_nodes() {
     let _other = clients[1].connect(&server).await;
     let refused = Connection::connect(&server.address(), &clients[2].endpoint).await;
     let refused = refused.map(drop).unwrap_err().to_string();
-    let sentence = "it has as many clients as it takes; try again later";
+    let sentence = "it has its maximum number of clients; try again later";
     assert!(refused.ends_with(sentence), "{refused}");
     assert_eq!(server.next_not_accepted().await, sentence);
     // Those who are there are served.
@@ -101,7 +101,7 @@ async fn those_who_never_introduce_themselves_leave_room_for_others() {
     let _silent = [connect().await.unwrap(), connect().await.unwrap()];
     let refused = Connection::connect(&server.address(), &client.endpoint).await;
     let refused = refused.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("not introduced themselves"), "{refused}");
+    assert!(refused.contains("peers without a hello"), "{refused}");
     // Those who have are served, and one that introduces itself takes a silent one's place after a moment.
     let reply = connection.call_node(&ask(3), far()).await.unwrap();
     assert_eq!(reply, answer(3));
@@ -127,7 +127,7 @@ async fn one_address_cannot_take_all_places() {
     let refused = Connection::connect(&server.address(), &client.endpoint).await;
     let refused = refused.map(drop).unwrap_err().to_string();
     assert!(
-        refused.contains("as many clients at that address"),
+        refused.contains("maximum number of clients from that address"),
         "{refused}"
     );
 }

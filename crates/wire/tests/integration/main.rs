@@ -443,7 +443,7 @@ async fn other_versions_clusters_and_protocols_are_refused_in_words() {
                 .header
                 .encode()
                 .to_vec(),
-            "no hello",
+            "not a hello",
         ),
     ] {
         let mut raw = tokio::net::TcpStream::connect(server.address())

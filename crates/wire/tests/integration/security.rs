@@ -126,7 +126,7 @@ async fn peers_without_a_certificate_of_the_authority_are_refused() {
     let (office, foreign) = (Office::new(), Office::new());
     let server = Process::listen_with(node_hello(1, 0), office.of_node(1)).await;
     let outsider = Process::with(Hello::client(), foreign.of(Role::Client));
-    check_refused(&outsider, &server, "of another authority", "").await;
+    check_refused(&outsider, &server, "another authority issued", "").await;
     // One that does not look at the server's certificate is refused by the server all the same.
     let careless = foreign.of(Role::Client);
     let trusting = foreign.path("Client/ca.pem");
@@ -134,7 +134,7 @@ async fn peers_without_a_certificate_of_the_authority_are_refused() {
     std::fs::remove_file(foreign.path("Client/revoked.pem")).unwrap();
     assert!(careless.security.reload().unwrap());
     let careless = Process::with(Hello::client(), careless);
-    let words = ["does not trust the authority", "of another authority"];
+    let words = ["does not trust the authority", "another authority issued"];
     check_refused(&careless, &server, words[0], words[1]).await;
     let plain = Process::new(Hello::client());
     check_refused(&plain, &server, "wants TLS", "TLS").await;
@@ -433,6 +433,6 @@ async fn a_server_without_a_place_says_so_through_the_handshake() {
     };
     let server = Process::listen_with(node_hello(1, 0), options).await;
     let client = Process::with(Hello::client(), office.of(Role::Client));
-    let words = "has as many connections as it takes";
+    let words = "has its maximum number of connections";
     check_refused(&client, &server, words, words).await;
 }

@@ -87,7 +87,7 @@ impl<'a> Report<'a> {
         println!("{rates}");
     }
 
-    /// The rate against that of the first pool in the same state; none for that pool.
+    /// The rate relative to the first pool in the same state; none for the first pool.
     fn to_first(&self, line: &Line) -> Option<f64> {
         let first = self.setting.pools.first()?;
         let mut same = self
@@ -101,7 +101,7 @@ impl<'a> Report<'a> {
         let outcome = &self.outcome;
         if let Some(ms) = outcome.longest_wait_ms {
             say(format!(
-                "right after the kill, a write of 4 KiB into each stripe waited for at most {:.1} s",
+                "right after the kill, writes of 4 KiB, one into each stripe, waited at most {:.1} s",
                 ms / 1e3
             ));
         }
@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
             say(note);
         }
         if outcome.lines.iter().any(|line| line.cost.is_incomplete) {
-            say("a node did not answer, so syncs and cross-rack bytes are too low");
+            say("a node did not answer, so the counts of syncs and cross-rack bytes are too low");
         }
         if let Some(ms) = outcome.plain_write_ms {
             say(format!(
@@ -120,7 +120,7 @@ impl<'a> Report<'a> {
             ));
         }
         println!(
-            "verified {}: every byte is that of its last write",
+            "verified {}: every byte has the value of its last write",
             bytes(outcome.verified_bytes)
         );
     }
@@ -168,7 +168,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// The rates of all workloads, a bar for each pool and state.
+    /// The rates of all workloads, with a bar for each pool and state.
     pub(super) fn plot(&self) -> Plot {
         let workloads = &self.setting.workloads;
         let categories = workloads.iter().map(|workload| named(*workload)).collect();
@@ -195,7 +195,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A workload in a word, its size and its depth.
+/// A workload's name, size and depth.
 fn named(workload: Workload) -> String {
     let block = bytes(workload.block_bytes.get());
     format!("{} {block} x{}", workload.name(), workload.depth)
@@ -206,10 +206,10 @@ fn per_s(line: &Line) -> f64 {
     line.measured.latencies.count() as f64 / line.seconds.max(f64::MIN_POSITIVE)
 }
 
-/// What a request of each line costs.
+/// The cost of a request of each line.
 fn print_costs(lines: &[&Line]) {
     let mut costs = table(&[
-        "a request costs",
+        "cost of a request",
         "pool",
         "client",
         "coordinator",
@@ -241,7 +241,7 @@ fn print_costs(lines: &[&Line]) {
     align_numbers(&mut costs);
     println!("{costs}");
     say(
-        "client, coordinator and nodes: milliseconds of processor time; cross-rack: planned bytes between racks \
-         for each byte of the requests, beside those that the nodes metered",
+        "client, coordinator and nodes: milliseconds of processor time; cross-rack: planned and metered bytes between \
+        racks for each byte of the requests",
     );
 }

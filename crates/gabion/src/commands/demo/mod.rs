@@ -23,13 +23,13 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
     report::print(&report, format)
 }
 
-/// The demo's sizes, and the writes of a trace or of the workload calibrated to one.
+/// The demo's sizes, and the writes of a trace or of the calibrated workload.
 fn script(options: &DemoOptions) -> Result<Script, Failure> {
     let (size, seed) = (options.size, demo::SEED);
     let (source, requests) = match &options.trace {
         None if options.trace_form.is_given() => {
             return Err(Failure::usage(
-                "--volume and --trace-format are those of a trace; name it with --trace",
+                "--volume and --trace-format describe a trace; name the trace with --trace",
             ));
         }
         None => {
@@ -49,7 +49,7 @@ fn script(options: &DemoOptions) -> Result<Script, Failure> {
         .collect();
     if writes.is_empty() {
         return Err(Failure::usage(format!(
-            "{source} has no writes, and the demo replays only writes; name another --trace"
+            "{source} has no writes, and the demo replays only writes; choose another --trace"
         )));
     }
     Ok(Script {
@@ -62,8 +62,9 @@ fn script(options: &DemoOptions) -> Result<Script, Failure> {
 
 /// The requests of a trace, moved into a file of `size` bytes.
 fn fold(path: &Path, form: &TraceForm, size: u64) -> Result<Vec<Request>, Failure> {
-    let size = NonZeroU64::new(size)
-        .ok_or_else(|| Failure::usage("an empty file takes no writes; give --size some bytes"))?;
+    let size = NonZeroU64::new(size).ok_or_else(|| {
+        Failure::usage("the demo cannot write into an empty file; choose a --size above 0")
+    })?;
     let requests = trace::open(path, form).map_err(trace::failure)?;
     let folded = requests.map(|request| request.map(|request| request.folded(size)));
     folded.collect::<Result<_, _>>().map_err(trace::failure)

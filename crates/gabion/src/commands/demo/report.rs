@@ -33,8 +33,8 @@ pub(super) fn print(report: &Report, format: Format) -> Result<(), Failure> {
     print_forms(report);
     print_repairs(report);
     say(format!(
-        "every byte was compared after each step; scrub verified {} on disk; every stripe \
-         survives {} more chunk failures",
+        "every byte was compared after each step; the scrub verified {} on disk; every stripe survives {} more chunk \
+        failures",
         bytes(report.scrubbed_bytes),
         report.failures_left
     ));
@@ -107,8 +107,8 @@ fn print_forms(report: &Report) {
     println!("{forms}");
     if report.forms.iter().any(|form| form.begun_anew_count > 0) {
         say(
-            "segments written during their conversion were restarted: the metered bytes include all \
-             attempts, the planned bytes only the successful ones",
+            "the conversion of a segment restarts after a write to the segment; metered bytes include all attempts, \
+            planned bytes only the successful ones",
         );
     }
 }

@@ -21,12 +21,16 @@ pub(super) async fn run(
     let choices = match (&options.like, options.racks) {
         (Some(name), _) => of_stored(&options, name, place).await?,
         (None, Some(racks)) => of_racks(&options, racks)?,
-        (None, None) => return Err(Failure::usage("give --racks or --like")),
+        (None, None) => {
+            return Err(Failure::usage(
+                "the placement is missing; give --racks or --like",
+            ));
+        }
     };
     if choices.is_empty() {
         return Err(Failure::usage(
-            "no code, chunk size and scheme fits these racks and --survive; name others with --code, or \
-             another number of --racks",
+            "no combination of code, chunk size and scheme fits these racks and --survive; try other codes with \
+            --code, or another number of --racks",
         ));
     }
     if format == Format::Json {
@@ -43,7 +47,7 @@ fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure>
         None => Placement::Rotate,
         Some(_) if options.unit == Unit::Chunks => {
             return Err(Failure::usage(
-                "pools are counted in bytes alone; omit --nodes-per-rack or --unit chunks",
+                "pools are counted only in bytes; omit --nodes-per-rack or --unit chunks",
             ));
         }
         Some(nodes_per_rack) => Placement::Pools {
@@ -76,7 +80,7 @@ fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure>
     advise::advise(&question, open).map_err(trace::failure)
 }
 
-/// The choices of schemes for a stored file, into which the trace's addresses are folded as a replay does.
+/// The choices of schemes for a stored file. The trace's addresses are folded into the file as in a replay.
 async fn of_stored(
     options: &AdviseOptions,
     name: &str,
@@ -88,7 +92,7 @@ async fn of_stored(
     let spec = &layout.pool.spec;
     if layout.pool.lifecycle.is_some() {
         return Err(Failure::usage(format!(
-            "{name} has replicated blocks; choose a file of a pool that is encoded from the start"
+            "{name} has replicated blocks; choose a file of a pool without --write"
         )));
     }
     let places = layout.nodes.iter().map(|status| NodePlace {

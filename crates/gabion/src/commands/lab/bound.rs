@@ -1,4 +1,4 @@
-//! `gabion lab bound`: the least that an update of whole chunks must send across racks.
+//! `gabion lab bound`: the minimum cross-rack traffic of an update of whole chunks.
 
 use super::trace;
 use crate::arguments::BoundOptions;
@@ -17,13 +17,13 @@ pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> 
         return print_json(&found);
     }
     let proof = match found.proof {
-        "reached" => "no plan of any form needs fewer, and one needs no more",
+        "reached" => "this is the minimum of all plans, and one plan reaches it",
         "exhausted" => "all choices of collectors were tried",
-        _ => "by cuts; a plan may need more",
+        _ => "a bound by cuts; a plan may need more",
     };
     say(format!(
         "updating {} of stripe {} of {} in layout {} takes at least {} chunk transfers \
-         across racks ({proof}); by cuts any plan takes at least {}",
+         across racks ({proof}); the bound by cuts for any plan is {}",
         counted(found.updated.len() as u64, "chunk", "chunks"),
         found.stripe,
         found.code,

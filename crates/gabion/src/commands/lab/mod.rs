@@ -35,7 +35,7 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
     }
 }
 
-/// Prints what the inner half of an experiment has measured, for its outer half.
+/// Prints the measurements of an experiment's inner half for its outer half.
 fn measured<T: Serialize>(result: Result<T, LabError>) -> Result<(), Failure> {
     print_json(&result.map_err(Failure::failed)?)
 }

@@ -188,7 +188,7 @@ fn print(experiment: &Experiment, report: &Report) {
     for reading in &report.readings {
         print!("\n");
         say(format!(
-            "Judged by one reading of what the paper leaves open, {}: {}, since {}",
+            "The paper leaves a point open; the judged reading is {}: {}, because {}",
             reading.open, reading.chosen, reading.why
         ));
     }
@@ -196,8 +196,8 @@ fn print(experiment: &Experiment, report: &Report) {
     print_list("Notes", &report.notes);
 }
 
-/// The verdict with what is near; nothing for figures that are only shown. Those of another reading of the paper are
-/// named so.
+/// The verdict with the compared figures; empty for figures that are only shown. Figures of another reading of the
+/// paper are marked.
 fn verdict(finding: &Finding) -> String {
     let verdict = match (finding.verdict, &finding.tolerance) {
         (None, _) => return String::new(),
@@ -210,7 +210,7 @@ fn verdict(finding: &Finding) -> String {
     }
 }
 
-/// The experiment's verdict, which is that of its worst finding, and what it was found by.
+/// The experiment's verdict, which is its worst finding's, and the numbers of findings behind it.
 fn in_one_line(report: &Report) -> String {
     let Tally {
         near,
@@ -220,11 +220,11 @@ fn in_one_line(report: &Report) -> String {
     } = report.tally();
     let Some(verdict) = report.verdict() else {
         let why = if report.goals.is_empty() {
-            "nothing measured here can be compared with the paper's figures"
+            "no measurement here is comparable with the paper's figures"
         } else {
-            "no paper prints figures of this"
+            "no paper prints figures for it"
         };
-        return format!("Verdict: none, since {why}");
+        return format!("Verdict: none, because {why}");
     };
     let others = match other_readings {
         0 => String::new(),

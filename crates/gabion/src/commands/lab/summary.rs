@@ -10,14 +10,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Runs of which the table has a column each.
+/// Runs with a column in the table.
 const RUN_COLUMNS: usize = 3;
 
 /// One experiment's row.
 #[derive(Serialize)]
 struct Row {
     experiment: &'static str,
-    /// Near, direction only and opposite of each run; none if it was not run.
+    /// Findings near, direction only and opposite of each run; `None` if it was not run.
     runs: Vec<String>,
     verdict: String,
     seconds: Option<u64>,
@@ -28,7 +28,7 @@ struct Row {
 pub(super) fn run(options: &SummaryOptions, format: Format) -> Result<(), Failure> {
     if !options.from.is_dir() {
         return Err(Failure::usage(format!(
-            "there is no directory {}; name one with results of 'gabion lab run' with --from",
+            "there is no directory {}; choose one with results of 'gabion lab run' by --from",
             options.from.display()
         )));
     }
@@ -112,7 +112,7 @@ fn tally(run: &Value) -> String {
     )
 }
 
-/// The verdict of the runs' means, or how many goals are met where no paper prints figures.
+/// The verdict of the runs' means; without figures in a paper, the number of goals met.
 fn verdict(result: &Value) -> String {
     if let Some(verdict) = result["verdict"].as_str() {
         return verdict.replace('-', " ");

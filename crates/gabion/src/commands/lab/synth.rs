@@ -29,7 +29,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
         let known: Vec<&str> = VOLUMES.iter().map(|volume| volume.name).collect();
         let (name, known) = (&options.volume, known.join(", "));
         Failure::usage(format!(
-            "there is no volume '{name}'; choose harvard or one of {known}"
+            "there is no volume '{name}'; use harvard or one of {known}"
         ))
     })?;
     let mut target = volume.target.part(options.one_in);
@@ -38,7 +38,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     let least = workload.least_span_bytes();
     if options.span.is_some_and(|span| span < least) {
         return Err(Failure::usage(format!(
-            "the requests after {} take at least {}; choose a larger --span, or omit it",
+            "the requests of {} span at least {}; choose a larger --span, or omit it",
             volume.name,
             bytes(least)
         )));
@@ -68,8 +68,8 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     Ok(())
 }
 
-/// Writes the rows. A volume's name is its host's name and its number, as in the traces; in a file
-/// server's rows the number is that of the file.
+/// Writes the rows. A volume's name consists of its host's name and its number, as in the traces; in a file server's
+/// rows the number identifies the file.
 fn write(output: &OutputFile, name: &str, workload: &Workload) -> io::Result<Made> {
     let (host, disk) = name.rsplit_once('_').unwrap_or((name, "0"));
     let disk = disk.parse().unwrap_or(0);
@@ -117,7 +117,7 @@ struct Figure {
     kind: Kind,
 }
 
-/// The unit of a figure, which determines how it and its distance from the target are printed.
+/// The unit of a figure. It determines the form of the figure and of its distance from the target.
 #[derive(Clone, Copy)]
 enum Kind {
     Count,
@@ -217,14 +217,14 @@ fn print(figures: &[Figure]) {
     println!("{table}");
 }
 
-/// Prints where sizes and places come from, and how far stand-ins of the class were from real volumes.
+/// Prints the origin of sizes and offsets, and the distance between the class's stand-ins and real volumes.
 fn print_class(class: Class) {
     say(class.text());
     let Some(errors) = class.held_out() else {
         return;
     };
     say(format!(
-        "figures of stand-ins over those of real volumes that were held out ({}):",
+        "figures of stand-ins divided by those of held-out real volumes ({}):",
         errors.volumes.join(", ")
     ));
     let mut table = table(&["figure", "chunks", "least", "most"]);

@@ -1,4 +1,4 @@
-//! Opens the traces of the lab's commands, and says what is wrong with them.
+//! Opens the traces of the lab's commands, and reports their faults.
 
 use crate::arguments::TraceForm;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(crate) fn failure(error: LabError) -> Failure {
     }
 }
 
-/// Prints a warning, once however often the trace is read.
+/// Prints a warning once, although a command may read the trace several times.
 fn warn(warning: &Warning) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let sentence = warning.to_string();

@@ -16,7 +16,9 @@ pub(super) fn run(options: &TraceStatsOptions, format: Format) -> Result<(), Fai
         .and_then(|k| options.chunk.checked_mul(k))
         .ok_or_else(|| {
             let chunk = bytes(options.chunk.get());
-            Failure::usage(format!("stripes with chunks of {chunk} are too large"))
+            Failure::usage(format!(
+                "stripes with chunks of {chunk} are too large; use a smaller chunk size"
+            ))
         })?;
     let requests = trace::open(&options.file, &options.trace_form);
     let profile = requests.and_then(|requests| Profile::of(requests, stripe_bytes));
@@ -31,7 +33,7 @@ pub(super) fn run(options: &TraceStatsOptions, format: Format) -> Result<(), Fai
     Ok(())
 }
 
-/// The volumes of a trace that has several, none of which was chosen.
+/// The volumes of a trace with several, if none was chosen.
 fn list_volumes(options: &TraceStatsOptions, format: Format) -> Result<(), Failure> {
     let found = volumes(&options.file, options.trace_form.trace_format).map_err(trace::failure)?;
     let trace = options.file.display().to_string();
@@ -128,7 +130,7 @@ fn print(options: &TraceStatsOptions, profile: &Profile) {
 fn print_sizes(profile: &Profile) {
     let all = profile.update_sizes.count();
     println!(
-        "{all} writes update something, {} on average",
+        "{all} writes update data, {} on average",
         bytes(profile.update_sizes.mean_bytes().round() as u64)
     );
     let mut sizes = table(&["update size", "updates", "share"]);

@@ -18,7 +18,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
     if options.unit == Unit::Bytes {
         if grouping.is_some() {
             return Err(Failure::usage(
-                "data grouping is counted in chunks alone; omit --grouping or use --unit chunks",
+                "data grouping is counted only in chunks; omit --grouping or use --unit chunks",
             ));
         }
         return run_in_bytes(&options, format);
@@ -90,7 +90,7 @@ fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Fa
     Ok(())
 }
 
-/// A row a scheme: its bytes across racks, and the purposes.
+/// A row for each scheme: its bytes across racks, and their purposes.
 fn print_bytes(report: &ByteReport) {
     let mut table = table(&[
         "scheme",
@@ -116,7 +116,7 @@ fn print_bytes(report: &ByteReport) {
     println!("{table}");
 }
 
-/// A row a scheme: its traffic, the purposes, and the distance from the lower bound.
+/// A row for each scheme: its traffic, the purposes, and the distance from the lower bound.
 fn print_schemes(report: &Report) {
     let mut table = table(&[
         "scheme",

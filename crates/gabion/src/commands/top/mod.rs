@@ -1,4 +1,4 @@
-//! `gabion top`: the cluster at a glance, on a terminal until a key ends it, or once as text or JSON.
+//! `gabion top`: an overview of the cluster, on a terminal until a key ends it, or once as text or JSON.
 
 mod screen;
 mod view;
@@ -14,7 +14,7 @@ use screen::Screen;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-/// Interval of telling the age of a look that is late, and how late it is then.
+/// Interval at which the age of an overdue refresh is shown, and the delay before the first time.
 const AGE_EVERY: Duration = Duration::from_secs(1);
 const LATE_AFTER: Duration = Duration::from_secs(2);
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(options: TopOptions, place: &Place, format: Format) -> R
     let is_once = options.once || format == Format::Json;
     if !is_once && !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "the output is no terminal; 'gabion top --once' prints plain text",
+            "the output is not a terminal; use 'gabion top --once' for plain text",
         ));
     }
     let client = connect(place).await?;

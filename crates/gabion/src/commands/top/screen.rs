@@ -1,4 +1,4 @@
-//! The terminal: drawn anew for each look, left as it was.
+//! The terminal, which is redrawn at each refresh and restored at the end.
 
 use super::view::{Line, Tone};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long the thread that waits for keys takes to see that it is over.
+/// Time in which the thread that waits for keys notices the end.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// A terminal in its alternate screen, until it is dropped.
@@ -23,7 +23,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init()
             .map_err(|error| Failure::failed(format!("cannot use the terminal: {error}")))?;
@@ -60,7 +60,7 @@ impl Screen {
         drawn.map(drop).map_err(failed)
     }
 
-    /// Waits until the person at the terminal ends the view.
+    /// Waits until a key ends the view.
     pub(super) async fn ended(&self) {
         self.end.notified().await;
     }
@@ -73,7 +73,7 @@ impl Drop for Screen {
     }
 }
 
-/// Waits a moment for a key. Returns whether it ends the view.
+/// Waits briefly for a key. Returns whether the key ends the view.
 fn is_end() -> std::io::Result<bool> {
     if !event::poll(KEY_WAIT)? {
         return Ok(false);

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 /// The longest line.
 const COLUMN_COUNT: usize = 100;
-/// Lines that are not of nodes: some are always there.
+/// Lines for other things than nodes; some are always there.
 const OTHER_ROW_COUNT: usize = 14;
 
-/// How a line is to be read.
+/// The meaning of a line, which its colour shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tone {
     Plain,
@@ -37,7 +37,7 @@ fn line(tone: Tone, text: impl Into<String>) -> Line {
     Line { text, tone }
 }
 
-/// The lines, of which those of nodes fit into `row_count` with all others. Rates are unknown at first.
+/// The lines. The number of nodes' lines is limited so that all lines fit into `row_count`. Rates are unknown at first.
 pub(super) fn lines(now: &Sample, rates: Option<&Rates>, row_count: usize) -> Vec<Line> {
     let status = &now.status;
     let mut lines = health_lines(status);
@@ -53,10 +53,10 @@ pub(super) fn lines(now: &Sample, rates: Option<&Rates>, row_count: usize) -> Ve
     lines
 }
 
-/// The lines of a look after which none has succeeded, with its age.
+/// The lines of the last successful refresh, with its age.
 pub(super) fn aged(then: &Sample, rates: Option<&Rates>, row_count: usize) -> Vec<Line> {
     let seconds = then.age().as_secs();
-    let text = format!("no answer since: this is how it was {seconds} s ago");
+    let text = format!("no answer for {seconds} s; the view shows the state before");
     let mut lines = vec![line(Tone::Bad, text)];
     lines.extend(self::lines(then, rates, row_count.saturating_sub(1)));
     lines
@@ -136,7 +136,7 @@ fn node_lines(status: &ClusterStatus, rates: Option<&Rates>, room: usize) -> Vec
         lines.push(line(tone, text));
     }
     if hidden_count > 0 {
-        let text = format!("       and {hidden_count} more, which are up and less full");
+        let text = format!("       and {hidden_count} more that are up and less full");
         lines.push(line(Tone::Plain, text));
     }
     lines
@@ -144,7 +144,7 @@ fn node_lines(status: &ClusterStatus, rates: Option<&Rates>, room: usize) -> Vec
 
 fn stripe_line(status: &ClusterStatus) -> Line {
     if status.stripes_by_failures_left.is_empty() {
-        return line(Tone::Plain, "stripes by failures left: there are none");
+        return line(Tone::Plain, "stripes by failures left: no stripes");
     }
     let stripes = status.stripes_by_failures_left.iter();
     let words: Vec<String> = stripes
@@ -210,7 +210,7 @@ fn rate_lines(rates: &Rates) -> Vec<Line> {
     lines
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(super) fn as_json(now: &Sample, rates: &Rates) -> Value {
     let status = &now.status;
     let nodes = status.nodes.iter();

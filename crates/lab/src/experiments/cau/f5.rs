@@ -67,14 +67,14 @@ fn run(session: &Session<'_>) -> Report {
              with a probability of 0.0278 a year",
         ),
         scaled: sentence(
-            "nothing; the paper prints a rack life of 36 years, but its figures come from the \
-             probability, which means 35.47",
+            "nothing; the paper prints a rack life of 36 years, but its figures follow from the probability, which \
+            means 35.47 years",
         ),
         findings: findings(&model),
         tables: vec![table],
         notes: sentence(
-            "the paper counts a rack's failure as survived only if nothing else fails; the exact columns \
-             ask what is left",
+            "the paper counts a rack's failure as survived only if no other failure occurs; the exact columns count \
+            the surviving chunks",
         ),
         plots: vec![plot],
         ..Report::default()

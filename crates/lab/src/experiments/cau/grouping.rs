@@ -1,5 +1,5 @@
-//! CAU-F10: what data grouping spares, by the authors' rule and by the paper's Algorithm 1, and what the same volumes
-//! give with one choice changed (CAU section 5.1).
+//! CAU-F10: the traffic that data grouping saves, by the authors' rule and by the paper's Algorithm 1, and the results
+//! of the same volumes with one choice changed (CAU section 5.1).
 
 use super::traffic::{DEFAULTS, VOLUME_COUNT, WIDE, begin, names};
 use crate::error::LabError;
@@ -11,7 +11,8 @@ use crate::plot::Plot;
 use crate::update_traffic::{Options, SchemeTraffic};
 use gabion_layout::GroupingRule;
 
-pub(crate) const F10: Experiment = Experiment::new("CAU-F10", "what data grouping spares", run);
+pub(crate) const F10: Experiment =
+    Experiment::new("CAU-F10", "traffic saved by data grouping", run);
 
 /// Stripes that may wait, and the most that grouping spares then, as the paper prints.
 const STRIPES: [(u64, f64); 3] = [(2, 27.4), (20, 17.6), (100, 16.3)];
@@ -74,7 +75,8 @@ fn add_commit_shares(
         let shares: Result<Vec<f64>, LabError> = STRIPES.into_iter().map(share).collect();
         shares
     })?;
-    let title = "Commits in per cent of the traffic without grouping: the most that it could spare";
+    let title =
+        "Commits in per cent of the traffic without grouping: the most that grouping could save";
     let mut table = Table::new(title, &["volume", "u_s = 2", "u_s = 20", "u_s = 100"]);
     for (subject, shares) in subjects.iter().zip(&shares) {
         let cells = shares.iter().map(|&share| share.into());
@@ -82,8 +84,8 @@ fn add_commit_shares(
     }
     report.tables.push(table);
     report.notes.push(
-        "grouping can spare commits alone. A workload that is scaled down is on so few stripes that at u_s = 100 \
-         there is often one commit, at the end, and then nothing is left to spare"
+        "grouping saves only traffic of commits. A scaled-down workload has few stripes; at u_s = 100 it often has \
+        only one commit, at the end, and grouping then saves nothing"
             .to_owned(),
     );
     Ok(())
@@ -95,7 +97,7 @@ fn add_stand_ins(
     report: &mut Report,
     subjects: &[Subject],
 ) -> Result<(), LabError> {
-    let title = "Per cent spared on traces and on their stand-ins, rule authors";
+    let title = "Per cent saved on traces and on their stand-ins, rule authors";
     let columns = ["volume", "what", "u_s = 2", "u_s = 20", "u_s = 100"];
     let mut table = Table::new(title, &columns);
     for subject in subjects {
@@ -110,7 +112,7 @@ fn add_stand_ins(
     }
     if !table.rows.is_empty() {
         report.notes.push(
-            "volumes without a whole trace have stand-ins alone, whose sizes and places are assumptions"
+            "volumes without a whole trace have only stand-ins, and their sizes and offsets are assumptions"
                 .to_owned(),
         );
         report.tables.push(table);
@@ -141,7 +143,7 @@ const CHANGES: [Change; 4] = [
         },
         false,
     ),
-    ("stand-ins write in one area in place of many", WIDE, true),
+    ("stand-ins write in one area instead of many", WIDE, true),
 ];
 
 /// The same volumes with one choice changed, beside the paper.
@@ -158,7 +160,7 @@ fn add_causes(
         "u_s = 100",
         "worst",
     ];
-    let title = "Causes: per cent spared by the authors' rule with one choice changed";
+    let title = "Causes: per cent saved by the authors' rule with one choice changed";
     let mut table = Table::new(title, &columns);
     let all = session.sweep(
         "changing choices",
@@ -237,8 +239,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = begin("RS(12,4) on 4 racks, u_s = 2, 20 and 100", &subjects);
     report.choose(
         "the rule of data grouping",
-        "that of the authors' program",
-        "the paper's figures come from the program, and Algorithm 1 as printed differs from it",
+        "the rule of the authors' program",
+        "the paper's figures come from the program, but the printed Algorithm 1 differs from it",
     );
     add_commit_shares(session, &mut report, &subjects)?;
     add_stand_ins(session, &mut report, &subjects)?;
@@ -247,7 +249,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             grouping_savings(session, &WIDE, subject, rule)
         })?;
         let columns = ["volume", "u_s = 2", "u_s = 20", "u_s = 100"];
-        let mut table = Table::new(format!("Per cent spared, rule {rule}"), &columns);
+        let mut table = Table::new(format!("Per cent saved, rule {rule}"), &columns);
         for (subject, savings) in subjects.iter().zip(&savings) {
             let cells = savings.iter().map(|&saving| saving.into());
             table.row(std::iter::once(subject.volume.name.into()).chain(cells));

@@ -24,7 +24,7 @@ pub(crate) const F11: Experiment = Experiment::new(
 
 pub(crate) const F12: Experiment = Experiment::new(
     "CAU-F12",
-    "the same on disks that are written through",
+    "update throughput of CAU on write-through disks",
     run_f12,
 )
 .on_testbed();
@@ -96,8 +96,8 @@ fn run_f12(session: &Session<'_>) -> Result<Report, LabError> {
     let rounds = by_rate(session, &[500, 2_000], false);
     let mut report = run_gateways(session, "CAU-F12", &rounds, [1.296, 1.291])?;
     report.scaled.push(
-        "records are synced before they are acknowledged, which is what O_SYNC is for; reads may be \
-         served from memory, since stores do not read with O_DIRECT"
+        "records are synced before the acknowledgement, as with O_SYNC; memory may serve reads, because stores do not \
+        use O_DIRECT"
             .to_owned(),
     );
     Ok(report)
@@ -182,7 +182,7 @@ fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
     let rounds: Vec<Round> = names.iter().map(round).collect();
     let mut report = begin(session, names, "RS(6,3) on 3 racks of 3 nodes", &rounds)?;
     report.scaled.push(
-        "u_s is each primary's: nine primaries together let up to nine times as many stripes wait"
+        "u_s applies to each primary: with nine primaries, up to nine times as many stripes wait"
             .to_owned(),
     );
     let measured = race(session, &mut report, &rounds)?;
@@ -201,7 +201,7 @@ fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
     }
     if names.len() < VOLUMES.len() {
         report.left_out.push(format!(
-            "one volume of the {}, and u_s = 2 and 100 alone",
+            "one volume of the {}, and only u_s = 2 and 100",
             VOLUMES.len()
         ));
     }
@@ -275,8 +275,8 @@ fn run_f14(session: &Session<'_>) -> Result<Report, LabError> {
         ..gateway(name, 500, true)
     };
     let rounds: Vec<Round> = names.iter().map(round).collect();
-    let deployed = "RS(12,4) on 4 regions of 4 nodes, 10 Mbit/s from each region to each other one and \
-                    11.3 times as much within";
+    let deployed = "RS(12,4) on 4 regions of 4 nodes, 10 Mbit/s between each pair of regions and 11.3 times as much \
+    within a region";
     let mut report = begin(session, names, deployed, &rounds)?;
     let measured = race(session, &mut report, &rounds)?;
     for ((round, throughs), paper) in rounds.iter().zip(&measured).zip(PAPER) {
@@ -289,8 +289,8 @@ fn run_f14(session: &Session<'_>) -> Result<Report, LabError> {
             report
                 .findings
                 .push(mean_finding(&what, &[gain], paper).because(
-                    "a volume whose writes are of few chunks has its replicas go from one region to one other, \
-                     and that link is as busy under PARIX, which uses more links besides",
+                    "if a volume's writes touch few chunks, its replicas go from one region to one other; PARIX loads \
+                    that link as much, and additional links",
                 ));
         }
     }
@@ -315,21 +315,21 @@ fn begin(
     let mut scaled = scaled(session, SLOWER);
     if let Some(round) = rounds.first() {
         scaled.push(format!(
-            "volumes are cut into chunks of {} KiB as in the paper, each of which is {} KiB on the cluster; \
-             CAU has one interim replica and moves no chunks between racks",
+            "volumes consist of chunks of {} KiB as in the paper, but a chunk has {} KiB on the cluster; CAU has one \
+            interim replica and moves no chunks between racks",
             round.addressed_bytes >> 10,
             round.setting.chunk_bytes >> 10
         ));
         if round.setting.is_in_memory {
             scaled.push(
-                "nodes store in memory, in place of the paper's buffered writes, so that links are the limit"
+                "nodes store in memory instead of with the paper's buffered writes, so that links are the limit"
                     .to_owned(),
             );
         }
     }
     Ok(Report {
         setting: vec![format!(
-            "{deployed}, each node its own network namespace; {}; whole chunks",
+            "{deployed}; each node is a network namespace; {}; whole chunks",
             sources(session, names)?
         )],
         scaled,

@@ -49,8 +49,8 @@ const NARROW: Setting = Setting {
     ..WIDE
 };
 
-const PLACED: &str = "the paper says which volumes have the highest and lowest locality only in \
-     part; ours are spread over all sizes. Grouping is by the authors' rule";
+const PLACED: &str = "the paper names only some of the volumes with the highest and lowest locality; our volumes cover \
+all sizes. Grouping follows the authors' rule";
 
 fn total(counts: &Counts, scheme: &str) -> u64 {
     counts[scheme].cross_rack_chunks
@@ -60,8 +60,7 @@ pub(super) fn begin(setting: &str, subjects: &[Subject]) -> Report {
     Report {
         setting: vec![
             setting.to_owned(),
-            "every stripe on its own random order of the nodes; chunks of 1 MiB, updated as a whole; \
-             one interim replica"
+            "each stripe has its own random order of nodes; chunks of 1 MiB, updated as a whole; one interim replica"
                 .to_owned(),
         ],
         scaled: scaled(subjects, PLACED),
@@ -107,7 +106,7 @@ fn run_f8(session: &Session<'_>) -> Result<Report, LabError> {
     let subjects = spread_volumes(session, VOLUME_COUNT)?;
     let mut report = begin("u_s = 100, with data grouping", &subjects);
     report.setting.push(
-        "the half of the volumes that touches fewer stripes in 1,000 writes has high locality"
+        "high locality: the half of the volumes that touch fewer stripes in 1,000 writes"
             .to_owned(),
     );
     for configuration in &CONFIGURATIONS {
@@ -145,10 +144,9 @@ fn run_configuration(
         for ((locality, savings), paper_pct) in ["high", "low"].iter().zip(halves).zip(papers) {
             let what = format!("CAU sends less than parix, {name}, {locality} locality");
             let finding = mean_finding(what, &savings, paper_pct);
-            report.findings.push(
-                finding
-                    .because("which volumes have much locality is an assumption of the stand-ins"),
-            );
+            report
+                .findings
+                .push(finding.because("the locality of the stand-ins is an assumption"));
         }
     }
     report

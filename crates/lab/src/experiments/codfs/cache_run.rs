@@ -1,4 +1,4 @@
-//! What COD-F52 and COD-F54 share beside their stores: the same writes on a cluster of real processes, by a
+//! The part that COD-F52 and COD-F54 share besides their stores: the same writes on a cluster of real processes, by a
 //! client without and with the segment cache of the `CodFS` thesis's section 4.4.4.
 //!
 //! The thesis states that its clients have such a cache, but gives neither its size nor its
@@ -66,7 +66,7 @@ pub(super) fn add(
     subjects: &[Subject],
 ) -> Result<(), LabError> {
     let Some(clusters) = session.clusters else {
-        let left_out = "the client's cache is left out, since no clusters are started here";
+        let left_out = "the client's cache is not measured, because this run starts no clusters";
         report.scaled.push(left_out.to_owned());
         return Ok(());
     };
@@ -91,9 +91,9 @@ pub(super) fn add(
     let effects = clusters.overwrite(&setting, &overwrites)?;
     session.progress.step();
     report.setting.push(format!(
-        "the client's cache: 10 nodes in 5 racks as processes, segments of {} KiB, one client with {DEPTH} \
-         writes under way; off, each write is durable when it is done; on, {CACHED_SEGMENTS} segments fit, \
-         and seconds count until all is durable",
+        "the client's cache: 10 nodes in 5 racks as processes, segments of {} KiB, one client with {DEPTH} writes in \
+        flight. Off: each write is durable when it completes. On: the cache holds {CACHED_SEGMENTS} segments, and the \
+        time ends when all writes are durable",
         segment_bytes(session.scale) / 1024
     ));
     report.findings.extend(findings(&effects));
@@ -108,7 +108,7 @@ fn findings(effects: &[CacheEffect]) -> [Finding; 3] {
         };
         let share = 100.0 * sum(|effect| &effect.on) / sum(|effect| &effect.off).max(1e-9);
         Finding::number(
-            format!("client's cache: {name}, of those without it"),
+            format!("client's cache: {name}, relative to no cache"),
             share,
             " %",
             "not given",

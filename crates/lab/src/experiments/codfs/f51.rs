@@ -125,22 +125,22 @@ fn report(sizes: &Sizes, all: &[Measured]) -> Report {
     let rate = sizes.link_bytes_per_s;
     let mut report = Report {
         setting: vec![
-            "(n,k) = (6,4), RDP and Reed-Solomon; one process a node, 10 clients (4 if quick) that each put a \
-             file and then get it"
+            "(n,k) = (6,4), RDP and Reed-Solomon; one process for each node, 10 clients (4 at scale quick); each \
+            client puts a file and then gets it"
                 .to_owned(),
-            format!("each node's link carries {:.1} MB/s in and as much out", rate as f64 / 1e6),
+            format!("each node's link carries {:.1} MB/s in each direction", rate as f64 / 1e6),
         ],
         scaled: vec![format!(
-            "links of {:.1} MB/s instead of 114.5, files of {} MiB, and segments as small as the table says \
-             instead of 8 to 64 MiB, so that two processors can drive all nodes and load is even",
+            "links of {:.1} MB/s instead of 114.5, files of {} MiB, and segments of the table's sizes instead of 8 to \
+            64 MiB, so that two processors can drive all nodes and the load is even",
             rate as f64 / 1e6,
             sizes.file_bytes / MIB
         )],
         tables: vec![table(sizes, all)],
         notes: vec![
-            "the thesis's primaries encode and gather, so segments pass a primary's link besides those of the \
-             chunks' nodes: T_write = M B / (1 + (n-1)/k), T_read = M B / (1 + (k-1)/k). Here clients encode, \
-             and read data chunks from where they are, so the bounds are M B k/n and M B"
+            "in the thesis, primaries encode and gather, so each segment passes a primary's link and the links of the \
+            chunks' nodes: T_write = M B / (1 + (n-1)/k), T_read = M B / (1 + (k-1)/k). Here clients encode, and read \
+            data chunks directly from their nodes, so the bounds are M B k/n and M B"
                 .to_owned(),
         ],
         plots: vec![
@@ -165,8 +165,8 @@ fn report(sizes: &Sizes, all: &[Measured]) -> Report {
             Paper::ratio(1.0).without_effect(0.0).printed("about 1"),
         );
         report.findings.push(finding.because(
-            "the processors are the limit, not the links: see our bound in the table, and try it on an idle \
-             machine",
+            "the processors are the limit, not the links; see our bound in the table, and run the experiment on an \
+            idle machine",
         ));
         report.findings.push(Finding::number(
             format!("{name}: over our own bound, on average"),

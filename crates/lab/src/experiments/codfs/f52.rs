@@ -35,8 +35,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = Report {
         setting: vec![
             "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk".to_owned(),
-            "every segment is overwritten once by random updates of a 32nd of a chunk, 128 KiB in \
-             the thesis; then all data is read, and two nodes fail and are recovered, each with cold caches"
+            "random updates of 1/32 of a chunk (128 KiB in the thesis) overwrite every segment once; then all data is \
+            read, and two failed nodes are recovered, each with cold caches"
                 .to_owned(),
         ],
         scaled: update_run::scaled(session),
@@ -213,21 +213,21 @@ fn reason(what: &str, place: &str) -> &'static str {
     }
     match what.get(..1) {
         Some("a") => {
-            "only new data is written, so the difference is where files lie: parity chunks with reserved \
-             space lie further apart, and data that is scaled down has few files a disk"
+            "only new data is written, so the schemes differ only in the location of files: parity chunks with \
+            reserved space lie further apart, and scaled-down data has few files on each disk"
         }
         Some("b") => {
-            "updates are durable here, so each costs its positioning: FL and PL add to one log a node, \
-             PLR to the reserve of the chunk in question, which the head must be moved to; the thesis's \
-             updates wait in memory to be written"
+            "updates are durable here, so each update costs positioning: FL and PL append to one log on each node, but \
+            PLR appends to the chunk's reserve and the head moves there. In the thesis, updates wait in memory before \
+            they are written"
         }
         Some("c") => {
-            "reading a chunk with its log seeks for every record here; the thesis's reads had the \
-             network to wait for as well"
+            "here a read of a chunk with its log seeks for every record; reads of the thesis also waited for the \
+            network"
         }
         _ => {
-            "the model has no network, which the thesis's recovery waited for besides its disks: what \
-             seeking for records costs, and what reading a reserve besides its chunk costs, is all seen"
+            "the model has no network, but recovery in the thesis waited for network and disks. So the model shows the \
+            full cost of seeks for records and of reading a reserve with its chunk"
         }
     }
 }
@@ -267,7 +267,7 @@ fn costs(all: &[Measured]) -> Table {
         "appends that waited",
         "written by settling MiB",
     ];
-    let mut table = Table::new("What random updates asked of all disks", &columns);
+    let mut table = Table::new("Work of random updates on all disks", &columns);
     for m in all {
         let updates = m.random.operations as f64;
         table.row([

@@ -1,6 +1,6 @@
 //! COD-F53: update schemes under the same storage overhead, Figure 5.3 of the `CodFS` thesis (section
-//! 5.2.5): parity logging with reserved space spends two chunks a segment on it, which the other
-//! schemes may spend on data or on parity.
+//! 5.2.5): parity logging with reserved space uses two chunks of each segment for the reserve; the other schemes may
+//! use them for data or parity.
 
 use super::update_run::{self, Bench, MIB, Phase, Rates};
 use crate::error::LabError;
@@ -61,9 +61,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     let mut report = Report {
         setting: vec![
-            "Cauchy Reed-Solomon; (n,k) is the thesis's: n chunks a segment, k of them data".to_owned(),
-            "every setting stores 32 MiB a segment with chunks of 4 MiB: 8 chunks, or 6 and two chunks of \
-             reserved space; updates and recovery as in COD-F52"
+            "Cauchy Reed-Solomon; (n,k) as in the thesis: n chunks in each segment, k of them data".to_owned(),
+            "every setting stores 32 MiB for each segment with chunks of 4 MiB: 8 chunks, or 6 and two chunks of \
+            reserved space; updates and recovery as in COD-F52"
                 .to_owned(),
         ],
         scaled: vec![format!(
@@ -122,8 +122,8 @@ fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
     let why = if place == "disk" {
         update_run::DISK_DIFFERS
     } else {
-        "updates are durable here, so appending to a reserve costs a seek of its own, while records in one \
-         log share syncs; and the model has no network, which more parity loads as well"
+        "updates are durable here, so each append to a reserve costs a seek, but records in one log share syncs. The \
+        model also has no network, which more parity would load"
     };
     all.map(|finding| update_run::read_by(finding, place).because(why))
 }

@@ -38,7 +38,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         let why = if place == "disk" {
             update_run::DISK_DIFFERS
         } else {
-            "see the table of causes: updates are durable here, and full overwrite goes through a journal"
+            "see the table of causes: updates are durable here, and full overwrite uses a journal"
         };
         report
             .findings
@@ -54,8 +54,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         format!("{PAPER_PCT}"),
     )]));
     report.notes.push(
-        "rates are those of stores, which get every write; the thesis's clients have an LRU cache of segments \
-         that joins writes before they are sent, whose effect is measured on a cluster"
+        "rates are rates of stores, which receive every write. In the thesis, clients have an LRU cache of segments \
+        that joins writes before they are sent; its effect is measured on a cluster"
             .to_owned(),
     );
     cache_run::add(session, &mut report, &replay_run::cache_subjects(session)?)?;

@@ -26,7 +26,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = replay_run::begun(session, &all);
     update_run::choose_disk(&mut report);
     report.setting.push(
-        "then two nodes fail, and what they held is rebuilt on others, with cold caches".to_owned(),
+        "then two nodes fail, and their chunks are rebuilt on other nodes, with cold caches"
+            .to_owned(),
     );
     for (place, at) in update_run::PLACES {
         report.tables.push(SHOWN.table(&all, place, at));
@@ -34,8 +35,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         let why = if place == "disk" {
             update_run::DISK_DIFFERS
         } else {
-            "a small part of each volume's writes is replayed, so chunks have few logged records; the \
-             factor grows with them, as COD-F52 shows, where every byte is overwritten"
+            "only a small part of each volume's writes is replayed, so chunks have few logged records; the factor \
+            grows with the number of records, as in COD-F52, which overwrites every byte"
         };
         let most = gains.iter().copied().fold(0.0, f64::max);
         let least = gains.iter().copied().fold(f64::INFINITY, f64::min);

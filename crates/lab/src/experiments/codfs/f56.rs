@@ -51,23 +51,23 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             let paper = Paper::exactly(thesis).within(rule);
             let finding = Finding::beside(name, ours, "", paper);
             report.findings.push(finding.because(
-                "the first review gives nearly all back where it measures alone; with a utility that begins \
-                 at 1 it takes days, as in Figure 5.6, and ends nearer the thesis (see the table)",
+                "if the first review uses only its own measurement, it returns nearly all reserved space; with a \
+                utility that starts at 1 the return takes days, as in Figure 5.6, and ends closer to the thesis (see \
+                the table)",
             ));
         }
     }
     report.tables.push(table);
     report.notes.push(
-        "the thesis says that 13 % of its chunks end without a reserve. The others have a chunk of 2 MiB each at \
-         least, which is 0.2 of the data and parity, so its overhead must be 0.87 times 0.2 = 0.174 or more; \
-         the 0.12 printed is below that. Ours is 0.2 times the share that keeps one chunk, and more where some \
-         keep several"
+        "according to the thesis, 13 % of its chunks end without a reserve. The others keep at least one chunk of 2 \
+        MiB, which is 0.2 of data and parity, so the overhead must be at least 0.87 times 0.2 = 0.174; the printed \
+        0.12 is below it. Our overhead is 0.2 times the share that keeps one chunk, or more if some keep several"
             .to_owned(),
     );
     report.plots.push(plot(&outcomes));
     report.notes.push(
-        "'as nodes do' is the manager that runs: a reserve doubles after the second stall of a period, and a \
-         last chunk that is hardly used is given back; the thesis's Algorithm 1 does neither"
+        "'as nodes do' is the manager of our nodes: a reserve doubles after the second stall of a period, and a rarely \
+        used last chunk is returned; Algorithm 1 of the thesis does neither"
             .to_owned(),
     );
     Ok(report)

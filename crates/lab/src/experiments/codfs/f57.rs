@@ -1,4 +1,4 @@
-//! COD-F57: how many writes wait for a merge over the 41 days of a file server, Figure 5.7 of the
+//! COD-F57: the number of writes that wait for a merge over the 41 days of a file server, Figure 5.7 of the
 //! `CodFS` thesis.
 
 use super::reserve_run::{self, Outcome, Period};
@@ -70,8 +70,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     report.tables.push(table);
     report.plots.push(plot(&outcomes));
     report.notes.push(
-        "where shrinking has left no reserve, the thesis updates parity in place and counts no merge; \
-         that column counts those writes, which wait as well"
+        "if shrinking leaves no reserve, the thesis updates parity in place and counts no merge; this column counts \
+        these writes too, because they also wait"
             .to_owned(),
     );
     Ok(report)

@@ -1,4 +1,4 @@
-//! What COD-F54 and COD-F55 share: the first writes of ten MSR Cambridge volumes replayed as fast as
+//! The shared part of COD-F54 and COD-F55: the first writes of ten MSR Cambridge volumes replayed as fast as
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
 use super::update_run::{Bench, MIB, Phase, Rates, Update};
@@ -271,10 +271,10 @@ fn on_stripes(requests: &[Request], stripe_bytes: u64) -> (Vec<Update>, u64) {
 /// What both experiments run.
 fn setting() -> Vec<String> {
     vec![
-        "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk; writes \
-         as fast as possible, those that go on where the one before ended joined into one"
+        "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk; writes as fast as \
+        possible; a write that continues the previous one is joined with it"
             .to_owned(),
-        "addresses are mapped to stripes side by side, so that only what is written is stored".to_owned(),
+        "written addresses are mapped to consecutive stripes, so that only written data is stored".to_owned(),
     ]
 }
 
@@ -288,8 +288,7 @@ fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String>
         DATA_CHUNKS * chunk_bytes / MIB
     )];
     scaled.push(format!(
-        "{traces} of {} volumes have their own trace or a piece of it here; for the others calibrated \
-         workloads stand in",
+        "{traces} of {} volumes have their own trace or a part of it here; calibrated workloads replace the others",
         all.len()
     ));
     scaled

@@ -1,7 +1,7 @@
-//! What COD-F56 and COD-F57 share: the reserves of all segments over a file server's 41 days, under
+//! The shared part of COD-F56 and COD-F57: the reserves of all segments over a file server's 41 days, under
 //! several strategies at once (`CodFS` thesis, section 5.3.2).
 //!
-//! Sizes are decided by the planner's own reserve manager, as on a node; here only bytes are counted.
+//! As on a node, the planner's reserve manager decides the sizes; this file only counts bytes.
 //! Both parity chunks of a segment get a delta of every update, so one reserve stands for both.
 
 use crate::error::LabError;
@@ -313,10 +313,10 @@ pub(super) fn setting() -> Vec<String> {
         "workload after Table 3.1: 41 days, 91.56 % of writes are updates, of 10.58 KiB".to_owned(),
         "reviews at 00:00 and 12:00, alpha 0.3, 16 MiB behind each parity chunk on the first day"
             .to_owned(),
-        "the thesis does not say what utility a new reserve has: the first review measures alone, or, \
-         'from 1', it counts as used until reviews say otherwise"
+        "the thesis does not give the utility of a new reserve. By default the first review uses only its own \
+        measurement; 'from 1' starts with a fully used reserve"
             .to_owned(),
-        "a merge counts when an update finds its reserve full and waits; merges of reviews do not"
+        "a merge counts if an update waits because its reserve is full; merges by reviews do not count"
             .to_owned(),
     ]
 }
@@ -325,13 +325,13 @@ pub(super) fn setting() -> Vec<String> {
 pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
     vec![
         format!(
-            "the Harvard traces are not here: a calibrated workload stands in, one in {} of its requests on \
-             as much less data",
+            "the Harvard traces are not here; a calibrated workload replaces them, with one in {} of the requests on \
+            proportionally less data",
             one_in(session.scale)
         ),
         "its requests are spread evenly over the 41 days, without nights and bursts".to_owned(),
-        "segments are of one file or of small files of one kind, so those with updates and those \
-         without are apart; a segment is there from its first access on"
+        "a segment holds one file, or small files of one kind, so segments with and without updates are separate; a \
+        segment exists from its first access on"
             .to_owned(),
     ]
 }

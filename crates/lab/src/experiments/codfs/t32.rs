@@ -1,6 +1,6 @@
-//! COD-T32: properties of the MSR Cambridge volumes, Table 3.2 of the `CodFS` thesis. Whole traces
-//! that are there are counted; for the other volumes the calibrated workload is, which shows how near
-//! the generator comes and nothing about the volumes.
+//! COD-T32: properties of the MSR Cambridge volumes, Table 3.2 of the `CodFS` thesis. Available whole traces are
+//! counted. For the other volumes the calibrated workload is counted, which shows the accuracy of the generator but
+//! proves nothing about the volumes.
 
 use crate::error::LabError;
 use crate::experiment::{Cell, Experiment, Finding, Goal, Report, Scale, Session, Table};
@@ -87,8 +87,8 @@ impl Row {
 fn report(session: &Session<'_>, rows: &[Row]) -> Report {
     let mut report = Report::default();
     report.setting.push(
-        "requests in file order, sectors of 512 bytes, reads are accesses, updated working set by \
-         whole extents: the rules of docs/lab.md"
+        "requests in file order, sectors of 512 bytes, reads count as accesses, updated working set by whole extents; \
+        see the rules in docs/lab.md"
             .to_owned(),
     );
     report.scaled.extend(scaled(session, rows));
@@ -129,16 +129,14 @@ fn scaled(session: &Session<'_>, rows: &[Row]) -> Vec<String> {
     let made = rows.iter().filter(|row| row.one_in.is_some()).count();
     if made > 0 {
         scaled.push(format!(
-            "{made} of {} volumes have no whole trace here; a calibrated workload stands in for each, with a part \
-             of its writes on as much less data, as the table says",
+            "{made} of {} volumes have no whole trace here; a calibrated workload replaces each, with the table's \
+            share of its writes on proportionally less data",
             rows.len()
         ));
     }
     if session.scale == Scale::Quick {
         let left = VOLUMES.len() - rows.len();
-        scaled.push(format!(
-            "the {left} volumes with the most writes are left out"
-        ));
+        scaled.push(format!("without the {left} volumes with the most writes"));
     }
     scaled
 }

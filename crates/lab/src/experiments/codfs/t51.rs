@@ -1,5 +1,5 @@
-//! COD-T51: in how many pieces a chunk lies on its disk after random writes, Table 5.1 of the `CodFS`
-//! thesis (section 5.2.3), as the file system says.
+//! COD-T51: the number of fragments of a chunk on its disk after random writes, Table 5.1 of the `CodFS`
+//! thesis (section 5.2.3), as the file system reports it.
 
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;
@@ -30,11 +30,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut table = Table::new("Fragments beyond the chunk's own, on average", &columns);
     let mut report = Report {
         setting: vec![
-            "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients; every segment is overwritten once by \
-             random updates of a 32nd of a chunk, 128 KiB in the thesis; reserved space of one chunk"
+            "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients; random updates of 1/32 of a chunk (128 KiB in \
+            the thesis) overwrite every segment once; reserved space of one chunk"
                 .to_owned(),
-            "a fragment is a run of neighbouring blocks of the real file system, of the chunk's bytes and the \
-             records that it does not include yet, beyond the runs of the chunk alone"
+            "a fragment is a run of adjacent blocks of the real file system. The figure counts the runs of the chunk's \
+            bytes with its unmerged records, minus the runs of the chunk alone"
                 .to_owned(),
         ],
         scaled: vec![format!(
@@ -71,9 +71,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     report.tables.push(table);
     report.notes.push(format!(
-        "a data chunk gets {0} records and a parity chunk {1}; two of them are one fragment where they happen \
-         to be neighbours in their node's log, which the thesis saw in one of 12 and is the likelier the \
-         fewer chunks share a log",
+        "a data chunk gets {0} records and a parity chunk {1}. Two records form one fragment if they are adjacent in \
+        their node's log. In the thesis this holds for one record in 12; it is likelier if fewer chunks share a log",
         update_run::UPDATES_PER_CHUNK,
         4 * update_run::UPDATES_PER_CHUNK
     ));

@@ -4,7 +4,7 @@
 //!
 //! Each phase runs on real stores with one thread a client, and each store's disk operations drive
 //! one disk model a node. On the model the phase takes as long as its busiest disk: this assumes
-//! clients that keep all disks busy, and a network that is no bottleneck.
+//! clients that keep all disks busy, and a network that is not a bottleneck.
 
 use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;
@@ -312,15 +312,15 @@ pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
 pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
 
 /// The reading of figures that were measured on this machine's disk.
-const ON_THIS_DISK: &str = "this machine's disk in place of the thesis's";
+const ON_THIS_DISK: &str = "this machine's disk instead of the thesis's";
 
 /// Says which disk the experiment is judged by.
 pub(super) fn choose_disk(report: &mut Report) {
     report.choose(
         "the disk",
         "the model of the thesis's drive",
-        "the thesis measured on drives that seek, and what it finds is what seeking costs; this machine's disk does not \
-         seek",
+        "the thesis measured on drives that seek, and its results show the cost of seeks; this machine's disk does not \
+        seek",
     );
 }
 
@@ -337,7 +337,7 @@ pub(super) fn read_by(finding: Finding, place: &str) -> Finding {
 pub(super) fn causes(rows: impl IntoIterator<Item = (String, [f64; 2], String)>) -> Table {
     let columns = ["figure", "every update synced", "nothing synced", "thesis"];
     let title =
-        "Causes: the same operations on the model when updates wait in memory, as the thesis's do";
+        "Causes: the same operations on the model if updates wait in memory, as in the thesis";
     let mut table = Table::new(title, &columns);
     for (what, [synced, unsynced], thesis) in rows {
         table.row([what.into(), synced.into(), unsynced.into(), thesis.into()]);
@@ -368,14 +368,14 @@ pub(super) fn bars(
 /// How to read the model and the measurement, for every experiment that uses both.
 pub(super) fn notes() -> Vec<String> {
     vec![
-        "'disk' is this machine's: 10 stores in one process, driven by 10 threads, every update durable; \
-         it shows processor time and syncs more than seeks"
+        "'disk' is this machine's disk: 10 stores in one process with 10 threads, every update durable; it shows \
+        processor time and syncs more than seeks"
             .to_owned(),
         format!(
-            "'model' is the thesis's Seagate ST1000DM003 per node, driven by what the stores asked of their \
-             disks: {:.1} ms average seek, {:.1} ms to the next track, {:.2} ms a turn, {} MB/s; the drive is \
-             as much smaller than 1 TB as the data is than the thesis's 3 GiB a node; a phase takes as long \
-             as its busiest disk",
+            "'model' is the thesis's Seagate ST1000DM003 per node, driven by the stores' disk operations: {:.1} ms \
+            average seek, {:.1} ms to the next track, {:.2} ms a turn, {} MB/s; the drive is smaller than 1 TB in \
+            proportion to the data, which the thesis has as 3 GiB on each node; a phase takes as long as its busiest \
+            disk",
             ST1000DM003.average_seek_ns as f64 / 1e6,
             ST1000DM003.shortest_seek_ns as f64 / 1e6,
             ST1000DM003.rotation_ns as f64 / 1e6,
@@ -388,8 +388,8 @@ pub(super) fn notes() -> Vec<String> {
 }
 
 /// Why this machine's figures are not the thesis's.
-pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ by bytes, syncs and \
-    processor time alone, and by whatever else the machine does meanwhile";
+pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ only by bytes, syncs and \
+processor time, and by other load on the machine";
 
 /// Parts of the thesis's test bed that the experiments omit.
 pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {

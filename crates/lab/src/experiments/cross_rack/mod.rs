@@ -177,13 +177,13 @@ pub(super) fn scaled(subjects: &[Subject], papers: &str) -> Vec<String> {
     let made = subjects.iter().filter(|subject| subject.one_in.is_some());
     vec![
         format!(
-            "{} of {} volumes have no whole trace here; a calibrated workload stands in for each, whose sizes of \
-             writes and places are assumptions",
+            "{} of {} volumes have no whole trace here; a calibrated workload with assumed sizes and offsets of writes \
+            replaces each",
             made.clone().count(),
             subjects.len()
         ),
         format!(
-            "of the workloads at most one in {} writes is made, on as much less data",
+            "at most one in {} writes of the workloads is generated, on proportionally less data",
             made.filter_map(|subject| subject.one_in).max().unwrap_or(1)
         ),
         papers.to_owned(),

@@ -55,7 +55,7 @@ pub(crate) fn race(
     rounds: &[Round],
 ) -> Result<Vec<Vec<Throughput>>, LabError> {
     let Some(clusters) = session.clusters else {
-        return Err(LabError::Cluster("no clusters are started here".to_owned()));
+        return Err(LabError::Cluster("this run starts no clusters".to_owned()));
     };
     let columns = [
         "cluster",
@@ -65,7 +65,7 @@ pub(crate) fn race(
         "MB across racks",
         "busiest uplink, payload %",
         "processors %",
-        "committing at the end, %",
+        "commit at the end, %",
     ];
     let mut table = Table::new("First updates", &columns);
     let measured = session.sweep("updating on testbeds", rounds, |round| {
@@ -131,7 +131,7 @@ pub(crate) fn plot(
     let mut plot = Plot::bars(
         id,
         title,
-        ["cluster", "update throughput, of the baseline's"],
+        ["cluster", "update throughput, relative to the baseline"],
         rounds.iter().map(|round| round.name.clone()).collect(),
         series,
     );
@@ -152,7 +152,7 @@ pub(crate) fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String,
         words.push(if is_trace {
             format!("the trace of {name}")
         } else {
-            format!("a calibrated workload in place of {name}")
+            format!("a calibrated workload instead of {name}")
         });
     }
     Ok(words.join("; "))
@@ -162,16 +162,15 @@ pub(crate) fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String,
 pub(crate) fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
     vec![
         format!(
-            "rates are {slower} times lower than in the paper, so that links and not the two processors \
-             of all nodes are the limit"
+            "rates are {slower} times lower than in the paper, so that the links are the limit and not the two \
+            processors of this machine"
         ),
         format!(
-            "the first {} updates of each volume, by one client with {DEPTH} under way at a time; an \
-             update is acknowledged when it is durable on all disks that take part",
+            "the first {} updates of each volume, by one client with {DEPTH} in flight; an update is acknowledged when \
+            it is durable on all participating disks",
             update_count(session)
         ),
-        "under CAU and PARIX a stripe's primary commits, and counts updated stripes by itself; the commit \
-         of what waits in the end is in the time"
+        "under CAU and PARIX each primary commits and counts its own updated stripes; the time includes the last commit"
             .to_owned(),
     ]
 }

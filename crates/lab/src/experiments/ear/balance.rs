@@ -193,7 +193,7 @@ fn run_c2(session: &Session<'_>) -> Result<Report, LabError> {
     let [quick, usual, full] = &HOTTEST;
     let paper = Paper::at_most(0.0, session.scale.pick(quick, usual, full));
     let finding = Finding::beside(
-        "EAR's hotness beside RR's, furthest apart",
+        "EAR's hotness against RR's, largest difference",
         apart,
         " %",
         paper.printed("almost identical"),
@@ -204,7 +204,9 @@ fn run_c2(session: &Session<'_>) -> Result<Report, LabError> {
         scaled: scaled(run_count),
         findings: vec![finding],
         tables: vec![rows],
-        notes: vec!["a read of a block goes to each rack with a replica of it alike".to_owned()],
+        notes: vec![
+            "a read of a block goes with equal probability to each rack with a replica".to_owned(),
+        ],
         plots: vec![Plot::lines(
             "EAR-C2",
             "Reads of the hottest rack",

@@ -13,13 +13,13 @@ type Choice = (&'static str, fn(&mut Sides));
 /// What we take, and each choice by itself.
 const CHOICES: [Choice; 16] = [
     ("as in the first table", |_| {}),
-    ("parity is made in no time", |sides| {
+    ("parity computation takes no time", |sides| {
         sides.ear.coding_bytes_per_s = None;
     }),
-    ("parity is made twice as fast", |sides| {
+    ("parity computation is twice as fast", |sides| {
         sides.ear.coding_bytes_per_s = sides.ear.coding_bytes_per_s.map(|rate| 2.0 * rate);
     }),
-    ("a block is written by its first replica's node", |sides| {
+    ("the node of the first replica writes the block", |sides| {
         sides.ear.settings.is_writer_at_first_replica = true;
     }),
     (
@@ -28,12 +28,9 @@ const CHOICES: [Choice; 16] = [
             sides.write_average = Average::OfAll;
         },
     ),
-    (
-        "encode throughput is the mean of each stripe's own",
-        |sides| {
-            sides.encode_average = Average::OfEach;
-        },
-    ),
+    ("encode throughput is the mean over stripes", |sides| {
+        sides.encode_average = Average::OfEach;
+    }),
     ("links are shared max-min fairly", |sides| {
         sides.ear.settings.sharing = Sharing::MaxMin;
     }),
@@ -58,7 +55,7 @@ const CHOICES: [Choice; 16] = [
     ("replicas are passed on slice by slice", |sides| {
         sides.ear.settings.write = Execution::Streamed;
     }),
-    ("each encoder draws a rack and stays there", |sides| {
+    ("each encoder draws one rack for all stripes", |sides| {
         sides.ear.settings.encoder_seat = EncoderSeat::Drawn;
     }),
     (
@@ -68,13 +65,13 @@ const CHOICES: [Choice; 16] = [
         },
     ),
     (
-        "in a core rack, the node encodes that has to fetch the least",
+        "in the core rack, the node with the least to fetch encodes",
         |sides| {
             sides.ear.settings.is_core_encoder_nearest = true;
         },
     ),
     (
-        "data leave the core rack where they can, for a parity chunk",
+        "data chunks leave the core rack for a parity chunk where possible",
         |sides| {
             sides.ear.layout = Layout::EncodingAware(ParityPlaces::CoreFirst);
         },
@@ -99,7 +96,7 @@ pub(super) fn open_choices(
     let points: Vec<Sides> = CHOICES.iter().map(point).collect();
     let gains = run_points(session, &points, session.scale.pick(1, 3, 6))?;
     let columns = ["choice", "encode gain %", "write gain %"];
-    let title = format!("What the paper leaves open, one choice at a time, {name}");
+    let title = format!("Open choices of the paper, one changed at a time, {name}");
     let mut table = Table::new(title, &columns);
     for ((name, _), gains) in CHOICES.iter().zip(gains) {
         let pct = [&gains.encode_pct, &gains.write_pct].map(|pct| mean(pct).into());
@@ -130,7 +127,7 @@ const READINGS: [(&str, ReplicaSpread, ParityPlaces); 4] = [
         ParityPlaces::Anywhere,
     ),
     (
-        "all in the second's rack",
+        "all in the second replica's rack",
         ReplicaSpread::TwoRacks,
         ParityPlaces::Anywhere,
     ),
@@ -166,7 +163,7 @@ pub(super) fn replica_readings(
         "RR, chunks across racks",
         "EAR",
     ];
-    let mut table = Table::new("What the paper leaves open of replicas", &columns);
+    let mut table = Table::new("Open choices of the paper about replicas", &columns);
     let mut findings = Vec::new();
     for (at, ((name, ..), gains)) in READINGS
         .iter()

@@ -1,4 +1,4 @@
-//! EAR-F13a to EAR-F13f: by how much EAR's throughput exceeds random replication's, against `k`, `n - k`,
+//! EAR-F13a to EAR-F13f: the gain of EAR's throughput over random replication's, against `k`, `n - k`,
 //! link bandwidth, write rate, rack failures tolerated, and replicas (EAR, figure 13, experiment B.2).
 
 use super::choices::{open_choices, replica_readings};
@@ -74,8 +74,8 @@ struct Part {
 use Gain::{Encode, Write};
 use Place::{All, At, Fall};
 
-const CHOICES: &str = "which of the choices that the paper leaves open its simulator made decides this figure (see the \
-    table of open choices, here or in EAR-F13a)";
+const CHOICES: &str = "this figure depends on choices of the paper's simulator that the paper does not state (see the \
+table of open choices, here or in EAR-F13a)";
 
 const A: Part = Part {
     axis: "k",
@@ -115,9 +115,8 @@ const D: Part = Part {
     values: &[1.0, 2.0, 3.0, 4.0],
     set: |sides, rate| sides.ear.writes_per_s = rate,
     printed: &[(Encode, At(4.0), [89.1; 2]), (Write, All, [25.0, 28.0])],
-    cause: "a block that is written by the node of its first replica brings both gains near the paper's, and so do \
-        links that are shared max-min fairly: the paper does not say which its simulator has (see the table of open \
-        choices)",
+    cause: "both gains are near the paper's if the node of the first replica writes the block, or if links are shared \
+    max-min fairly; the paper does not state the choice of its simulator (see the table of open choices)",
 };
 
 const E: Part = Part {
@@ -151,8 +150,8 @@ const F: Part = Part {
         (Write, At(8.0), [20.5; 2]),
         (Write, Fall(2.0, 8.0), [14.2; 2]),
     ],
-    cause: "where replicas beyond the third go decides it: all in the second's rack give less than the paper prints, \
-        and two a rack more (see the table of what the paper leaves open of replicas)",
+    cause: "the place of replicas beyond the third decides this figure: all in the second replica's rack give less \
+    than the paper prints, and two in each rack give more (see the table of open choices about replicas)",
 };
 
 fn run(session: &Session<'_>, id: &'static str, part: &Part) -> Result<Report, LabError> {
@@ -172,12 +171,12 @@ fn run(session: &Session<'_>, id: &'static str, part: &Part) -> Result<Report, L
     let gains = run_points(session, &points, seed_count)?;
     let mut report = Report {
         setting: vec![
-            "20 racks of 20 nodes, 1 Gb/s for each node and rack each way, blocks of 64 MiB, (14,10), 3 \
-             replicas, one chunk a rack, but for what the axis says"
+            "20 racks of 20 nodes, 1 Gb/s for each node and rack each way, blocks of 64 MiB, (14,10), 3 replicas, one \
+            chunk in each rack, except for the axis's parameter"
                 .to_owned(),
             format!("20 encoders of {stripes} stripes each; one write and one background transfer a second \
                  (exponential, 64 MiB on average, half of them across racks); {seed_count} seeds"),
-            "any node writes; an encoder multiplies and adds 1.5 GB/s to make parity, which is ours".to_owned(),
+            "any node writes; an encoder computes parity at 1.5 GB/s, which is our rate".to_owned(),
         ],
         scaled: scaled(session),
         findings: findings(part, values, &gains),
@@ -194,10 +193,10 @@ fn run(session: &Session<'_>, id: &'static str, part: &Part) -> Result<Report, L
     }
     if id == F13F.id {
         report.choose(
-            "where replicas beyond the third go",
+            "place of replicas beyond the third",
             "to a fresh rack each",
-            "the paper says that random replication downloads less the more replicas there are, which is so only \
-             where they go to more racks",
+            "according to the paper, random replication downloads less with more replicas; this holds only if the \
+            replicas go to more racks",
         );
         let (table, findings) = replica_readings(session, stripes)?;
         report.tables.push(table);
@@ -226,9 +225,9 @@ fn choices_at_end(session: &Session<'_>, part: &Part, stripes: u32) -> Result<Ta
 
 fn scaled(session: &Session<'_>) -> Vec<String> {
     let mut scaled = vec![
-        "the values on the axis are ours where the paper's text does not name them".to_owned(),
-        "the paper's simulator reserves links and is not described further in the part that we have; what \
-         it leaves open is in EAR-F13a's second table"
+        "the values on the axis are ours if the paper's text does not name them".to_owned(),
+        "the paper's simulator reserves links; our part of the paper has no further description. EAR-F13a's second \
+        table has the open choices"
             .to_owned(),
     ];
     let smaller = session.scale.pick(
@@ -314,10 +313,10 @@ fn table(part: &Part, values: &[f64], gains: &[Gains]) -> Table {
 fn notes(gains: &[Gains]) -> Vec<String> {
     let events: u64 = gains.iter().map(|gains| gains.event_count).sum();
     vec![
-        "encode throughput is the data encoded over the time until the last stripe is; write throughput is \
-         the mean of each write's own, of the writes that ended by then"
+        "encode throughput is the encoded data divided by the time until the last stripe is encoded; write throughput \
+        is the mean over the writes that ended by then"
             .to_owned(),
-        "random replication moves nothing to keep its rack limit, as in the paper, so it is flattered"
+        "as in the paper, random replication moves no chunks to keep its rack limit, which makes it look better"
             .to_owned(),
         format!("{events} events were simulated"),
     ]

@@ -45,12 +45,12 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
              the core rack first".to_owned(),
             format!("{stripe_count} stripes for each figure"),
         ],
-        scaled: vec!["the paper has no figure of these; it states the bound on draws".to_owned()],
+        scaled: vec!["the paper has no figure for these, but states the bound on draws".to_owned()],
         goals: draws_goals(&draws),
         tables: vec![draws_table(&draws)],
         notes: vec![
-            "a relocation moves one chunk across racks; the fewest are needed if the replicas to keep are \
-             chosen by a matching, more if any are kept"
+            "a relocation moves one chunk across racks; a matching that chooses the replicas to keep needs the fewest, \
+            an arbitrary choice needs more"
                 .to_owned(),
         ],
         plots: vec![draws_plot(&draws)],

@@ -102,13 +102,13 @@ impl Layout {
 /// Flat stripes beside those of random replication that are over the limit.
 fn goal(years: &[f64]) -> Goal {
     Goal::words(
-        "flat (14,10) lives longer than one that random replication left over the limit",
+        "flat (14,10) lives longer than a stripe that random replication left over the limit",
         format!(
             "{:.1} and {:.1} times",
             years[2] / years[5],
             years[2] / years[6]
         ),
-        "above 1, which the paper argues and does not measure",
+        "above 1, which the paper argues but does not measure",
         years[2] > years[5] && years[2] > years[6],
     )
 }
@@ -162,19 +162,18 @@ fn run(session: &Session<'_>) -> Report {
     }
     Report {
         setting: vec![
-            "nodes live 10 years, racks fail with a probability of 0.0278 a year and take their nodes with \
-             them"
+            "nodes live 10 years; racks fail with a probability of 0.0278 a year, and their nodes fail with them"
                 .to_owned(),
-            "a node's 4 TB are repaired with 1 Gb/s across racks and sums made in each rack; everything that \
-             has failed is repaired at once"
+            "a node's 4 TB are repaired with 1 Gb/s across racks and partial sums in each rack; all failed nodes are \
+            repaired at the same time"
                 .to_owned(),
         ],
-        scaled: vec!["the paper has no such table; the lives are those of CAU's figure 5".to_owned()],
+        scaled: vec!["the paper has no such table; lifetimes as in figure 5 of CAU".to_owned()],
         goals: vec![goal(&years)],
         tables: vec![table],
         notes: vec![
-            "fewer racks survive fewer rack failures and repair sooner: which of them counts depends on how \
-             often racks fail"
+            "layouts on fewer racks survive fewer rack failures but repair sooner; the frequency of rack failures \
+            decides which effect is larger"
                 .to_owned(),
         ],
         plots: vec![plot(&layouts, &years)],

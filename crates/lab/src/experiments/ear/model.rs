@@ -1,17 +1,17 @@
 //! A bench of encodings in the model of links: the same plans by the same planners, on links of the
 //! same rates, with other known behaviour of a cluster. Nothing here is fitted to measurements.
 //!
-//! - *Rates* of testbeds are those of frames, of which so much is payload (docs/testbed.md).
-//! - *Sharing* is max-min fair among connections. So are links that serve connections in turn; where these
-//!   share a queue, congestion control comes near it only.
+//! - *Rates* of testbeds are rates of frames; docs/testbed.md gives the share of payload.
+//! - *Sharing* is max-min fair among connections. Links that serve connections in turn are fair, too; if connections
+//!   share a queue, congestion control only approximates fair shares.
 //! - *Plans* go slice by slice, with the rings of `exec`.
 //! - *Concurrency*: the coordinator's number of conversions, and the client's number of blocks of
 //!   each put.
 //! - *Messages* of a conversion are rounds of the coordinator with all nodes that it concerns. Each
 //!   message and answer waits in the queue of its node's link where that is full, or, where connections are
 //!   served in turn, for one frame.
-//! - *Idle time*: what messages, metadata and files cost by themselves is measured on the same cluster
-//!   while nothing else goes on, with blocks that have next to no bytes.
+//! - *Idle time*: the cost of messages, metadata and files is measured on the same cluster without other work, with
+//!   nearly empty blocks.
 
 use super::bench::{EncodeBench, EncodeTime, Encodings, SegmentPlaces};
 use crate::error::LabError;

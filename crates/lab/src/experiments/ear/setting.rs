@@ -1,4 +1,4 @@
-//! What EAR's experiments share: racks, rules of stripes, and the use of all processors.
+//! The shared parts of EAR's experiments: racks, rules of stripes, and the use of all processors.
 
 use gabion_layout::Topology;
 use gabion_planner::placement::{ParityPlaces, RackTable, ReplicaSpread, StripeRules};

@@ -81,7 +81,7 @@ fn arrivals(rng: &mut ChaCha8Rng) -> Vec<f64> {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let clusters = session
         .clusters
-        .ok_or_else(|| LabError::Cluster("no clusters are started here".to_owned()))?;
+        .ok_or_else(|| LabError::Cluster("this run starts no clusters".to_owned()))?;
     // By bench, whether connections are served in turn, and rounds.
     let benches = session.scale.pick(
         vec![(true, 1)],
@@ -224,12 +224,12 @@ fn report(session: &Session<'_>, sets: &[Set], rows: &[Row]) -> Report {
                 bench.chunk_bytes >> 10,
             ),
             format!(
-                "{segment_count} segments are encoded, {} at once; puts of a segment each begin at \
-                 exponential intervals, {PUT_EVERY_S} s on average",
+                "{segment_count} segments are encoded, {} at the same time; puts of one segment start at exponential \
+                intervals, {PUT_EVERY_S} s on average",
                 encodings.conversions_at_once
             ),
-            "links serve their connections in turn; in rows of one queue these share it, and their shares \
-             are what TCP comes to"
+            "links serve their connections in turn; in rows of one queue the connections share the queue, and TCP \
+            determines their shares"
                 .to_owned(),
         ],
         scaled: scaled(session),
@@ -285,9 +285,9 @@ fn goals(row: &Row) -> Vec<Goal> {
         let what = format!("model beside testbed, {what}, {}", row.name());
         let goal = Goal::within(what, distance, " %", NEAR_PCT);
         let why = if row.is_fair {
-            "processors that are busy with other work, or what the model leaves out"
+            "other load on the processors, or effects that the model leaves out"
         } else {
-            "in one queue shares are not fair, as the model has them"
+            "in one queue shares are not fair, but the model assumes fair shares"
         };
         Some(goal.because(why))
     };
@@ -298,13 +298,12 @@ fn notes(encodings: &Encodings, rows: &[Row]) -> Vec<String> {
     let ms = |seconds: f64| 1e3 * seconds;
     let mut notes = vec![
         format!(
-            "measured on the idle testbed and given to the model: {:.1} ms for the encoding of a segment \
-             of 4 KiB blocks, {:.1} ms for its put",
+            "constants of the model from the idle testbed: {:.1} ms for the encoding of a segment of 4 KiB blocks, \
+            {:.1} ms for its put",
             ms(encodings.idle_encode_s),
             ms(encodings.idle_put_s)
         ),
-        "the model is given the places that the cluster chose, plans with the same planners, and is \
-         fitted to nothing"
+        "the model uses the cluster's placement and the same planners; no parameter is fitted"
             .to_owned(),
     ];
     for pair in rows.chunks(2) {
@@ -346,17 +345,16 @@ fn plot(rows: &[Row]) -> Plot {
 
 fn scaled(session: &Session<'_>) -> Vec<String> {
     let mut scaled = vec![
-        "the part of the paper that we have begins behind this experiment: racks, sizes and rates are ours, \
-         and so is the goal"
+        "our part of the paper starts after this experiment, so racks, sizes, rates and the goal are ours"
             .to_owned(),
-        "links of 40 Mbit/s, so that they bind and not two processors; nodes store in memory"
+        "links of 40 Mbit/s, so that links are the limit and not two processors; nodes store in memory"
             .to_owned(),
-        "uplinks carry what racks send to other racks; clients and the coordinator have links without \
-         limit, and what they send to a node passes that node's link"
+        "uplinks carry the traffic of a rack to other racks; clients and the coordinator have unlimited links, and \
+        their traffic to a node passes that node's link"
             .to_owned(),
     ];
     let smaller = session.scale.pick(
-        Some("8 segments with blocks of 1 MiB, and only with puts"),
+        Some("8 segments with blocks of 1 MiB, and only the rows with puts"),
         None,
         None,
     );

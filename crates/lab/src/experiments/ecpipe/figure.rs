@@ -1,4 +1,4 @@
-//! What `ECPipe`'s figures share: the sizes of a scale, and a table of trials with its findings and plot.
+//! The shared parts of `ECPipe`'s figures: the sizes of a scale, and a table of trials with its findings and plot.
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Trial, TrialTime, Work};
 use crate::error::LabError;
@@ -126,7 +126,7 @@ impl Base {
 
     pub(super) fn setting(self) -> String {
         format!(
-            "chunks of {} MiB in slices of {} KiB, links of {} Mbit/s, {} rounds of which the middle one counts",
+            "chunks of {} MiB in slices of {} KiB, links of {} Mbit/s; median of {} rounds",
             self.chunk_bytes / MIB,
             self.slice_bytes / KIB,
             self.node_bytes_per_s * 8 / 1_000_000,
@@ -208,11 +208,11 @@ impl Figure {
                 .findings
                 .push(Finding::beside(what.as_str(), saving, " %", paper));
         }
-        report
-            .goals
-            .push(Goal::at_least(what, saving, " %", goal).because(
-                "look at the cores in use: where they are near the machine's, links do not bind",
-            ));
+        report.goals.push(
+            Goal::at_least(what, saving, " %", goal).because(
+                "see the cores in use: near the machine's number, links are not the limit",
+            ),
+        );
     }
 
     /// The report of a figure: the table, the plot, and the notes for every testbed.
@@ -247,21 +247,20 @@ impl Figure {
         }
         let mut plot = self.plot(name, title, x_label);
         plot.notes.push(
-            "the paper's: its share of time saved, applied to our bar that it compares with"
-                .to_owned(),
+            "paper: its share of saved time, applied to our bar of the compared scheme".to_owned(),
         );
         let paper_rate = "1 Gbit/s and 64 MiB unless the figure says otherwise";
         Report {
             setting: vec![base.setting()],
             scaled: vec![format!(
-                "all hosts are namespaces of one machine, with links slow enough that they bind and not its \
-                 processors; the paper has {paper_rate}. Ratios are to be compared, seconds are not"
+                "all hosts are namespaces of one machine, with slow links so that links are the limit and not its \
+                processors; the paper has {paper_rate}. Compare ratios, not seconds"
             )],
             tables: vec![table],
             plots: vec![plot],
             notes: vec![
-                "a trial's time is from the first request to the last node's answer that its chunk is durable; \
-                 every repaired chunk is read back afterwards, which is not counted"
+                "the time of a trial starts with the first request and ends with the last node's answer that its chunk \
+                is durable; afterwards every repaired chunk is read back, outside the time"
                     .to_owned(),
             ],
             ..Report::default()

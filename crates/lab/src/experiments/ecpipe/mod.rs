@@ -1,8 +1,8 @@
-//! `ECPipe`'s experiments on repair: real processes on a testbed whose links are slow enough to bind (its
+//! `ECPipe`'s experiments on repair: real processes on a testbed with links slow enough to be the limit (its
 //! section 6.1 has 17 machines on one switch, section 6.2 regions), and the search for paths.
 //!
-//! Each figure is a table of trials (`figure`). `bench` turns a trial into plans. What needs more hosts than a machine can
-//! run is on the model of links (`paper_cluster`).
+//! Each figure is a table of trials (`figure`). `bench` turns a trial into plans. Experiments with more hosts than a
+//! machine can run use the model of links (`paper_cluster`).
 
 pub(crate) mod bench;
 mod bound;

@@ -27,10 +27,10 @@ const SCHEMES: [(&str, Scheme, Selection); 5] = [
 /// What a disk reads a second while it serves many repairs at once: an assumption, half of what it reads in sequence.
 const BUSY_DISK_BYTES_PER_S: f64 = 72e6;
 
-const CAUSE: &str = "in the model the host with the smallest number sends a chunk of nearly each stripe under \
-    conventional repair and under RP alike, and its link limits both. A requestor's link takes less, four stripes. What \
-    else holds conventional repair up on the paper's hosts, the model does not have; disks at half of their rate change \
-    little (see the table)";
+const CAUSE: &str = "in the model, the host with the smallest number sends a chunk of nearly every stripe under \
+conventional repair and under RP, so its link limits both. A requestor's link carries less, four stripes. The model \
+lacks other causes that slow conventional repair on the paper's hosts; disks at half of their rate change little (see \
+the table)";
 
 /// Adds the table of the paper's cluster by number of requestors, and the findings at 16.
 pub(super) fn add_requestors(session: &Session<'_>, report: &mut Report) -> Result<(), LabError> {
@@ -71,7 +71,8 @@ pub(super) fn add_requestors(session: &Session<'_>, report: &mut Report) -> Resu
     }
     report.tables.push(table);
     report.left_out.push(
-        "16 requestors on real links: they are run on the model of links, where the paper's 16 hosts help and receive"
+        "16 requestors on real links: the model of links replaces them; in the paper, the 16 hosts both help and \
+        receive"
             .to_owned(),
     );
     Ok(())
@@ -119,8 +120,8 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
     let finding = |((which, printed), ours)| {
         let what = format!("rate of {PIPELINE} over {CONVENTIONAL}, {which} over codes");
         Finding::beside(what, ours, "x", Paper::ratio(printed)).because(
-            "on links alone pipelining is k times as fast as conventional repair onto one host, whatever the code (see the \
-             table). What connections and reads take of either is not modelled",
+            "if links are the only limit, pipelining is k times as fast as conventional repair onto one host for every \
+            code (see the table). The model has no cost of connections and reads",
         )
     };
     let findings = PRINTED.into_iter().zip(ours).map(finding).collect();
@@ -138,15 +139,15 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
     );
     Ok(Report {
         setting: vec![
-            "64 chunks of 64 MiB that a host has lost, onto a host without chunks, all at once; 16 hosts on links of \
-             1 Gb/s, in the model of links"
+            "64 lost chunks of 64 MiB of one host, onto a host without chunks, all at the same time; 16 hosts on links \
+            of 1 Gb/s, in the model of links"
                 .to_owned(),
         ],
         scaled: vec![
-            "no HDFS runs here: its own repair is conventional repair, which is modelled without HDFS's connections, \
-             reads and processes, and so is pipelining"
+            "no HDFS runs here; its own repair is conventional repair. Both schemes are modelled without HDFS's \
+            connections, reads and processes"
                 .to_owned(),
-            "the paper's text names k = 10 and 14, and not the codes".to_owned(),
+            "the paper's text names k = 10 and 14, but not the codes".to_owned(),
         ],
         tables: vec![table],
         plots: vec![plot],

@@ -1,4 +1,4 @@
-//! ECP-A2: how long the search for a weighted path takes, and that it is exact (`ECPipe` section 4.3).
+//! ECP-A2: the time of the search for a weighted path, and a check that it is exact (`ECPipe` section 4.3).
 
 use super::bench::random_weights;
 use crate::error::LabError;
@@ -163,7 +163,7 @@ fn report(all: &[Searched], rounds: u64) -> Report {
         let goal = Goal::at_most(what, ours, " ms", goal_ms);
         report
             .goals
-            .push(goal.because("the goal is of an optimised build on an idle machine"));
+            .push(goal.because("the goal applies to an optimised build on an idle machine"));
     }
     let sum = |of: fn(&Searched) -> u64| all.iter().map(of).sum::<u64>();
     let (equal, compared) = (sum(|s| s.equal_count), sum(|s| s.compared_count));

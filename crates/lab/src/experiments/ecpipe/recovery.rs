@@ -90,7 +90,7 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
             continue;
         };
         let what = format!("8 requestors: rate of {name} over {than}");
-        let links = format!("by what their busiest links carry it is {allowed:.2}");
+        let links = format!("their busiest links allow {allowed:.2}");
         report.findings.extend(paper.map(|paper| {
             let finding = Finding::beside(what.as_str(), ratio, "x", Paper::ratio(paper));
             finding.because(links.as_str())
@@ -100,10 +100,10 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
     }
     add_requestors(session, &mut report)?;
     report.notes.push(
-        "requestors hold nothing themselves, so 8 of them receive 10/8 of a chunk a stripe under conventional \
-         repair, and 15 helpers send at least 10/15 under any: where all have the same to do, no schedule is \
-         more than 1.875 times as fast, unless conventional repair is slower than its links allow. Of few stripes \
-         not all requestors get the same. The paper's requestors are among the helpers"
+        "requestors hold no chunks here, so each of 8 requestors receives 10/8 of a chunk for each stripe under \
+        conventional repair, and each of 15 helpers sends at least 10/15 under any scheme. With equal load, no \
+        schedule is more than 1.875 times as fast, unless conventional repair is slower than its links allow. With few \
+        stripes, requestors get unequal loads. The paper's requestors are also helpers"
             .to_owned(),
     );
     Ok(report)
@@ -170,10 +170,10 @@ fn granularity(session: &Session<'_>) -> Result<Report, LabError> {
         .setting
         .push(format!("a node's chunks: {}", node.setting()));
     report.notes.push(
-        "in Pipe-S each node does one thing at a time: it receives a slice, reads its own, combines the two \
-         and sends the sum before it receives the next; so half of what links allow is its limit. A link lets \
-         66 kB pass at once after a rest, so of each slice of 256 KiB a quarter costs it nothing, and of one of \
-         32 KiB all would. The cluster's requestors are 8, not 16"
+        "in Pipe-S each node does one step at a time: it receives a slice, reads its own, combines both and sends the \
+        sum before it receives the next; so its limit is half the rate of a link. After a pause, a link passes a burst \
+        of 66 kB without delay: a quarter of a slice of 256 KiB, or a whole slice of 32 KiB. The cluster has 8 \
+        requestors, not 16"
             .to_owned(),
     );
     Ok(report)

@@ -1,4 +1,4 @@
-//! ECP-8g, 8h and 9: repairs where links differ: a slow edge, racks, and regions (`ECPipe` sections 4 and
+//! ECP-8g, 8h and 9: repairs over unequal links: a slow edge, racks, and regions (`ECPipe` sections 4 and
 //! 6.2, Figures 8 and 9).
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Work};
@@ -103,8 +103,8 @@ fn racks(session: &Session<'_>) -> Result<Report, LabError> {
         }
     }
     report.notes.push(
-        "the lost chunk and the requestor are in one rack, which holds two more of the stripe's chunks; the \
-         limit is each rack's uplink, shared by all that enters or leaves it"
+        "the lost chunk and the requestor are in one rack with two more of the stripe's chunks; the limit is each \
+        rack's uplink, which all traffic into or out of the rack shares"
             .to_owned(),
     );
     Ok(report)
@@ -144,14 +144,13 @@ fn regions(session: &Session<'_>) -> Result<Report, LabError> {
         base.slice_bytes >> 10
     );
     report.notes.push(
-        "PPR was published in rounds: a helper has a whole chunk before it passes its sum on. A helper here does \
-         not wait for others of its round. PPR in slices, beside it, waits for its slowest pair alone, as a chain \
-         does: each pair of hosts has a rate of its own"
+        "PPR was published in rounds: a helper has a whole chunk before it sends its sum. Here a helper does not wait \
+        for the others of its round. PPR in slices waits only for its slowest pair, like a chain, because each pair of \
+        hosts has its own rate"
             .to_owned(),
     );
     report.notes.push(
-        "rates do not change between the choice of the path and the repair, as they do on EC2; RP goes a random \
-         way"
+        "rates do not change between the choice of the path and the repair, but on EC2 they do; RP takes a random path"
         .to_owned(),
     );
     Ok(report)

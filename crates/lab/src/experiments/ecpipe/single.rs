@@ -171,8 +171,8 @@ fn repair_friendly(session: &Session<'_>) -> Result<Report, LabError> {
         }
     }
     report.notes.push(
-        "our Rotated RS reads 7.5 chunks for a data chunk where the paper says nine on average; see \
-         codec's `rotated`"
+        "our Rotated RS reads 7.5 chunks for a data chunk, but the paper reads nine on average; see `rotated` in the \
+        codec"
             .to_owned(),
     );
     Ok(report)
@@ -205,9 +205,9 @@ fn several(session: &Session<'_>) -> Result<Report, LabError> {
         figure.compare(&mut report, (x, &dealt, &than), None, 85.0);
     }
     report.notes.push(
-        "links allow a chain 100 - 10 f percent less than a requestor that receives ten chunks: 60 at f = 4, where \
-         the paper's conventional repair needed more than its links demand. Where each helper decodes its share \
-         of the slices they allow 100 - 10 (1 + (f - 1) / 10): 87 at f = 4"
+        "by its links, a chain takes 100 - 10 f percent less time than a requestor that receives ten chunks: 60 at f = \
+        4; the paper's conventional repair took longer than its links require. If each helper decodes its share of the \
+        slices, the links allow 100 - 10 (1 + (f - 1) / 10): 87 at f = 4"
             .to_owned(),
     );
     Ok(report)
@@ -242,8 +242,8 @@ fn link_speed(session: &Session<'_>) -> Result<Report, LabError> {
     let fastest_mbit = factors.iter().max().unwrap_or(&1) * base.node_bytes_per_s * 8 / 1_000_000;
     if fastest_mbit < PAPER_MBIT_MAX {
         report.left_out.push(format!(
-            "links of 10 Gbit/s: the fastest are of {fastest_mbit} Mbit/s, beyond which the processors of this \
-             machine are the limit"
+            "links of 10 Gbit/s: the fastest links here have {fastest_mbit} Mbit/s; above that, the processors of this \
+            machine are the limit"
         ));
         for (than, saved) in [(CONVENTIONAL, "81.4 %"), (PPR, "50.0 %")] {
             let what = format!("10 Gbit/s: {PIPELINE}, less time than {than}");

@@ -111,7 +111,7 @@ fn run(
     plot.mark_bar(MEAN, "rackcu", paper[0]);
     report.plots.push(plot);
     report.left_out.push(format!(
-        "three of the paper's four traces: {VOLUME} alone is run"
+        "three of the paper's four traces; only {VOLUME} runs"
     ));
     Ok(report)
 }
@@ -129,14 +129,14 @@ fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
             rounds[bound].name
         );
         let goal = Goal::at_least(what, gain, "x", goal).because(
-            "updates that come together are of few stripes: the uplinks of these stripes' two parity racks \
-             are full, and others are not. Messages and headers are as many under each scheme besides",
+            "updates that arrive together touch few stripes: the uplinks of these stripes' two parity racks are full, \
+            but other uplinks are not. Also, each scheme sends the same messages and headers",
         );
         report.goals.push(goal);
     }
     report.notes.push(
-        "where the busiest uplink carries well below its limit, processors or disks hold updates up, and the \
-         figures say little of a scheme"
+        "if the busiest uplink stays well below its limit, processors or disks limit the updates, and the figures say \
+        little about a scheme"
             .to_owned(),
     );
 }
@@ -144,23 +144,23 @@ fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
 fn begin(session: &Session<'_>) -> Result<Report, LabError> {
     let mut scaled = scaled(session, SLOWER);
     scaled.push(
-        "stripes of RackCU have parity in two racks of its own; those of the others are placed at random, \
-         as their pools do, so now and then parity is in the rack of what was updated"
+        "stripes of RackCU have parity in two separate racks; the other schemes place stripes at random, as their \
+        pools do, so sometimes parity is in the rack of the updated chunk"
             .to_owned(),
     );
     scaled.push(
-        "the paper's CAU has no interim replicas and updates parity at once; ours is that of pools: one \
-         replica, and commits when 100 stripes wait at a primary"
+        "the paper's CAU has no interim replicas and updates parity at once; ours is the CAU of pools: one replica, \
+        and commits when 100 stripes wait at a primary"
             .to_owned(),
     );
     Ok(Report {
         setting: vec![
             format!(
-                "RS(12,4) on 8 racks of 2 nodes, each its own network namespace; {}; whole chunks",
+                "RS(12,4) on 8 racks of 2 nodes; each node is a network namespace; {}; whole chunks",
                 sources(session, &[VOLUME])?
             ),
-            "what a rack sends to all other racks and gets from them is limited; its traffic with client \
-             and coordinator is not"
+            "the limit applies to a rack's traffic with all other racks, but not to its traffic with client and \
+            coordinator"
                 .to_owned(),
         ],
         scaled,

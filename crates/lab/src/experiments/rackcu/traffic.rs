@@ -1,8 +1,8 @@
 //! RCU-A1, RCU-A2 and RCU-A3: cross-rack update traffic of `RackCU` against CAU's selective update, the
 //! baseline and PARIX, by volume, by code and by number of racks (`RackCU` section V-B).
 //!
-//! The paper says that data and parity racks are apart and not how many chunks a rack holds, so each
-//! experiment runs the layouts that are plausible and prints the spread.
+//! The paper states that data and parity racks are separate, but not the number of chunks in a rack. So each experiment
+//! runs the plausible layouts and prints the spread.
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
@@ -50,15 +50,15 @@ const WIDE: Setting = Setting {
     },
 };
 
-const UNSAID: &str = "the paper does not say how many chunks of a stripe a rack holds, nor which 14 \
-     volumes it took: layouts are spelled out, and volumes are spread over all sizes";
+const UNSAID: &str = "the paper does not state the number of a stripe's chunks in a rack, nor its 14 volumes; here \
+each table names its layout, and volumes cover all sizes";
 
 fn begin(setting: &str, subjects: &[Subject]) -> Report {
     Report {
         setting: vec![
             setting.to_owned(),
-            "chunks of 4 KiB, updated as a whole; the chunks of a stripe that one write touches are one \
-             batch; CAU is its selective update alone"
+            "chunks of 4 KiB, updated as a whole; the chunks of a stripe that one write touches form one batch; CAU is \
+            only its selective update"
                 .to_owned(),
         ],
         scaled: scaled(subjects, UNSAID),
@@ -119,11 +119,11 @@ const LAYOUTS: [&str; 4] = [CHOSEN, "3x4+1x4", "12x1+4x1", "6x2+4x1"];
 /// States which layout is judged.
 fn choose_layout(report: &mut Report, chosen: &str) {
     report.choose(
-        "how many chunks of a stripe a rack holds",
+        "number of a stripe's chunks in a rack",
         chosen,
-        "the paper says of its testbed that a rack stores two chunks of a stripe, and not what its counts have; with \
-         fewer in parity's racks an update of one chunk costs what the baseline's does, and the paper's saving on \
-         small updates, half of the baseline's traffic, is out of reach",
+        "the paper states two chunks of a stripe in each rack for its testbed, but not for its counts. With fewer \
+        chunks in parity's racks, an update of one chunk costs as much as the baseline's, and the paper's saving on \
+        small updates, half of the baseline's traffic, is impossible",
     );
 }
 
@@ -164,8 +164,8 @@ fn run_a1(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-const CAUSE: &str = "see the table of causes: longer updates, which are more chunks at once, widen RackCU's lead over \
-    CAU, and sizes of stand-ins are assumptions";
+const CAUSE: &str = "see the table of causes: longer updates touch more chunks and widen RackCU's lead over CAU, and \
+sizes of stand-ins are assumptions";
 
 /// The volumes with larger updates and those with smaller ones by themselves.
 fn add_sizes(
@@ -233,7 +233,7 @@ fn add_causes(
     paper: [f64; 3],
 ) -> Result<(), LabError> {
     let columns = ["changed", "than CAU", "than the baseline", "than PARIX"];
-    let title = "Causes: by how many per cent RackCU sends less with one choice changed, RS(12,4)";
+    let title = "Causes: per cent less traffic of RackCU with one choice changed, RS(12,4)";
     let mut table = Table::new(title, &columns);
     let counts = session.sweep("changing choices", CHANGES, |(name, setting)| {
         let count = |subject: &Subject| subject.count(session, &setting);
@@ -250,7 +250,7 @@ fn add_causes(
             .filter(|(subject, _)| !subject.is_stand_in());
         let traces: Vec<Counts> = traces.map(|(_, counts)| counts.clone()).collect();
         if at == 0 && !traces.is_empty() {
-            rows.push(("the volumes with a whole trace alone", means(&traces)));
+            rows.push(("only the volumes with a whole trace", means(&traces)));
         }
     }
     for (name, pct) in rows.into_iter().chain([("the paper", paper)]) {
@@ -258,9 +258,9 @@ fn add_causes(
     }
     report.tables.push(table);
     report.notes.push(
-        "the paper's means imply that its CAU sends about 0.585 of the baseline, (1 - 0.589) / (1 - 0.298). Where \
-         racks hold two chunks, a selective update sends exactly half of it, whatever the trace: two deltas for a \
-         chunk instead of four. So no trace gives all three figures there at once"
+        "the paper's means imply that its CAU sends about 0.585 of the baseline, (1 - 0.589) / (1 - 0.298). With two \
+        chunks in each rack, a selective update sends exactly half of the baseline for every trace: two deltas for a \
+        chunk instead of four. So no trace gives all three figures with this layout"
             .to_owned(),
     );
     Ok(())
@@ -312,7 +312,7 @@ fn run_a2(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = begin("the paper's four volumes, three codes", &subjects);
     choose_layout(
         &mut report,
-        "two of data, and two of parity where the code has four",
+        "two data chunks, and two parity chunks if the code has four",
     );
     let mut settings = Vec::new();
     let (mut chosen, mut others) = (Vec::new(), Vec::new());

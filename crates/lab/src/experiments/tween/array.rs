@@ -423,14 +423,15 @@ pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
 /// What all of them run on.
 fn setting_words() -> Vec<String> {
     vec![
-        "modelled SSDs: 4 KiB pages where nothing else is said, page-mapped, greedy collection, 7 % over-provisioning, 50 us to read a \
-         page, 200 us to program one, 1.5 ms to erase, 8 channels; the store itself runs on them, not a \
-         model of it"
+        "modelled SSDs: 4 KiB pages unless a table says otherwise, page-mapped, greedy collection, 7 % \
+        over-provisioning, 50 us to read a \
+         page, 200 us to program one, 1.5 ms to erase, 8 channels; the real store runs on them, not a model of the \
+         store"
             .to_owned(),
-        "log WA: pages that the log takes for each of the user's, collection included and what buffers \
-         absorbed not; array WA: with parity and summaries; total WA: pages programmed for each of the user's"
+        "log WA: pages of the log for each page of the user, with collection and without pages that buffers absorbed; \
+        array WA: also with parity and summaries; total WA: programmed pages for each page of the user"
             .to_owned(),
-        "MiB/s: what the busiest SSD allows; a write takes as long as the device that is busiest with it"
+        "MiB/s: the limit of the busiest SSD; a write takes as long as its busiest device"
             .to_owned(),
     ]
 }

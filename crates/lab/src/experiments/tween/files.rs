@@ -1,8 +1,8 @@
 //! Synchronous writes of 4 KiB on real files: TWEEN and an array that is updated in place, in turn, over the same
 //! number of files of the same size.
 //!
-//! TWEEN's non-volatile memory is a mapped file beside the devices here, so every write pays a sync of that
-//! file. The rival syncs the files that it wrote to, data and parity, and takes no care of the write hole.
+//! TWEEN's non-volatile memory is a mapped file beside the devices here, so every write costs a sync of that file. The
+//! array in place syncs the data and parity files that it wrote, and does not prevent the write hole.
 
 use crate::error::LabError;
 use crate::experiment::{Cell, Goal, Session, Table};
@@ -130,7 +130,7 @@ fn io_failed(operation: &str, source: io::Error) -> LabError {
 type Store = FlashStore<FileDevice, MappedNvram>;
 
 fn tween(directory: &Path, geometry: Geometry) -> Result<(Store, NvramKind), LabError> {
-    let failed = |source| io_failed("make the files of a store", source);
+    let failed = |source| io_failed("create the files of a store", source);
     let mut devices = Vec::new();
     for index in 0..DEVICE_COUNT {
         let path = directory.join(format!("tween{index}"));
@@ -162,7 +162,7 @@ fn in_place(directory: &Path, geometry: Geometry) -> Result<InPlaceRaid<FileDevi
     for index in 0..DEVICE_COUNT {
         let path = directory.join(format!("in-place{index}"));
         let device = FileDevice::create(&path, geometry.device_bytes());
-        devices.push(device.map_err(|source| io_failed("make the files of an array", source))?);
+        devices.push(device.map_err(|source| io_failed("create the files of an array", source))?);
     }
     Ok(InPlaceRaid::new(devices, 1, 64 << 10)?)
 }
@@ -245,8 +245,7 @@ impl Files {
             let ratio = tween.median() / in_place.median();
             let what = format!("synchronous writes on files over in place, {writers} writers");
             Goal::at_least(what, ratio, "x", 3.0).because(
-                "without a DAX file system each write still waits for a sync of the disk, where the rival \
-                 waits for two",
+                "without a DAX file system each write still waits for one sync of the disk; in place waits for two",
             )
         })
     }
@@ -265,7 +264,7 @@ impl Files {
                 self.pages as f64 / 262_144.0,
                 self.open_s
             ),
-            format!("medians of {TURNS} turns, TWEEN and in place one after the other"),
+            format!("medians of {TURNS} rounds, with TWEEN and in place alternating"),
         ]
     }
 

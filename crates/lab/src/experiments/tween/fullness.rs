@@ -1,4 +1,4 @@
-//! TWE-3: write amplification against how full the array is, against the size of a stripe (`CodFS` thesis, section
+//! TWE-3: write amplification against the fullness of the array, against the size of a stripe (`CodFS` thesis, section
 //! 6.2.1: stripes of 8 MiB by default), and on arrays of other widths and SSDs of larger pages.
 
 use super::array::{self, Setting};
@@ -17,9 +17,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
 const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
 /// The assumed behaviour of an SSD for parts of its pages.
-const LARGE_PAGES: &str = "an SSD that programs more than 4 KiB at once is modelled without memory of its own that \
-    gathers small writes: it reads what it writes in part, and programs all of it; at most x: were nothing collected, \
-    and had the buffers kept what is written again soonest";
+const LARGE_PAGES: &str = "an SSD with pages above 4 KiB is modelled without a buffer for small writes: it reads a \
+partly written page and programs all of it. 'at most x': the bound without collection, with buffers that keep the \
+pages that are rewritten soonest";
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::hot_loads(session)?;
@@ -30,8 +30,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = array::begun(
         session,
         &loads,
-        "RAID-5 of 5 devices and pages of 4 KiB where nothing else is said, 4 groups; all but the first table at \
-         80 % used",
+        "RAID-5 of 5 devices, pages of 4 KiB and 4 groups unless a table says otherwise; all except the first table at \
+        80 % used",
     );
     let mut by_use = array::table("Use", &["volume", "used %", "array"]);
     let mut by_stripe = array::table("Stripe size", &["volume", "stripe KiB"]);

@@ -1,5 +1,5 @@
-//! TWE-2: how many hotness groups pay, and which of hotness's choices do (`CodFS` thesis, section 6.2.1 says that
-//! too few and too many groups hurt, and no numbers).
+//! TWE-2: the benefit of hotness groups by their number, and of the choices in the definition of hotness (`CodFS`
+//! thesis, section 6.2.1: too few and too many groups hurt; it gives no numbers).
 
 use super::array::{self, Setting};
 use super::load::{self, Load};
@@ -141,9 +141,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     report.tables.extend([table, others]);
     report.notes.push(
-        "each group has an open buffer, and full ones are kept back up to eight in all; so 1 to 4 groups have the same \
-         memory, 8 groups one buffer more and 16 twice as much; the row of one group with a stripe 4 times as large has \
-         two buffers of four times the size"
+        "each group has an open buffer, and full buffers stay in memory up to eight buffers in total. So 1 to 4 groups \
+        have the same memory, 8 groups one buffer more and 16 groups twice as much; the row of one group with a stripe \
+        4 times as large has two buffers of four times the size"
             .to_owned(),
     );
     report.plots.push(Plot::lines(
@@ -166,7 +166,7 @@ fn goal(load: &Load, one: f64, four: f64) -> Goal {
         four < one,
     )
     .because(
-        "four open buffers that are half full on average leave less of the same memory to what is written again, \
-         and here that costs more than groups spare in collection",
+        "four open buffers, half full on average, leave less of the same memory for rewritten pages, and here that \
+        costs more than groups save in collection",
     )
 }

@@ -184,16 +184,16 @@ pub(super) fn scaled(session: &Session<'_>, loads: &[Load]) -> Vec<String> {
         .collect();
     vec![
         format!(
-            "volumes have only the pages that their traces touch, all filled before; a trace is repeated \
-             until it has written {} times its pages ({} passes)",
+            "volumes have only the pages that their traces touch, all filled before the measurement; a trace repeats \
+            until it has written {} times its pages ({} passes)",
             turnover(session.scale),
             passes.join(", ")
         ),
-        "stripes, erase blocks and buffers are as much smaller as the volumes: chunks of one erase block of \
+        "stripes, erase blocks and buffers are scaled down with the volumes: chunks of one erase block of \
          64 KiB, stripes of 256 KiB, so that the eight buffers hold 2 to 4 % of a volume"
             .to_owned(),
         format!(
-            "calibrated workloads with seed {} stand in for volumes whose traces are not here",
+            "calibrated workloads with seed {} replace volumes without traces here",
             session.seed
         ),
     ]

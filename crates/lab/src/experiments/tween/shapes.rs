@@ -1,4 +1,4 @@
-//! What TWE-3 says of an array's width and of the SSDs' pages: TWEEN and in place on the same devices.
+//! TWE-3's part on an array's width and on the SSDs' pages: TWEEN and in place on the same devices.
 
 use super::array::{self, Setting};
 use super::load::Load;

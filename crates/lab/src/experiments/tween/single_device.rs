@@ -8,7 +8,7 @@ use crate::plot::Plot;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-5",
-    "one SSD: through TWEEN without parity, and straight",
+    "one SSD: through TWEEN without parity, and directly",
     run,
 );
 
@@ -55,9 +55,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     report.tables.push(table);
     report.notes.push(
-        "straight, the SSD's own spare blocks and what the volume leaves free of it serve its collection; through \
-         TWEEN the log has the latter and the SSD's own spare blocks lie idle, which on a single SSD costs more than \
-         parity updates that are spared elsewhere"
+        "without TWEEN, the SSD collects with its own spare blocks and with the space that the volume leaves free. \
+        With TWEEN the log uses the free space and the SSD's own spare blocks are idle; on a single SSD this costs \
+        more, because there are no parity updates to save"
             .to_owned(),
     );
     report.plots.push(Plot::bars(

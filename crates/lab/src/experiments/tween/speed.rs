@@ -75,8 +75,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     report.tables.push(table);
     report.notes.push(
-        "in the active mode another thread would flush and collect; the model lets that happen between writes and \
-         counts it in the throughput, not in the write's time"
+        "in the active mode another thread flushes and collects; the model does this work between writes and counts it \
+        in the throughput, not in the time of a write"
             .to_owned(),
     );
     let files = files::run(session)?;

@@ -93,8 +93,8 @@ fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) 
     }
     report.tables.push(lives);
     report.notes.push(
-        "at most: were nothing collected, and had buffers of that size kept what is written again soonest, for \
-         which they would have to know the future"
+        "at most: the bound without collection, with buffers of this size that keep the pages that are rewritten \
+        soonest, which requires knowledge of the future"
             .to_owned(),
     );
     judge(&mut report, all);
@@ -121,22 +121,22 @@ fn judge(report: &mut Report, all: &[(&Load, Vec<Outcome>)]) {
         };
         let (ours, theirs) = (tween.total_amplification(), rival.total_amplification());
         let goal = Goal::words(
-            format!("{}: pages programmed for each of the user's", load.name),
+            format!("{}: programmed pages for each page of the user", load.name),
             format!("{ours:.2}, in place {theirs:.2}"),
             "below in place",
             ours < theirs,
         );
         report
             .goals
-            .push(goal.because("collection at this use moves more than parity updates cost"));
+            .push(goal.because("at this use, collection moves more than parity updates cost"));
         let erases = tween.lifetime_over(rival);
         let most = array::lifetime_bound(&Setting::new(), load, rival, tween);
         let what = format!("{}: lifetime, by erases", load.name);
         report
             .goals
             .push(Goal::at_least(what, erases, "x", 2.0).because(format!(
-                "{most:.2}x is the most with these buffers and this width; what collection moves and what the \
-                 buffers do not absorb is in between"
+                "{most:.2}x is the maximum with these buffers and this width; collection and the pages that buffers do \
+                not absorb cause the difference"
             )));
     }
 }

@@ -1,20 +1,21 @@
-//! Progressive filling: all flows become faster together until a link is full, whose flows then stay as they are
-//! while the others become faster still, and so on. The link that gives each of its flows the least is thus the first to
-//! fix rates; what those flows use elsewhere is taken off there, and then comes the link that now gives the least.
+//! Progressive filling: all flows become faster together until a link is full. The rates of its flows are then fixed,
+//! while the other flows become faster until the next link is full, and so on. So the link with the smallest share per
+//! flow fixes rates first; the rates of its flows are subtracted from their other links, and the link that now has the
+//! smallest share is next.
 //!
-//! What begins or ends changes the rates of few others. A flow is filled again
+//! The start or end of a flow changes few other rates. A flow is filled again
 //! - if it begins, or shares a link with one that begins or ends,
 //! - if it shares a link with one that is filled again,
 //!
-//! but not if it keeps its rate whatever happens on that link. No link gives its flows less than it would if it shared
-//! evenly among all of them. So a flow that is slower than this, because of *another* link, has nothing to do with what
-//! happens here: it is filled again if something happens there. All others keep their rates, which is
-//! taken off what their links carry. The outcome is that of filling everything: what is left out still has its
-//! slowing link, none of whose flows is filled again; and what is filled is nowhere on a link that slows it faster than
-//! what was left out, which is slower than an even share.
+//! but not if it keeps its rate regardless of changes on that link. Every link gives its flows at least an even share.
+//! So a flow that is slower than this, because of *another* link, does not depend on changes here: it is filled again
+//! only if the other link changes. All other flows keep their rates, which are subtracted from the capacity of their
+//! links. The result equals that of filling all flows. A flow that is left out keeps its limiting link, and no flow of
+//! that link is filled again. A link that limits filled flows gives them at least an even share, and the flows that are
+//! left out on it are slower than an even share.
 //!
-//! A link that one flow has to itself affects no other flow and is left out: the flow knows how fast it would be
-//! alone. In large clusters most links are such.
+//! A link with only one flow affects no other flow and is left out: the flow knows its own maximum rate. In large
+//! clusters most links have only one flow.
 
 use super::tournament::{NEVER, Tournament};
 use super::{Active, Link, LinkNumber};

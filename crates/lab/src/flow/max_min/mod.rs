@@ -1,10 +1,10 @@
 //! Links that flows share fairly: each flow is as fast as it can be without slowing down one that is
 //! slower.
 //!
-//! Rates change only when flows begin or end, and then not all of them; [`filling`] finds anew those that may. When a
-//! flow ends is reckoned when its rate changes, and a [`tournament`] among all ends says which is the first. So what an
-//! event costs goes with the flows whose rates it may change, however many others there are. Flows, links
-//! and what flows have of links point to each other by number, so that nothing is searched for.
+//! Rates change only when flows begin or end, and then not all rates; [`filling`] computes the rates that may change.
+//! The end of a flow is computed when its rate changes, and a [`tournament`] of all ends gives the first. So the cost
+//! of an event grows with the flows whose rates it may change, and not with the number of all flows. Flows, links and
+//! the flows' shares of links refer to each other by number, so that no search is needed.
 
 mod filling;
 #[cfg(test)]

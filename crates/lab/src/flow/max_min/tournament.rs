@@ -1,8 +1,7 @@
-//! Who comes first of many that often change: a tournament, in which of any two the one that comes before the other
-//! goes on.
+//! The smallest of many keys that often change: a tournament, in which the smaller of two keys advances.
 //!
-//! When a key changes, only matches that it has won or now wins are played again, which are few unless it is the first
-//! of all. A heap with an entry for each change would be full of entries that no longer hold.
+//! When a key changes, only the matches that it had won or now wins are played again; these are few unless it is the
+//! first of all. A heap with an entry for each change would be full of invalid entries.
 
 /// What comes after all keys. It is the key of those that have none.
 pub(super) const NEVER: u128 = u128::MAX;

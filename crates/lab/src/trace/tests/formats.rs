@@ -181,7 +181,7 @@ fn what_is_no_trace_is_refused_with_the_formats() {
     let error = TraceReader::new("t.csv".to_owned(), bytes).unwrap_err();
     let error = error.to_string();
     assert!(
-        error.starts_with("t.csv, line 1: no trace format"),
+        error.starts_with("t.csv, line 1: the row fits no trace format"),
         "{error}"
     );
     assert!(error.contains("msr, fio, blkparse"), "{error}");

@@ -120,7 +120,7 @@ fn bytes_that_are_no_text_are_refused() {
     let message = found[1].as_ref().unwrap_err().to_string();
     assert_eq!(
         message,
-        "t.csv, line 2: the line is not text; this is no trace of requests"
+        "t.csv, line 2: the line is not text, so this is not a trace of requests"
     );
 }
 

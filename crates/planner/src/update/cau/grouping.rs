@@ -1,7 +1,6 @@
-//! Data grouping: CAU section 3.3, Algorithm 1. Data chunks of a stripe that were updated together
-//! are brought into one rack, in exchange for chunks that were not, so that their next commit can sum
-//! their deltas before they leave it. Racks keep as many chunks of the stripe as they had, so its
-//! fault tolerance stays what it was.
+//! Data grouping: CAU section 3.3, Algorithm 1. Data chunks of a stripe that were updated together are brought into one
+//! rack, in exchange for chunks that were not, so that their next commit can sum their deltas before they leave it.
+//! Each rack keeps its number of chunks of the stripe, so the fault tolerance does not change.
 
 use super::super::piece::check_whole;
 use super::super::spread::Spread;

@@ -1,12 +1,11 @@
 //! Cross-rack-aware updates: CAU, sections 3.1 to 3.4.
 //!
-//! Updates are appended to the logs of their data nodes, with interim replicas elsewhere, and parity
-//! follows in a later commit, when deltas of several updates can be brought together. What crosses
-//! racks then is decided for each pair of racks alone: as many data deltas as data chunks changed in
-//! the one, or as many parity deltas as parity chunks are in the other. [`selective`] does the same
-//! at once, without the append phase, as `RackCU` counts CAU (section V-A).
+//! Updates are appended to the logs of their data nodes, with interim replicas elsewhere, and parity follows in a later
+//! commit, when deltas of several updates can be brought together. The traffic is chosen for each pair of racks
+//! separately: as many data deltas as data chunks changed in the one, or as many parity deltas as parity chunks are in
+//! the other. [`selective`] does the same at once, without the append phase, as `RackCU` counts CAU (section V-A).
 //!
-//! Data grouping is in [`group`], and when to commit is [`CommitPolicy`]'s to say.
+//! [`group`] is data grouping, and [`CommitPolicy`] decides the time of a commit.
 
 mod grouping;
 mod phases;

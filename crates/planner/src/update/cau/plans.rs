@@ -1,4 +1,4 @@
-//! The plans of CAU's appends and commits, and which deltas cross racks in them: sections 3.1, 3.2 and 3.4.
+//! The plans of CAU's appends and commits, with the choice of deltas that cross racks: sections 3.1, 3.2 and 3.4.
 
 use crate::update::delta::change_all;
 use crate::update::flow::{Flow, NewBytes};

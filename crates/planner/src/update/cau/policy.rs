@@ -1,4 +1,4 @@
-//! When CAU commits: after `u_s` stripes (section 5.1), when the log is full, when the oldest update is
+//! The time of CAU's commits: after `u_s` stripes (section 5.1), when the log is full, when the oldest update is
 //! old (section 3.1), or on request. A pure rule: the caller that applies updates keeps the phase's
 //! figures and asks before each update.
 

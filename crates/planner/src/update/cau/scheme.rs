@@ -16,7 +16,7 @@ pub(crate) struct CrossRackAware;
 /// What others know of the scheme.
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Cau,
-    help: "data nodes log, with interim replicas, and parity follows later",
+    help: "data nodes log new bytes with interim replicas, and parity is updated at a commit",
     paper: "CAU section 3",
     planner: &CrossRackAware,
     traffic: Traffic::AppendPhases,

@@ -16,7 +16,7 @@ struct SelectiveAtOnce;
 /// What others know of the scheme.
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::CauSelective,
-    help: "as plr, with the fewer of data and parity deltas between two racks",
+    help: "like plr, with the cheaper of data deltas and parity deltas between two racks",
     paper: "CAU section 3.2, RackCU section V-A",
     planner: &SelectiveAtOnce,
     traffic: Traffic::EachStripe,

@@ -47,7 +47,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return Err(Denial::new(
                 Cause::Failure,
                 format!(
-                    "{SESSIONS_MAX} files are open exclusively, which is the limit; end some of their clients"
+                    "{SESSIONS_MAX} files are open exclusively, which is the limit; end some of these clients"
                 ),
             ));
         }
@@ -226,8 +226,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }) => Err(Denial::new(
                 Cause::InUse,
                 format!(
-                    "a client has '{name}' open exclusively; end that client first. Without a renewal the file is free \
-                 in {} s",
+                    "a client has '{name}' open exclusively; end that client first. Without a renewal the file becomes \
+                    free in {} s",
                     left_ms.div_ceil(1_000)
                 ),
             )),

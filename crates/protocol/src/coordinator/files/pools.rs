@@ -1,4 +1,4 @@
-//! Pools: how a user's request becomes a pool that can keep its promise, and the facts derived from a pool.
+//! Pools: the path from a user's request to a pool that can keep its promise, and the facts derived from a pool.
 
 use super::Files;
 use crate::coordinator::core::Answer;
@@ -212,8 +212,8 @@ fn block_spec(
         return Err(Denial::new(
             Cause::Invalid,
             format!(
-                "two of a block's {replica_count} replicas share a rack, so to survive {} more are needed; \
-             use more replicas, or promise less",
+                "two of a block's {replica_count} replicas share a rack, so {} needs more replicas; use more replicas, \
+                or a smaller failure to survive",
                 encoded.survive
             ),
         ));
@@ -237,8 +237,8 @@ fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denial> {
         return Err(Denial::new(
             Cause::Invalid,
             format!(
-                "a chunk may have {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not \
-             {chunk_bytes}; choose a size in between"
+                "a chunk has {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not {chunk_bytes}; choose \
+                a size in this range"
             ),
         ));
     }

@@ -277,8 +277,8 @@ fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denial> {
         return Err(Denial::new(
             Cause::TooLarge,
             format!(
-                "a file in this pool may have {} bytes ({PUT_STRIPES_MAX} stripes), and this one has \
-             {size_bytes}; use a pool with larger chunks or several files",
+                "a file in this pool has at most {} bytes ({PUT_STRIPES_MAX} stripes), but this file has {size_bytes}; \
+                use a pool with larger chunks or several files",
                 stripe_bytes.saturating_mul(PUT_STRIPES_MAX)
             ),
         ));

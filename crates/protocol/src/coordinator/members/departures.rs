@@ -1,6 +1,6 @@
-//! Nodes that leave for good. A draining node serves its chunks until they have moved to other nodes; then
-//! it may be switched off. The coordinator also stops waiting for failed nodes on request: that is durable,
-//! so its next run repairs their chunks without a wait. Before that run trusts its metadata, it awaits them anew.
+//! Nodes that leave for good. A draining node serves its chunks until they have moved to other nodes; then it may be
+//! removed. The coordinator also stops waiting for failed nodes on request: that is durable, so its next run repairs
+//! their chunks without a wait. Before that run trusts its metadata, it awaits them anew.
 
 use super::Members;
 use crate::coordinator::core::{Answer, lock};

@@ -71,7 +71,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let Ok(session) = begun else {
             return Err(Denial::new(
                 Cause::Stale,
-                format!("a later run of {node} joins already; stop this one"),
+                format!("a later run of {node} is already joining; stop this one"),
             ));
         };
         lock(&self.nodes.roster).await_return(node, now_ms);
@@ -208,7 +208,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
             return Err(Denial::new(
                 Cause::Stale,
-                format!("a later run of {node} has joined already; stop this one"),
+                format!("a later run of {node} has already joined; stop this one"),
             ));
         }
         lock(&self.nodes.suspicions).hear(node, start.number);
@@ -263,5 +263,5 @@ fn check_size(page: &InventoryPage) -> Result<(), Denial> {
 }
 
 fn void() -> CoordinatorReply {
-    CoordinatorReply::Busy("the join has ended or was dropped; begin it anew".into())
+    CoordinatorReply::Busy("the join has ended or was dropped; start it again".into())
 }

@@ -30,8 +30,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Err(Denial::new(
             Cause::InUse,
             format!(
-                "{node} runs at {address} already; stop that process first, or this one if its data \
-             directory is a copy"
+                "{node} already runs at {address}; stop that process first, or stop this one if its data directory is \
+                a copy"
             ),
         ))
     }
@@ -54,7 +54,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             Err(MetaError::AddressInUse { address, node }) => {
                 if !self.has_left_its_address(node) {
                     return Ok(Err(CoordinatorReply::Busy(
-                        format!("{address} was that of {node}, which may be there yet").into(),
+                        format!("{address} was the address of {node}, which may still use it")
+                            .into(),
                     )));
                 }
                 let forget = move |meta: &Meta<K>| meta.forget_address(node);
@@ -221,8 +222,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
         let (heard_count, expected_count) = self.heard_count();
         Err(format!(
-            "since the coordinator started, {heard_count} of {expected_count} nodes have spoken to it, and it needs \
-             more than half to know that its metadata is the newest; start the others, or wait until their grace period has ended"
+            "since the start of the coordinator, {heard_count} of {expected_count} nodes have spoken to it, but it \
+            needs more than half to know that its metadata is the newest; start the others, or wait until their grace \
+            period has ended"
         ))
     }
 

@@ -1,5 +1,5 @@
-//! Which start of the coordinator this is, and whether nodes know a start that its metadata does not: then
-//! the metadata is an old copy, and the coordinator stops.
+//! The number of this start of the coordinator. If a node knows a start that the metadata does not have, the metadata
+//! is an old copy, and the coordinator stops.
 
 use super::nodes::Nodes;
 use crate::coordinator::core::{Core, lock};

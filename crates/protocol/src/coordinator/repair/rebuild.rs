@@ -42,8 +42,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let per_rack = survey.facts.record.spec.chunks_per_rack;
         let no_place = || {
             TaskError(format!(
-                "{chunk} has no place: no node that is up and stays is outside the stripe and in a \
-                 rack with fewer than {per_rack} of its chunks; add nodes or bring failed ones back"
+                "there is no place for {chunk}: it needs a node that is up, is not leaving, has no chunk of the \
+                stripe, and is in a rack with fewer than {per_rack} of its chunks; add nodes or restart failed ones"
             ))
         };
         if !lost.contains(&chunk) {

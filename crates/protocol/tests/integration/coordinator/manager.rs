@@ -322,7 +322,7 @@ fn a_node_without_others_to_take_over_stays_until_there_are() {
     bed.pass(2_000);
     assert_eq!(bed.stripe("f"), before, "its rack limit holds");
     let error = bed.status().repair.last_error.unwrap();
-    assert!(error.contains("has no place"), "{error}");
+    assert!(error.contains("there is no place for"), "{error}");
     let rack = node.0 / 2;
     bed.join_holding(None, 6, rack, vec![]);
     bed.pass(1_000);

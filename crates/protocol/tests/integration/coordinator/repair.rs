@@ -309,7 +309,7 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
     assert_eq!(bed.failures_left(), [(1, 1)]);
     let error = bed.status().repair.last_error.unwrap();
     assert!(
-        error.contains("has no place"),
+        error.contains("there is no place for"),
         "no other node fits: {error}"
     );
     let log = words(&bed.take_log());

@@ -413,7 +413,7 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
     // The client of the truncation dies here. Another one writes where the stripes were.
     let fill =
         |bed: &mut Bed| begin_change(bed, &[], &[2 * STRIPE], SizeChange::AtLeast(3 * STRIPE));
-    busy(&fill(&mut bed), "nodes may serve it yet");
+    busy(&fill(&mut bed), "nodes may still serve it");
     bed.unhook();
     assert_eq!(commit(&mut bed, cut.put, &old[1..]), CoordinatorReply::Done);
     let CoordinatorReply::Replacement(filled) = fill(&mut bed) else {

@@ -21,7 +21,9 @@ pub(super) async fn run(
     format: Format,
 ) -> Result<(), Failure> {
     if options.pace == Pace::Fast && options.speed.is_some() {
-        return Err(Failure::usage("--speed needs --pace trace"));
+        return Err(Failure::usage(
+            "--speed has an effect only with --pace trace; add it",
+        ));
     }
     // Reading the trace once before also checks it to its end.
     let (mut count, mut span_bytes) = (0, 0);
@@ -99,7 +101,7 @@ fn requests(
     Ok(requests.take(first).filter(is_asked_for))
 }
 
-/// A request as the testbed takes it.
+/// A request in the testbed's form.
 fn timed(request: gabion_lab::Request) -> replay::Request {
     replay::Request {
         at: Duration::from_nanos_u128(u128::from(request.at_ticks) * 100),

@@ -18,17 +18,17 @@ pub(super) struct Report {
     code: String,
     depth: u32,
     seconds: f64,
-    /// How long the commit of what waited at the end took, if the pool has append phases.
+    /// Duration of the commit of waiting updates at the end, if the pool has append phases.
     commit_seconds: Option<f64>,
     writes: Kind,
     reads: Kind,
     /// The cache's counters, if there was one.
     cache: Option<CacheReport>,
-    /// By purpose, where bytes moved.
+    /// Cross-rack bytes by purpose, without purposes of no bytes.
     cross_rack: BTreeMap<&'static str, Moved>,
     /// By sender's and receiver's rack and purpose, in that order.
     traffic: Vec<Flow>,
-    /// Nodes that did not report their traffic, so that metered bytes are too low.
+    /// Nodes that did not report their traffic. Without them, metered bytes are too low.
     unmetered_nodes: Vec<u32>,
     /// Bytes of the file compared at the end, if requested.
     verified_bytes: Option<u64>,
@@ -66,12 +66,12 @@ impl Kind {
 struct CacheReport {
     size_bytes: u64,
     read_ahead_bytes: u64,
-    /// Writes into the cache, and past it.
+    /// Writes into the cache, and writes that bypass it.
     writes: u64,
     writes_through: u64,
     /// Writes that joined waiting ones.
     coalesced_writes: u64,
-    /// Updates that wrote changes back, and how many fewer than the writes into the cache.
+    /// Updates that wrote changes back, and the number of updates saved against the writes into the cache.
     updates: u64,
     updates_saved: u64,
     failed_updates: u64,
@@ -113,7 +113,7 @@ impl CacheReport {
 
     fn print(&self) {
         say(format!(
-            "cache of {}: {} writes became {} updates ({} saved), {} instead of {}; {} went past it",
+            "cache of {}: {} writes became {} updates ({} saved), {} instead of {}; {} writes bypassed it",
             bytes(self.size_bytes),
             self.writes,
             self.updates,
@@ -196,7 +196,7 @@ impl Report {
             cache.print();
         }
         if let Some(seconds) = self.commit_seconds {
-            println!("then committed what waited in the pool, in {seconds:.1} s");
+            println!("the commit of waiting updates at the end took {seconds:.1} s");
         }
         let mut traffic = table(&["across racks", "planned", "metered"]);
         for (purpose, sent) in &self.cross_rack {
@@ -207,12 +207,12 @@ impl Report {
         println!("{traffic}");
         if !self.unmetered_nodes.is_empty() {
             say(format!(
-                "metered bytes are too low: nodes {:?} did not answer",
+                "metered bytes are too low, because nodes {:?} did not answer",
                 self.unmetered_nodes
             ));
         }
         if let Some(verified) = self.verified_bytes {
-            println!("verified {}: nothing is lost", bytes(verified));
+            println!("verified {}: every byte is correct", bytes(verified));
         }
         Ok(())
     }
