@@ -50,6 +50,7 @@ impl Encoder {
         let attempts = self.client.patient_attempts(what, at_a_time * stored_bytes);
         let terms = RunTerms {
             run: self.client.draw_run(),
+            joined: Vec::new(),
             epoch: Epoch(0),
             generation: record.generation,
             cut: ReadCut::Committed(Epoch(0), Sequence(0)),

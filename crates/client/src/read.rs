@@ -305,6 +305,7 @@ impl File {
         let (epoch, cut) = reading.cut.map_or(unvouched, ChosenCut::terms);
         let terms = RunTerms {
             run: self.client.draw_run(),
+            joined: Vec::new(),
             epoch,
             generation: stripe.generation,
             cut,

@@ -55,6 +55,7 @@ impl Client {
     async fn carry_out(&self, record: &StripeRecord, plan: &Plan) -> Result<(), ClientError> {
         let terms = RunTerms {
             run: self.draw_run(),
+            joined: Vec::new(),
             epoch: Epoch(0),
             generation: record.generation,
             cut: ReadCut::Committed(Epoch(0), Sequence(0)),

@@ -4,8 +4,8 @@
 use crate::check::{Budget, CheckError, OverBudget};
 use crate::effect::{Claim, Kind, Target};
 use crate::expression::{Expression, Symbol};
-use crate::step::{Goal, Log, Logged, Plan};
-use gabion_codec::Code;
+use crate::step::{Goal, Log, Logged, Plan, Step};
+use gabion_codec::{Code, Family};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId};
 use std::rc::Rc;
 
@@ -26,6 +26,9 @@ pub(crate) fn demands(
     budget: &mut Budget,
 ) -> Result<Vec<Claim>, CheckError> {
     match &plan.goal {
+        Goal::Update { ranges } if journals_copies(plan, code) => {
+            copy_demands(plan, ranges, budget)
+        }
         Goal::Update { ranges } => {
             let mut claims = parity_demands(plan, code, ranges, budget)?;
             // Only the parity chunks have the new bytes of a lost chunk.
@@ -220,6 +223,42 @@ fn journal_demands(
     for &part in ranges {
         let target = stored_at(Kind::Journal, part.chunk, plan.placement[part.chunk.at()]);
         claim_rows(plan, part, target, Symbol::new, budget, &mut claims)?;
+    }
+    Ok(claims)
+}
+
+/// Whether a plan changes copies by their new bytes, and not by deltas.
+fn journals_copies(plan: &Plan, code: &Code) -> bool {
+    let is_copy = |step: &Step| match step {
+        Step::Append {
+            log: Log::Journal,
+            chunk,
+            ..
+        } => !plan.geometry.is_data(*chunk),
+        _ => false,
+    };
+    matches!(code.family(), Family::Replication { .. }) && plan.steps.iter().any(is_copy)
+}
+
+/// Each range must be journaled for every chunk that is left: all chunks of a replicated stripe are copies.
+fn copy_demands(
+    plan: &Plan,
+    ranges: &[ChunkRange],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    let g = plan.geometry;
+    check_ranges(plan, ranges, g.k())?;
+    let left = g.chunks().filter(|chunk| !plan.lost.contains(chunk));
+    let left: Vec<ChunkIndex> = left.collect();
+    if left.is_empty() {
+        return Err(goal_error("changes a stripe whose data is lost"));
+    }
+    let mut claims = Vec::new();
+    for &part in ranges {
+        for &copy in &left {
+            let target = stored_at(Kind::Journal, copy, plan.placement[copy.at()]);
+            claim_rows(plan, part, target, Symbol::new, budget, &mut claims)?;
+        }
     }
     Ok(claims)
 }

@@ -101,6 +101,7 @@ impl Commit {
     ) -> Result<(), PartFailed> {
         let terms = RunTerms {
             run: RunId(ports.random()),
+            joined: Vec::new(),
             epoch: terms.epoch,
             generation: terms.generation,
             cut: ReadCut::Exactly(terms.mark),

@@ -37,6 +37,8 @@ pub(crate) fn patience_ms(plan: &Plan) -> u64 {
 pub struct RunTerms {
     /// The run; drawn at random, or the one under which bytes were staged.
     pub run: RunId,
+    /// Further runs whose staged bytes are inputs of an update.
+    pub joined: Vec<RunId>,
     /// The lease term of the initiator; 0 for a client.
     pub epoch: Epoch,
     /// The stripe's generation for which the plan was made.
@@ -193,6 +195,7 @@ impl RunTerms {
     fn part(&self, part: Part) -> RunPart {
         RunPart {
             run: self.run,
+            joined: self.joined.clone(),
             part,
             epoch: self.epoch,
             generation: self.generation,

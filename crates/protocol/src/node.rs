@@ -387,10 +387,15 @@ impl Node {
     }
 
     async fn run_part(&self, part: RunPart, origin: Address) -> Result<NodeReply, Refusal> {
-        let (run, ports) = (part.run, &self.participant.ports);
-        let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
+        let ports = &self.participant.ports;
+        if !part.has_valid_runs() {
+            let why = "a part of an update has at most 64 runs, and any other part has one";
+            return Err(Refusal::Invalid(why.to_owned()));
+        }
+        let runs = part.runs();
+        let arrivals = lock(&self.staging).start(&runs, ports.now_ms())?;
         let done = self.participant.run(part, arrivals, origin).await;
-        lock(&self.staging).end(run, ports.now_ms());
+        lock(&self.staging).end(&runs, ports.now_ms());
         let progress = progress(&self.participant, self.options.start.number);
         done.map(|as_of| NodeReply::PartDone {
             as_of,

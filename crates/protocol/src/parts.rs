@@ -202,7 +202,11 @@ impl Participant {
         let mark = request.known_mark();
         // The ranges that a chunk has missed come from forgotten runs.
         let is_update = !matches!(request.effect, Effect::CatchUp { .. });
-        let run = is_update.then_some(request.run);
+        let runs = if is_update {
+            request.runs()
+        } else {
+            Vec::new()
+        };
         self.store_for_part(began_in, move |store| {
             mark.map_or(Ok(()), |mark| hear(store, &mark))?;
             let mut appended = Vec::new();
@@ -211,7 +215,7 @@ impl Participant {
                     chunk: ChunkId { stripe, index },
                     generation,
                     stamp,
-                    run,
+                    runs: runs.clone(),
                     participants: participants.clone(),
                     kind,
                     pieces: pieces

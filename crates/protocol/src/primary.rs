@@ -3,15 +3,17 @@
 //! After any failure it abandons its term and settles the stripe under a new one before it serves again. So
 //! only the recovery rule decides an update that failed half-way.
 
+mod batch;
 mod commits;
 mod fates;
 mod tokens;
+mod updates;
 
-use crate::initiate::{PartFailed, run_heard, substitutes};
+use self::batch::Line;
+pub(crate) use self::batch::NotMade;
 use crate::limits::Limits;
 use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
-use crate::measure::{Measure, UpdateTimes, Updated};
 pub use crate::message::failed_nodes;
 use crate::message::{
     CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
@@ -19,14 +21,12 @@ use crate::message::{
 use crate::ports::{Ask as _, CoordinatorError, Ports};
 use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
-use crate::term::{KnownToken, Planned, Term, check_leased_copies, topology_of};
+use crate::term::{KnownToken, Term, check_leased_copies, topology_of};
 use crate::turns::Turns;
-use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId};
 use gabion_meta::{Exclusion, PutId};
-use gabion_plan::{Goal, Plan};
 use gabion_planner::update;
 use gabion_planner::update::cau::Phases;
 use std::collections::BTreeMap;
@@ -58,6 +58,8 @@ pub(crate) struct Primaries {
 struct LedStripe {
     /// The holder of the turn runs the stripe's only update.
     turns: Turns,
+    /// Requests for updates; the holder of the turn makes those that change different bytes together.
+    line: Line,
     /// Locked in turn.
     primary: AsyncMutex<Primary>,
     settled: Arc<Settled>,
@@ -77,20 +79,6 @@ struct Primary {
     term: Option<Term>,
     /// Invariant: the summary of `term`.
     settled: Arc<Settled>,
-}
-
-/// The reason why an update does not commit.
-#[derive(Debug)]
-pub(crate) enum NotMade {
-    /// It was refused before it got a sequence: no part of it has begun, and none will.
-    NotBegun(Refusal),
-    /// A part of it failed, and others may have succeeded: the recovery rule decides.
-    Begun(Refusal),
-}
-
-/// Bytes that an update changes.
-fn changed_bytes(update: &ask::Update) -> u64 {
-    update.ranges.iter().map(|part| part.range.length).sum()
 }
 
 impl Primaries {
@@ -132,140 +120,6 @@ impl Primaries {
     /// Stripes that it knows.
     pub(crate) fn stripe_count(&self) -> u64 {
         lock(&self.stripes).len() as u64
-    }
-
-    /// Runs one update.
-    pub(crate) async fn update(
-        &self,
-        update: &ask::Update,
-        nodes: &[NodeStatus],
-    ) -> Result<Sequence, NotMade> {
-        let began_us = self.ports.now_us();
-        let ended = self.end_phases(update, nodes).await;
-        ended.map_err(NotMade::NotBegun)?;
-        let ended_us = self.ports.now_us();
-        let led = self.led(update.stripe);
-        led.file.get_or_init(|| update.file);
-        let _turn = led.turns.wait().await;
-        let mut primary = led.primary.lock().await;
-        let turn_us = self.ports.now_us();
-        let prepared = self.prepare(&mut primary, update, nodes).await;
-        let plan = prepared.map_err(NotMade::NotBegun)?;
-        let planned_us = self.ports.now_us();
-        let made = self.run(&mut primary, update, &plan).await;
-        let (sequence, last) = made.map_err(NotMade::Begun)?;
-        let times = UpdateTimes {
-            turn_us: turn_us - ended_us,
-            term_us: (planned_us - turn_us) + (ended_us - began_us),
-            parts_us: self.ports.now_us() - planned_us,
-        };
-        self.measure(&primary, update, (times, last));
-        Ok(sequence)
-    }
-
-    /// Tells the process of a committed update.
-    fn measure(
-        &self,
-        primary: &Primary,
-        update: &ask::Update,
-        (times, last): (UpdateTimes, Option<NodeId>),
-    ) {
-        let Some(term) = &primary.term else { return };
-        let (pool, scheme) = &term.names;
-        self.ports.measure(&Measure::Updated(Updated {
-            pool,
-            scheme,
-            bytes: changed_bytes(update),
-            times,
-            last,
-        }));
-    }
-
-    /// All steps before an update gets a sequence: it is planned, and noted at the coordinator where
-    /// needed. No part of it begins.
-    async fn prepare(
-        &self,
-        primary: &mut Primary,
-        update: &ask::Update,
-        nodes: &[NodeStatus],
-    ) -> Result<Plan, Refusal> {
-        let (stripe, file) = (update.stripe, Some(update.file));
-        self.ensure_whole_term(primary, (stripe, file), nodes)
-            .await?;
-        let term = primary.term.as_mut().expect("ensure_term has set it");
-        if update.generation > term.stripe.generation {
-            // The layout has changed since this term began; the new one needs a new term.
-            primary.renounce();
-            self.ensure_term(primary, stripe, file).await?;
-        }
-        let term = primary.term.as_mut().expect("ensure_term has set it");
-        if update.generation < term.stripe.generation {
-            return Err(Refusal::StaleGeneration {
-                current: term.stripe.generation,
-            });
-        }
-        self.check_token(term, update).await?;
-        let Planned { plan, missed } = match term.plan_append(&update.ranges, nodes)? {
-            Some(planned) => planned,
-            None => term.plan(&update.ranges, nodes)?,
-        };
-        let expected = substitutes(&plan);
-        if update.substitutes != expected {
-            return Err(Refusal::StageAt(expected));
-        }
-        let is_append = matches!(plan.goal, Goal::Append { .. });
-        if !is_append {
-            // An update that parity does not cover must not precede one that it covers.
-            self.commit_waiting(primary, nodes).await?;
-        }
-        let term = primary
-            .term
-            .as_mut()
-            .expect("a planning primary has a term");
-        let mut noted = self.leave_out(term, missed).await;
-        if noted.is_ok() && is_append {
-            noted = self.note_phase(term, true).await;
-        }
-        if let Err(refusal) = noted {
-            // Whether the coordinator has made the note is unknown; a new term finds out.
-            primary.renounce();
-            return Err(refusal);
-        }
-        Ok(plan)
-    }
-
-    /// Runs an update that has been prepared. Returns its number, and the node that was the last to do its part.
-    async fn run(
-        &self,
-        primary: &mut Primary,
-        update: &ask::Update,
-        plan: &Plan,
-    ) -> Result<(Sequence, Option<NodeId>), Refusal> {
-        let term = primary
-            .term
-            .as_mut()
-            .expect("a planning primary has a term");
-        let is_append = matches!(plan.goal, Goal::Append { .. });
-        let (sequence, terms) = term.number(update.run, plan);
-        let no_own_part = |_| futures::future::ready(Ok(())).boxed();
-        match run_heard(&*self.ports, plan, &terms, no_own_part, &self.heard).await {
-            Ok(ran) => {
-                lock(&self.planned).count_plan(plan, &term.topology, terms.purpose);
-                term.waiting.note_plan(plan);
-                if let Some(of) = term.append.as_ref().filter(|_| is_append) {
-                    let bytes = changed_bytes(update);
-                    let now_ms = self.ports.now_ms();
-                    lock(&self.phases).note((of.0, &of.1), update.stripe, bytes, now_ms);
-                }
-                self.spread_mark(primary.commit(sequence));
-                Ok((sequence, ran.last))
-            }
-            Err(PartFailed { refusal, .. }) => {
-                // Some participants may hold a record and others not: the recovery rule must decide.
-                primary.renounce();
-                Err(refusal)
-            }
-        }
     }
 
     /// Notes at the coordinator that chunks are stale, before any update leaves them out.
@@ -513,6 +367,7 @@ impl LedStripe {
         let settled = Arc::clone(&primary.settled);
         Self {
             turns: Turns::default(),
+            line: Line::default(),
             primary: AsyncMutex::new(primary),
             settled,
             append_pool: OnceLock::new(),

@@ -327,39 +327,61 @@ impl Staging {
         }
     }
 
-    /// Starts a run: returns its early frames, and routes later ones.
-    pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
+    /// Starts the part of an update of some runs: returns the early frames of the first one, under which its frames
+    /// are sent, and routes later ones. All of the runs begin here, or none does.
+    ///
+    /// # Panics
+    /// Without a run.
+    pub(crate) fn start(&mut self, runs: &[RunId], now_ms: u64) -> Result<Arrivals, Refusal> {
+        for &run in runs {
+            self.check_starts(run)?;
+        }
+        let mut inputs = Inputs::default();
+        let mut flows = None;
+        for &run in runs {
+            let (early, pieces) = self.begin(run, now_ms);
+            inputs.add(pieces);
+            flows = flows.or(early);
+        }
+        Ok(Arrivals {
+            flows: flows.expect("a run that starts has waited"),
+            inputs,
+        })
+    }
+
+    /// Whether a part of the run may start now.
+    fn check_starts(&self, run: RunId) -> Result<(), Refusal> {
         self.check_begins(run)?;
+        match self.runs.get(&run).map(|known| &known.state) {
+            None | Some(State::Waiting(_)) => Ok(()),
+            Some(State::Begun) => {
+                let taken = format!("run {} is running here already", run.0);
+                Err(Refusal::Interrupted(taken))
+            }
+            Some(State::Withdrawn) => Err(withdrawn(run)),
+        }
+    }
+
+    /// Begins a run that may start: returns its early frames and its staged bytes.
+    fn begin(&mut self, run: RunId, now_ms: u64) -> (Option<UnboundedReceiver<Flow>>, Vec<Staged>) {
         let entry = self.run(run, now_ms);
         let flows = match std::mem::replace(&mut entry.state, State::Begun) {
-            State::Waiting(flows) => flows,
-            State::Begun => {
-                let taken = format!("run {} is running here already", run.0);
-                return Err(Refusal::Interrupted(taken));
-            }
-            State::Withdrawn => {
-                entry.state = State::Withdrawn;
-                return Err(withdrawn(run));
-            }
+            State::Waiting(flows) => Some(flows),
+            State::Begun | State::Withdrawn => None,
         };
         let waited = std::mem::take(&mut entry.waiting);
         let pieces = std::mem::take(&mut entry.pieces);
         self.release_waiting(waited);
         self.release(&pieces);
-        let pieces = pieces
-            .into_iter()
-            .map(|piece| ((piece.chunk, piece.offset), piece.bytes))
-            .collect();
-        Ok(Arrivals {
-            flows,
-            inputs: Inputs { pieces },
-        })
+        (flows, pieces)
     }
 
-    /// Ends a run: releases its room, and remembers only that it is over.
-    pub(crate) fn end(&mut self, run: RunId, now_ms: u64) {
-        self.forget(run);
-        self.over.add(run, now_ms);
+    /// Ends runs: releases their room, and remembers only that they are over.
+    pub(crate) fn end(&mut self, runs: &[RunId], now_ms: u64) {
+        for &run in runs {
+            self.forget(run);
+            self.over.add(run, now_ms);
+        }
     }
 
     fn forget(&mut self, run: RunId) {
@@ -409,6 +431,13 @@ fn withdrawn(run: RunId) -> Refusal {
 }
 
 impl Inputs {
+    /// Adds the pieces of a run. Its update changes no byte that another one of the part changes.
+    fn add(&mut self, pieces: Vec<Staged>) {
+        let pieces = pieces.into_iter();
+        let placed = pieces.map(|piece| ((piece.chunk, piece.offset), piece.bytes));
+        self.pieces.extend(placed);
+    }
+
     /// The new bytes of a range, if all of them were staged.
     pub(crate) fn read(&self, chunk: ChunkIndex, range: ByteRange) -> Result<Bytes, Refusal> {
         let missing = || Refusal::Interrupted("the new bytes of an update are not here".to_owned());

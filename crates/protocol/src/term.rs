@@ -220,8 +220,11 @@ impl Term {
         Ok(plan)
     }
 
-    /// Gives an update its sequence.
-    pub(crate) fn number(&mut self, run: RunId, plan: &Plan) -> (Sequence, RunTerms) {
+    /// Gives the update of some runs its sequence.
+    ///
+    /// # Panics
+    /// Without a run.
+    pub(crate) fn number(&mut self, mut runs: Vec<RunId>, plan: &Plan) -> (Sequence, RunTerms) {
         let sequence = self.next;
         self.next = sequence.next();
         let participants = record_holders(plan);
@@ -238,8 +241,10 @@ impl Term {
             };
             (effect, Purpose::Update)
         };
+        let joined = runs.split_off(1);
         let terms = RunTerms {
-            run,
+            run: runs[0],
+            joined,
             epoch: self.epoch,
             generation: self.stripe.generation,
             cut: ReadCut::Exactly(self.mark),

@@ -343,13 +343,13 @@ impl Opened {
         let meta = metadata.open_cluster(&store, new_cluster)?;
         let leadership = meta.store().leadership();
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
-        let log = EventLog::open(&directory.join("events"), work)?;
-        let audit = AuditLog::open(&directory)?;
+        let log = Arc::new(EventLog::open(&directory.join("events"), work)?);
+        let audit = AuditLog::open(&directory, Arc::clone(&log))?;
         Ok(Self {
             meta,
             leadership,
             office: Arc::new(office),
-            log: Arc::new(log),
+            log,
             audit: Arc::new(audit),
         })
     }
@@ -449,7 +449,13 @@ impl Handler for CoordinatorHandler {
                         audited(&audit, record, coordinator.handle(request)).await
                     }
                 }
-                (request, None) => coordinator.handle(request).await,
+                (request, None) => {
+                    let mut reply = coordinator.handle(request).await;
+                    if let CoordinatorReply::Status(status) = &mut reply {
+                        status.audit_failure = audit.failure();
+                    }
+                    reply
+                }
             };
             let is_done = !matches!(
                 reply,

@@ -93,11 +93,13 @@ pub struct Coverage {
     pub expired_ticket_count: u64,
     /// Requests of clients that a node refused because it did not have the key of their ticket.
     pub unknown_key_count: u64,
+    /// Updates that were begun with the changes of several requests.
+    pub joint_update_count: u64,
 }
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 38] {
+    pub fn rows(&self) -> [(&'static str, u64); 39] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -137,6 +139,7 @@ impl Coverage {
             ("holes seen", self.hole_read_count),
             ("expired tickets", self.expired_ticket_count),
             ("tickets of unknown keys", self.unknown_key_count),
+            ("updates made together", self.joint_update_count),
         ]
     }
 }
@@ -181,6 +184,7 @@ impl AddAssign for Coverage {
         self.hole_read_count += other.hole_read_count;
         self.expired_ticket_count += other.expired_ticket_count;
         self.unknown_key_count += other.unknown_key_count;
+        self.joint_update_count += other.joint_update_count;
     }
 }
 
@@ -198,6 +202,8 @@ struct State {
     commits: BTreeSet<(StripeId, Sequence)>,
     /// Updates that were begun whose parity follows later.
     appended: BTreeSet<(StripeId, Sequence)>,
+    /// Updates that were begun with the changes of several requests.
+    joint: BTreeSet<(StripeId, Sequence)>,
     /// Conversions that were started.
     converted: BTreeSet<StripeId>,
 }
@@ -287,6 +293,12 @@ impl Tally {
         };
         let state = &mut *lock(&self.0);
         let stripe = part.part.stripe;
+        if let Effect::Record { sequence, .. } | Effect::Append { sequence, .. } = part.effect
+            && !part.joined.is_empty()
+        {
+            let is_first = state.joint.insert((stripe, sequence));
+            state.coverage.joint_update_count += u64::from(is_first);
+        }
         match &part.effect {
             Effect::Convert { .. } => {
                 let is_first = state.converted.insert(stripe);

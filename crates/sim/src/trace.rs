@@ -45,7 +45,6 @@ pub(crate) fn request(request: &Request) -> Option<String> {
 
 fn run_part(part: &RunPart) -> String {
     let RunPart {
-        run,
         part: steps,
         epoch,
         generation,
@@ -53,8 +52,8 @@ fn run_part(part: &RunPart) -> String {
         effect,
         ..
     } = part;
-    let stripe = steps.stripe;
-    format!("RunPart {run:?} of {stripe}, {epoch}, {generation}, {cut:?}, {effect:?}")
+    let (runs, stripe) = (part.runs(), steps.stripe);
+    format!("RunPart {runs:?} of {stripe}, {epoch}, {generation}, {cut:?}, {effect:?}")
 }
 
 /// A reply.

@@ -355,7 +355,7 @@ mod tests {
             chunk,
             generation: state.generation,
             stamp: UpdateStamp { epoch, sequence },
-            run: None,
+            runs: Vec::new(),
             participants: vec![chunk.index],
             kind: RecordKind::ParityDelta,
             pieces: vec![Piece {

@@ -160,7 +160,7 @@ fn append(store: &Store, raw: &Path, threads: usize, count: usize) -> Outcome<()
                     epoch: Epoch(1),
                     sequence: Sequence(next.fetch_add(1, Ordering::Relaxed)),
                 },
-                run: Some(RunId(at as u64)),
+                runs: vec![RunId(at as u64)],
                 participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
                 kind: RecordKind::NewBytes,
                 pieces: vec![Piece {
@@ -268,7 +268,7 @@ fn update(store: &Store, chunk: ChunkId, turn: usize) -> Result<(), StoreError> 
                 epoch: Epoch(1),
                 sequence,
             },
-            run: Some(RunId(at as u64)),
+            runs: vec![RunId(at as u64)],
             participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
             kind: RecordKind::ParityDelta,
             pieces: vec![Piece {

@@ -45,7 +45,7 @@
 //!     chunk,
 //!     generation: Generation(1),
 //!     stamp: UpdateStamp { epoch: Epoch(1), sequence: Sequence(1) },
-//!     run: Some(RunId(5)),
+//!     runs: vec![RunId(5)],
 //!     participants: vec![ChunkIndex(0), ChunkIndex(2)],
 //!     kind: RecordKind::NewBytes,
 //!     pieces: vec![Piece { data: ChunkIndex(0), offset: 0, bytes: b"new" }],
@@ -101,7 +101,7 @@ pub use records::inventory::{Decision, HeldPage, HeldStripe};
 pub use records::lsn::Lsn;
 pub use records::record::{
     AppendedPiece, AppendedState, AppendedSummary, ChunkInfo, ChunkSpec, Cut, Damage, Piece,
-    Record, RecordKind, RecordSummary, RunMemory, StripeState, UpdateStamp,
+    RECORD_RUN_COUNT_MAX, Record, RecordKind, RecordSummary, RunMemory, StripeState, UpdateStamp,
 };
 pub use recovery::RecoveryReport;
 pub use reserve::resize::ReserveStats;

@@ -305,7 +305,7 @@ impl Replay {
                 }
                 let stripe = self.state.stripes.entry(chunk.stripe).or_default();
                 stripe.learn(head.stamp.epoch, head.generation, Sequence(0));
-                self.state.note_run(chunk, head.stamp.sequence, head.run);
+                self.state.note_runs(chunk, head.stamp.sequence, &head.runs);
                 self.state.remember(Pending { head, position });
             }
             Entry::Image {

@@ -76,6 +76,8 @@ pub fn troubles(status: &ClusterStatus) -> Vec<String> {
     ];
     let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
     troubles.extend(counts.map(|(count, one, many)| counted(count, one, many)));
+    let refused = status.audit_failure.as_ref();
+    troubles.extend(refused.map(|why| format!("deletions and settings are refused: {why}")));
     troubles
 }
 

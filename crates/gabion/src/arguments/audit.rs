@@ -20,4 +20,14 @@ pub(crate) struct AuditOptions {
     /// if the check fails
     #[arg(long, conflicts_with_all = ["since", "last"])]
     pub(crate) check: bool,
+    /// With --check: the last seal of an earlier check; exit code 1 if no record has it, because records were removed
+    /// since or the log is another one
+    #[arg(long, value_name = "SEAL", requires = "check", value_parser = seal)]
+    pub(crate) seal: Option<String>,
+}
+
+fn seal(text: &str) -> Result<String, String> {
+    let is_seal = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let wrong = || "a seal has 32 hexadecimal digits; 'gabion audit --check' prints it".to_owned();
+    is_seal.then(|| text.to_ascii_lowercase()).ok_or_else(wrong)
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Resu
     });
     let trails: Vec<_> = trails.collect::<Result<_, Failure>>()?;
     if options.check {
-        return check(&trails, format);
+        return check(&trails, options.seal.as_deref(), format);
     }
     for (directory, trail) in trails.iter().filter(|(_, trail)| !trail.faults.is_empty()) {
         let (path, count) = (directory.display(), trail.faults.len());
@@ -117,15 +117,23 @@ impl Row<'_> {
     }
 }
 
-/// A peer's text without its control characters, which must not reach the terminal.
+/// A peer's text with escaped control characters, which must not reach the terminal.
 fn shown(text: &str) -> String {
     let escape = |character: char| {
-        let is_control = character.is_control();
-        let escaped = is_control.then(|| character.escape_unicode());
-        let plain = (!is_control).then_some(character);
+        let is_hidden = character.is_control() || is_layout(character);
+        let escaped = is_hidden.then(|| character.escape_unicode());
+        let plain = (!is_hidden).then_some(character);
         escaped.into_iter().flatten().chain(plain)
     };
     text.chars().flat_map(escape).collect()
+}
+
+/// Whether a character changes the direction or the lines of the text around it, so that it could hide what follows.
+fn is_layout(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// All orders, by time.
@@ -172,7 +180,11 @@ fn chosen<'t>(mut orders: Vec<Row<'t>>, options: &AuditOptions) -> Vec<Row<'t>> 
     orders
 }
 
-fn check(trails: &[(&Path, AuditTrail)], format: Format) -> Result<(), Failure> {
+fn check(
+    trails: &[(&Path, AuditTrail)],
+    seal: Option<&str>,
+    format: Format,
+) -> Result<(), Failure> {
     let fault_count: usize = trails.iter().map(|(_, trail)| trail.faults.len()).sum();
     if format == Format::Json {
         let logs = trails.iter().map(|(log, trail)| {
@@ -196,9 +208,18 @@ fn check(trails: &[(&Path, AuditTrail)], format: Format) -> Result<(), Failure> 
             for fault in &trail.faults {
                 say(format!("{path}: {fault}"));
             }
+            let numbers = trail.records.iter().map(|record| record.number);
+            let (first, last) = (numbers.clone().min(), numbers.max());
+            let Some((first, last)) = first.zip(last) else {
+                say(format!("{path}: there are no records"));
+                continue;
+            };
+            if first > 1 {
+                say(format!("{path}: the records before {first} are deleted"));
+            }
             if trail.faults.is_empty() {
                 say(format!(
-                    "{path}: {count} records form an unbroken chain; the last seal is {}",
+                    "{path}: {count} records, {first} to {last}, form an unbroken chain; the last seal is {}",
                     trail.seal
                 ));
             }
@@ -206,8 +227,15 @@ fn check(trails: &[(&Path, AuditTrail)], format: Format) -> Result<(), Failure> 
         written()?;
     }
     if fault_count > 0 {
-        let sentence = "the audit log was changed after the coordinator wrote it";
+        let sentence = "the audit log is damaged or was changed after the coordinator wrote it";
         return Err(Failure::failed(sentence.to_owned()));
+    }
+    if let Some(seal) = seal
+        && !trails.iter().any(|(_, trail)| trail.has_seal(seal))
+    {
+        return Err(Failure::failed(format!(
+            "no record has the seal {seal}: records were removed since that check, or this is another log"
+        )));
     }
     Ok(())
 }

@@ -140,6 +140,7 @@ fn client_requests(
     let part = |effect| {
         NodeRequest::RunPart(Box::new(RunPart {
             run,
+            joined: Vec::new(),
             part: Part {
                 stripe: id,
                 node,

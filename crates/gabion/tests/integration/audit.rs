@@ -74,16 +74,60 @@ fn without_its_record_no_order_is_carried_out() {
     cluster.up();
     // The process has opened no file yet.
     std::fs::rename(&audit, &away).unwrap();
+    std::fs::write(&audit, "no directory").unwrap();
     let refused = cluster.output(&["rm", "c/d"]);
     let said = complaint(&refused);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("the audit log cannot be written"), "{said}");
     assert!(said.contains("nothing was changed"), "{said}");
     assert_eq!(cluster.get("c/d"), b"one");
+    let is_told = |cluster: &TestCluster| {
+        let health = cluster.output(&["health"]);
+        String::from_utf8_lossy(&health.stdout).contains("deletions and settings are refused")
+    };
+    assert!(is_told(&cluster), "the health hides it");
+    std::fs::remove_file(&audit).unwrap();
     std::fs::rename(&away, &audit).unwrap();
+    wait_for("the log can be written again", || !is_told(&cluster));
+    let events = cluster.run(&["events"]);
+    assert!(events.contains("can be written again"), "{events}");
     cluster.run(&["rm", "c/d"]);
     orders(&cluster, 2);
+    a_removed_file_is_noticed(&cluster);
     check_finds_a_changed_record(&cluster);
+}
+
+/// A tired operator cleans up while the coordinator runs.
+fn a_removed_file_is_noticed(cluster: &TestCluster) {
+    let data = cluster.path("cluster/coordinator");
+    let audit = data.join("audit");
+    let check = ["audit", "--check", "--data", path_text(&data)];
+    let copy = cluster.path("copy");
+    let copied = copy.join("audit");
+    std::fs::create_dir_all(&copied).unwrap();
+    for entry in std::fs::read_dir(&audit).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copied.join(entry.file_name())).unwrap();
+    }
+    let newest = std::fs::read_dir(&audit).unwrap();
+    let newest = newest.map(|entry| entry.unwrap().path()).max().unwrap();
+    std::fs::remove_file(&newest).unwrap();
+    cluster.put("e", b"two");
+    cluster.run(&["rm", "e"]);
+    let events = cluster.run(&["events"]);
+    assert!(events.contains("was removed or replaced"), "{events}");
+    let found = fails(&check, 1);
+    assert!(found.contains("was changed after the coordinator wrote it"), "{found}");
+    // The copy has all that was there then, and a seal shows that it lacks the newest records.
+    let of_copy = ["audit", "--check", "--data", path_text(&copy)];
+    let seal = run(&of_copy);
+    let seal = seal.trim().rsplit(' ').next().expect("a seal").to_owned();
+    run(&[&of_copy[..], &["--seal", &seal]].concat());
+    let wrong = seal.replace(|digit| digit != '0', "0");
+    let missing = fails(&[&of_copy[..], &["--seal", &wrong]].concat(), 1);
+    assert!(missing.contains("no record has the seal"), "{missing}");
+    std::fs::remove_dir_all(&audit).unwrap();
+    std::fs::rename(&copied, &audit).unwrap();
 }
 
 fn check_finds_a_changed_record(cluster: &TestCluster) {
@@ -92,7 +136,7 @@ fn check_finds_a_changed_record(cluster: &TestCluster) {
     let check = ["audit", "--check", "--data", path_text(&data)];
     let whole = run(&check);
     assert!(
-        whole.contains("records form an unbroken chain; the last seal is"),
+        whole.contains("form an unbroken chain; the last seal is"),
         "{whole}"
     );
     let first = audit.join("0000000000000001.jsonl");

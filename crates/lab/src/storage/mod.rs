@@ -348,7 +348,7 @@ impl Storage {
                 chunk: chunk_id(stripe, index),
                 generation: GENERATION,
                 stamp,
-                run: Some(RunId(sequence.0)),
+                runs: vec![RunId(sequence.0)],
                 participants: participants.clone(),
                 kind: if is_delta {
                     RecordKind::ParityDelta

@@ -1,10 +1,11 @@
 //! Update by delta: each data node sends the change of its chunk to every parity node, which
-//! scales it and logs it. It is the baseline of CAU (section 3.1) and of `RackCU` (section II-C):
+//! scales it and logs it. Copies of a replicated stripe get the new bytes instead. It is the baseline of CAU (section 3.1) and of `RackCU` (section II-C):
 //! cross-rack bytes are one copy of the delta for each parity node in another rack. What happens
 //! where chunks are lost is in `degraded.rs`.
 
 use super::degraded::{Substitute, check_left};
 use crate::{PlanError, Stripe};
+use gabion_codec::Family;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices, Topology};
 use gabion_plan::{Goal, Log, Plan, PlanBuilder, ValueId};
 
@@ -48,13 +49,43 @@ pub fn delta(
     check_ranges(stripe, ranges)?;
     check_left(stripe)?;
     let mut b = stripe.builder();
-    let given = |b: &mut PlanBuilder, at: NodeId, part: ChunkRange, slices| {
-        Ok(b.input(at, part.chunk, slices))
-    };
-    change_all(&mut b, stripe, topology, ranges, slice_bytes, given)?;
+    if matches!(stripe.code.family(), Family::Replication { .. }) {
+        copy_all(&mut b, stripe, topology, ranges, slice_bytes)?;
+    } else {
+        let given = |b: &mut PlanBuilder, at: NodeId, part: ChunkRange, slices| {
+            Ok(b.input(at, part.chunk, slices))
+        };
+        change_all(&mut b, stripe, topology, ranges, slice_bytes, given)?;
+    }
     Ok(b.finish(Goal::Update {
         ranges: ranges.to_vec(),
     }))
+}
+
+/// Plans the steps of an update of a replicated stripe: each copy that is left gets the new bytes as they are. So no node
+/// reads old bytes, and a lost copy changes nothing for the others.
+fn copy_all(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    topology: &Topology,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+) -> Result<(), PlanError> {
+    for part in ranges {
+        let at = if stripe.lost.contains(&part.chunk) {
+            Substitute::of(stripe, part.chunk, topology)?.node
+        } else {
+            stripe.node_of(part.chunk)
+        };
+        let slices = Slices::contiguous(part.range, slice_bytes);
+        let new = b.input(at, part.chunk, slices);
+        for copy in stripe.available() {
+            let node = stripe.node_of(copy);
+            let there = if node == at { new } else { b.send(new, node) };
+            b.append(Log::Journal, copy, slices, there);
+        }
+    }
+    Ok(())
 }
 
 /// Plans the steps of an update of `ranges`, whose new bytes `new` brings to the node that acts for
@@ -154,5 +185,84 @@ fn check_ranges(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanEr
         Err(PlanError::BadRanges)
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_codec::Code;
+    use gabion_layout::{Geometry, StripeId};
+    use gabion_plan::{Cost, Step, check};
+
+    /// Steps of an update of a stripe of three copies, one a rack, of which some are lost: reads, inputs and records.
+    #[track_caller]
+    fn check_copies(lost: &[ChunkIndex], input_at: NodeId, records_at: &[ChunkIndex]) {
+        let code: Code = "rep(3)".parse().unwrap();
+        let topology = Topology::uniform(3, 1);
+        let placement = [0, 1, 2].map(NodeId);
+        let stripe = Stripe {
+            id: StripeId(1),
+            code: &code,
+            geometry: Geometry::new(1, 2, 1, 1 << 20).unwrap(),
+            placement: &placement,
+            lost,
+        };
+        let part = ChunkRange {
+            chunk: ChunkIndex(0),
+            range: ByteRange::new(8192, 4096),
+        };
+        let plan = delta(&stripe, &topology, &[part], 32 << 10).unwrap();
+        check(&plan, &code).unwrap();
+        let is_read = |step: &Step| matches!(step, Step::Read { .. } | Step::Combine { .. });
+        assert!(!plan.steps.iter().any(is_read), "{lost:?}: old bytes");
+        let inputs = plan.steps.iter().filter_map(|step| match step {
+            Step::Input { node, .. } => Some(*node),
+            _ => None,
+        });
+        assert_eq!(inputs.collect::<Vec<_>>(), [input_at], "{lost:?}");
+        let records = plan.steps.iter().filter_map(|step| match step {
+            Step::Append { log, chunk, .. } => Some((*log, *chunk)),
+            _ => None,
+        });
+        let expected = records_at.iter().map(|&chunk| (Log::Journal, chunk));
+        let expected: Vec<_> = expected.collect();
+        assert_eq!(records.collect::<Vec<_>>(), expected, "{lost:?}");
+        let sent_bytes = (records_at.len() as u64 - 1) * 4096;
+        assert_eq!(Cost::of(&plan, &topology).cross_rack_bytes, sent_bytes);
+    }
+
+    #[test]
+    fn copies_get_the_new_bytes_and_no_node_reads_old_ones() {
+        let all = [0, 1, 2].map(ChunkIndex);
+        check_copies(&[], NodeId(0), &all);
+        check_copies(&all[2..], NodeId(0), &all[..2]);
+        check_copies(&all[..1], NodeId(1), &all[1..]);
+    }
+
+    #[test]
+    fn a_copy_that_is_left_out_is_found_by_the_check() {
+        let code: Code = "rep(3)".parse().unwrap();
+        let topology = Topology::uniform(3, 1);
+        let placement = [0, 1, 2].map(NodeId);
+        let stripe = Stripe {
+            id: StripeId(1),
+            code: &code,
+            geometry: Geometry::new(1, 2, 1, 1 << 20).unwrap(),
+            placement: &placement,
+            lost: &[],
+        };
+        let part = ChunkRange {
+            chunk: ChunkIndex(0),
+            range: ByteRange::new(0, 4096),
+        };
+        let plan = delta(&stripe, &topology, &[part], 32 << 10).unwrap();
+        for at in 0..plan.steps.len() {
+            if matches!(plan.steps[at], Step::Append { .. }) {
+                let mut torn = plan.clone();
+                torn.steps.remove(at);
+                assert!(check(&torn, &code).is_err(), "step {at}");
+            }
+        }
     }
 }

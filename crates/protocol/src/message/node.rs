@@ -10,7 +10,7 @@ use gabion_layout::{
 };
 use gabion_meta::Progress;
 use gabion_plan::Part;
-use gabion_store::{AppendedState, RunMemory, StoreCounts};
+use gabion_store::{AppendedState, RECORD_RUN_COUNT_MAX, RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
 
 /// The update as of which a part reads.
@@ -103,6 +103,9 @@ impl Effect {
 pub struct RunPart {
     /// The run.
     pub run: RunId,
+    /// Further runs whose changes the update makes: their staged bytes are inputs too, and the record has
+    /// their runs. At most 63; empty for all but updates.
+    pub joined: Vec<RunId>,
     /// The steps.
     pub part: Part,
     /// The lease term under which the plan was made; nodes refuse older ones for anything that
@@ -138,6 +141,18 @@ pub struct CommittedMark {
 }
 
 impl RunPart {
+    /// The runs whose changes it makes, in the order in which their requests arrived.
+    pub fn runs(&self) -> Vec<RunId> {
+        [&[self.run], &*self.joined].concat()
+    }
+
+    /// Whether it has no more runs than a record can, and more than one only if it is of an update. A client, which
+    /// makes no updates itself, must not take the staged bytes of other runs.
+    pub(crate) fn has_valid_runs(&self) -> bool {
+        let is_update = matches!(self.effect, Effect::Record { .. } | Effect::Append { .. });
+        self.joined.is_empty() || (is_update && self.joined.len() < RECORD_RUN_COUNT_MAX)
+    }
+
     /// Whether it only reads updates that a quorum of the stripe's nodes has attested, so that it needs no
     /// lease.
     pub fn is_quorum_read(&self) -> bool {

@@ -2,7 +2,8 @@
 //! the commit, when a time or size limit is reached, or on demand. The primary also notes at the
 //! coordinator which stripes may have updates that parity does not cover.
 
-use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, changed_bytes, lock};
+use super::batch::changed_bytes;
+use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, lock};
 use crate::commit::CommitTerms;
 use crate::initiate::PartFailed;
 use crate::message::{NodeStatus, Purpose, Refusal, ask};

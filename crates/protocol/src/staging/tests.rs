@@ -24,7 +24,7 @@ fn inputs_are_read_across_pieces_and_gaps_are_refused() {
     staging
         .stage(run, CLIENT, (CHUNK, 30, Bytes::from_static(b"xyz")), 0)
         .unwrap();
-    let inputs = staging.start(run, 0).unwrap().inputs;
+    let inputs = staging.start(&[run], 0).unwrap().inputs;
     let read = |offset, length| inputs.read(CHUNK, ByteRange::new(offset, length));
     assert_eq!(read(10, 8).unwrap(), "abcdefgh");
     assert_eq!(read(12, 5).unwrap(), "cdefg");
@@ -45,7 +45,7 @@ fn a_withdrawn_run_never_begins_however_late_its_messages_come() {
             .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 0)
             .unwrap();
     }
-    staging.start(begun, 0).unwrap();
+    staging.start(&[begun], 0).unwrap();
     assert!(
         staging.withdraw(waiting, CLIENT, 5).unwrap(),
         "its bytes were waiting"
@@ -63,7 +63,7 @@ fn a_withdrawn_run_never_begins_however_late_its_messages_come() {
         "it may have been committed"
     );
     for run in [waiting, unknown] {
-        assert!(staging.start(run, 7).is_err());
+        assert!(staging.start(&[run], 7).is_err());
         assert!(
             staging
                 .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 7)
@@ -72,7 +72,7 @@ fn a_withdrawn_run_never_begins_however_late_its_messages_come() {
     }
     staging.expire(KEEP_MS + 5);
     assert!(
-        staging.start(waiting, KEEP_MS + 5).is_err(),
+        staging.start(&[waiting], KEEP_MS + 5).is_err(),
         "kept as long as bytes are"
     );
     staging.expire(KEEP_MS + 7);
@@ -88,14 +88,14 @@ fn a_run_that_is_over_takes_no_second_copy_of_anything() {
     staging
         .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 0)
         .unwrap();
-    staging.start(run, 0).unwrap();
-    staging.end(run, 5);
+    staging.start(&[run], 0).unwrap();
+    staging.end(&[run], 5);
     assert!(
         staging
             .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 6)
             .is_err()
     );
-    assert!(staging.start(run, 6).is_err());
+    assert!(staging.start(&[run], 6).is_err());
     assert!(
         !staging.withdraw(run, CLIENT, 6).unwrap(),
         "it may have been committed"
@@ -103,7 +103,7 @@ fn a_run_that_is_over_takes_no_second_copy_of_anything() {
     staging.flow(Flow::Abort { run }, None, 6);
     assert!(staging.runs.is_empty() && staging.staged.bytes == 0);
     staging.expire(KEEP_MS + 5);
-    assert!(staging.start(run, KEEP_MS + 5).is_err());
+    assert!(staging.start(&[run], KEEP_MS + 5).is_err());
     staging.expire(KEEP_MS + 6);
     assert!(staging.over.runs.is_empty() && staging.over.since_ms.is_empty());
 }
@@ -112,12 +112,12 @@ fn a_run_that_is_over_takes_no_second_copy_of_anything() {
 fn no_more_runs_are_remembered_than_fit() {
     let mut staging = Staging::default();
     for run in 0..=OVER_COUNT_MAX as u64 {
-        staging.end(RunId(run), 0);
+        staging.end(&[RunId(run)], 0);
     }
     assert_eq!(staging.over.runs.len(), OVER_COUNT_MAX);
-    assert!(staging.start(RunId(1), 0).is_err());
+    assert!(staging.start(&[RunId(1)], 0).is_err());
     assert!(
-        staging.start(RunId(0), 0).is_ok(),
+        staging.start(&[RunId(0)], 0).is_ok(),
         "the oldest is forgotten"
     );
 }
@@ -149,14 +149,14 @@ fn withdrawing_runs_that_never_came_takes_no_room_from_others() {
     );
     let piece = || (CHUNK, 0, Bytes::from_static(b"x"));
     staging.stage(RunId(1), CLIENT, piece(), 1).unwrap();
-    staging.start(RunId(1), 1).unwrap();
+    staging.start(&[RunId(1)], 1).unwrap();
     // None is forgotten early, however many parts end meanwhile.
     for number in 0..2 * OVER_COUNT_MAX as u64 {
-        staging.end(RunId(1 << 40 | number), 2);
+        staging.end(&[RunId(1 << 40 | number)], 2);
     }
     staging.expire(1 + KEEP_MS);
     for run in [RunId(0), RunId(1_000), RunId(999 + limit)] {
-        assert!(staging.start(run, 1).is_err());
+        assert!(staging.start(&[run], 1).is_err());
         assert!(staging.stage(run, CLIENT, piece(), 1).is_err());
     }
     staging.expire(2 + KEEP_MS);
@@ -175,7 +175,7 @@ fn what_waits_while_a_node_is_away_is_withdrawn() {
         .stage(RunId(1), CLIENT, (CHUNK, 0, bytes), 0)
         .unwrap();
     staging.withdraw_all(9);
-    assert!(staging.start(RunId(1), 10).is_err());
+    assert!(staging.start(&[RunId(1)], 10).is_err());
     assert_eq!(staging.staged.bytes, 0);
 }
 
@@ -191,9 +191,9 @@ fn a_run_starts_once_and_memory_is_given_back() {
             .stage(RunId(2), CLIENT, (CHUNK, 0, big.clone()), 0)
             .is_err()
     );
-    staging.start(RunId(1), 0).unwrap();
+    staging.start(&[RunId(1)], 0).unwrap();
     // A repeated request must not end the write: another run may succeed.
-    let again = staging.start(RunId(1), 0).err();
+    let again = staging.start(&[RunId(1)], 0).err();
     assert!(matches!(again, Some(Refusal::Interrupted(_))), "{again:?}");
     staging
         .stage(RunId(2), CLIENT, (CHUNK, 0, big.clone()), 0)
@@ -222,7 +222,7 @@ fn a_client_that_stages_all_it_may_leaves_room_for_others_and_all_have_a_limit()
     stage(3, 2, &one).unwrap();
     assert!(stage(4, 3, &big).is_err(), "no room is left for as much");
     stage(5, 3, &one).unwrap();
-    staging.start(RunId(1), 0).unwrap();
+    staging.start(&[RunId(1)], 0).unwrap();
     staging.withdraw(RunId(3), CLIENT, 0).unwrap();
     staging.expire(KEEP_MS + 1);
     assert!(staging.staged_by.is_empty() && staging.staged.bytes == 0);
@@ -248,7 +248,7 @@ fn runs_and_slices_without_a_part_are_bounded() {
     };
     staging.flow(slice(RunId(7)), None, 0);
     staging.flow(slice(RunId(7)), None, 0);
-    let mut arrivals = staging.start(RunId(7), 0).unwrap();
+    let mut arrivals = staging.start(&[RunId(7)], 0).unwrap();
     let waited = std::iter::from_fn(|| arrivals.flows.try_recv().ok());
     assert_eq!(waited.count(), 2, "the abort, and the slice that had room");
     assert_eq!(staging.waiting.bytes, 0);
@@ -275,7 +275,7 @@ fn one_peer_leaves_room_for_the_slices_of_others_and_short_frames_count() {
     assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER);
     staging.flow(slice(4, half), second, 0);
     assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER + half);
-    staging.start(RunId(1), 0).unwrap();
+    staging.start(&[RunId(1)], 0).unwrap();
     staging.flow(slice(3, half), first, 0);
     assert_eq!(staging.waiting.bytes, MAX_WAITING_BYTES_OF_PEER + half);
     let credit = || Flow::Credit {

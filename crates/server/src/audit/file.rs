@@ -4,7 +4,7 @@
 use super::record::{AuditRecord, AuditTrail, Noted, Seal, sealed};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes above which a new file begins.
@@ -21,12 +21,15 @@ pub(super) struct AuditFiles {
     present: Option<Present>,
     /// A file that may end in records that do not count.
     uncertain: Option<Present>,
+    /// A file that was no longer at its name when a record was to be added.
+    vanished: Option<PathBuf>,
     /// The number and the seal of the last record.
     last: (u64, Seal),
 }
 
 struct Present {
     file: File,
+    path: PathBuf,
     /// Its bytes with all records that count.
     bytes: u64,
 }
@@ -34,11 +37,7 @@ struct Present {
 impl AuditFiles {
     /// Finds the end of the records in a directory, which it makes.
     pub(super) fn open(directory: PathBuf) -> io::Result<Self> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&directory)?;
-        if let Some(above) = directory.parent() {
-            File::open(above)?.sync_all()?;
-        }
+        make_directory(&directory)?;
         let mut last = (0, Seal::default());
         let names = file_names(&directory)?;
         for name in names.iter().rev() {
@@ -57,18 +56,28 @@ impl AuditFiles {
             directory,
             present: None,
             uncertain: None,
+            vanished: None,
             last,
         })
     }
 
+    /// The file that was removed or replaced since the last call, if one was.
+    pub(super) fn take_vanished(&mut self) -> Option<PathBuf> {
+        self.vanished.take()
+    }
+
     /// Writes records, and syncs them. On an error none of them counts. Returns the number of the first.
-    pub(super) fn append(&mut self, time_ms: i64, noted: Vec<Noted>) -> io::Result<u64> {
-        if let Some(Present { file, bytes }) = &self.uncertain {
+    pub(super) fn append(&mut self, time_ms: i64, noted: &[Noted]) -> io::Result<u64> {
+        if let Some(Present { file, bytes, .. }) = &self.uncertain {
             file.set_len(*bytes)?;
             file.sync_all()?;
             self.uncertain = None;
         }
-        let present = self.present.take();
+        let mut present = self.present.take();
+        if let Some(gone) = present.take_if(|present| !present.is_at_its_name()) {
+            // Records in it would be lost. The next file depends on its last seal, so a check finds the gap.
+            self.vanished = Some(gone.path);
+        }
         let present = present.filter(|present| present.bytes < FILE_BYTES_MAX);
         let begun = Noted::Begun {
             after: self.last.1.to_string(),
@@ -81,7 +90,7 @@ impl AuditFiles {
         };
         let mut last = self.last;
         let mut lines = String::new();
-        for noted in begun.into_iter().chain(noted) {
+        for noted in begun.into_iter().chain(noted.iter().cloned()) {
             let record = AuditRecord {
                 number: last.0 + 1,
                 time_ms,
@@ -107,10 +116,13 @@ impl AuditFiles {
         let name = format!("{:016x}.jsonl", self.last.0 + 1);
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
-        let file = options.open(self.directory.join(name))?;
+        make_directory(&self.directory)?;
+        let path = self.directory.join(name);
+        let file = options.open(&path)?;
         File::open(&self.directory)?.sync_all()?;
         self.delete_oldest()?;
-        Ok(Present { file, bytes: 0 })
+        let bytes = 0;
+        Ok(Present { file, path, bytes })
     }
 
     fn delete_oldest(&self) -> io::Result<()> {
@@ -124,6 +136,29 @@ impl AuditFiles {
             }
         }
         Ok(())
+    }
+}
+
+impl Present {
+    /// Whether the name still leads to the file: else what is added to it can be read by no one.
+    fn is_at_its_name(&self) -> bool {
+        let (Ok(open), Ok(named)) = (self.file.metadata(), fs::metadata(&self.path)) else {
+            return false;
+        };
+        (open.dev(), open.ino()) == (named.dev(), named.ino())
+    }
+}
+
+/// Makes the directory durably, unless it exists.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory)?;
+    match directory.parent() {
+        Some(above) => File::open(above)?.sync_all(),
+        None => Ok(()),
     }
 }
 
@@ -167,9 +202,9 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let directory = data.path().join("audit");
         let mut files = AuditFiles::open(directory.clone()).unwrap();
-        assert_eq!(files.append(7, vec![outcome(1), outcome(2)]).unwrap(), 2);
+        assert_eq!(files.append(7, &[outcome(1), outcome(2)]).unwrap(), 2);
         let mut files = AuditFiles::open(directory.clone()).unwrap();
-        assert_eq!(files.append(8, vec![outcome(3)]).unwrap(), 5);
+        assert_eq!(files.append(8, &[outcome(3)]).unwrap(), 5);
         (data, directory)
     }
 
@@ -235,7 +270,7 @@ mod tests {
         // A later process got no further.
         fs::write(directory.join("0000000000000006.jsonl"), cut).unwrap();
         let mut files = AuditFiles::open(directory).unwrap();
-        files.append(9, vec![outcome(4)]).unwrap();
+        files.append(9, &[outcome(4)]).unwrap();
         let trail = AuditTrail::read(data.path()).unwrap();
         assert_eq!(trail.faults, []);
         assert_eq!(trail.cut.len(), 2);
@@ -244,18 +279,62 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_removed_in_use_is_noticed_and_a_check_finds_the_gap() {
+        let (data, directory) = two_files();
+        let mut files = AuditFiles::open(directory.clone()).unwrap();
+        files.append(9, &[outcome(4)]).unwrap();
+        assert_eq!(files.take_vanished(), None);
+        let present = directory.join("0000000000000006.jsonl");
+        fs::remove_file(&present).unwrap();
+        files.append(9, &[outcome(5)]).unwrap();
+        assert_eq!(files.take_vanished(), Some(present));
+        let trail = AuditTrail::read(data.path()).unwrap();
+        assert_eq!(trail.records.last().unwrap().noted, outcome(5));
+        let file = "0000000000000008.jsonl".to_owned();
+        assert_eq!(trail.faults, [AuditFault::Missing { file }]);
+        // So is the loss of the whole directory, and of a file in favour of another one.
+        fs::remove_dir_all(&directory).unwrap();
+        files.append(9, &[outcome(6)]).unwrap();
+        assert!(files.take_vanished().is_some());
+        let name = file_names(&directory).unwrap().pop().unwrap();
+        fs::remove_file(directory.join(&name)).unwrap();
+        fs::write(directory.join(&name), "").unwrap();
+        files.append(9, &[outcome(7)]).unwrap();
+        assert_eq!(files.take_vanished(), Some(directory.join(name)));
+    }
+
+    #[test]
+    fn a_seal_that_was_kept_shows_whether_the_end_is_still_there() {
+        let (data, directory) = two_files();
+        let seal = AuditTrail::read(data.path()).unwrap().seal;
+        let mut files = AuditFiles::open(directory.clone()).unwrap();
+        files.append(9, &[outcome(4)]).unwrap();
+        assert!(AuditTrail::read(data.path()).unwrap().has_seal(&seal));
+        // Without its last lines the log still follows itself.
+        fs::remove_file(directory.join("0000000000000006.jsonl")).unwrap();
+        change(&directory.join("0000000000000004.jsonl"), |text| {
+            without_line(&text, 1)
+        });
+        let trail = AuditTrail::read(data.path()).unwrap();
+        assert_eq!(trail.faults, []);
+        assert!(!trail.has_seal(&seal));
+    }
+
+    #[test]
     fn what_an_error_has_left_does_not_count() {
         let (data, directory) = two_files();
         let mut files = AuditFiles::open(directory.clone()).unwrap();
         fs::rename(&directory, data.path().join("away")).unwrap();
-        files.append(9, vec![outcome(4)]).unwrap_err();
+        fs::write(&directory, "no directory").unwrap();
+        files.append(9, &[outcome(4)]).unwrap_err();
+        fs::remove_file(&directory).unwrap();
         fs::rename(data.path().join("away"), &directory).unwrap();
-        files.append(9, vec![outcome(5)]).unwrap();
+        files.append(9, &[outcome(5)]).unwrap();
         // A write that is in the file, although its sync has failed.
         let mut present = files.present.take().unwrap();
         present.file.write_all(b"{\"number\":8").unwrap();
         files.uncertain = Some(present);
-        files.append(9, vec![outcome(6)]).unwrap();
+        files.append(9, &[outcome(6)]).unwrap();
         let trail = AuditTrail::read(data.path()).unwrap();
         assert_eq!((trail.faults, trail.cut), (vec![], vec![]));
         assert_eq!(trail.records.last().unwrap().noted, outcome(6));

@@ -3,10 +3,11 @@
 use super::file::AuditFiles;
 use super::record::{AuditedOrder, AuditedOutcome, Became, Noted};
 use crate::error::{ServerError, io_error};
+use crate::events::{EventLog, Happening};
 use gabion_wire::wall_time;
-use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -21,10 +22,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest subject or reason in bytes; the rest is cut off.
 const TEXT_BYTES_MAX: usize = 8192;
 
+/// Period of attempts to write after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+/// The events of a log that cannot be written, that can be again, and of a file that is gone.
+const AUDIT_FAILED: &str = "audit_failed";
+const AUDIT_WORKS: &str = "audit_works";
+const AUDIT_REMOVED: &str = "audit_removed";
+
 /// The audit log.
 pub(crate) struct AuditLog {
     writer: SyncSender<Waiting>,
+    failure: Failure,
 }
+
+/// Why the last attempt to write has failed; none if it has not.
+type Failure = Arc<Mutex<Option<String>>>;
 
 /// A record that waits to be written.
 enum Waiting {
@@ -37,16 +49,29 @@ impl AuditLog {
     ///
     /// # Errors
     /// When the files cannot be read, or there can be no thread for them.
-    pub(crate) fn open(data: &Path) -> Result<Self, ServerError> {
+    pub(crate) fn open(data: &Path, events: Arc<EventLog>) -> Result<Self, ServerError> {
         let directory = data.join(DIRECTORY);
         let files = AuditFiles::open(directory.clone());
         let files = files.map_err(io_error("open the audit log in", &directory))?;
-        let (writer, waiting) = sync_channel(WAITING_COUNT_MAX);
+        let (sender, waiting) = sync_channel(WAITING_COUNT_MAX);
+        let failure = Failure::default();
+        let writer = Writer {
+            files,
+            events,
+            failure: Arc::clone(&failure),
+            unwritten: Vec::new(),
+        };
         let spawned = thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || write(files, &waiting));
+            .spawn(move || writer.write(&waiting));
         spawned.map_err(io_error("start a thread for the audit log in", &directory))?;
-        Ok(Self { writer })
+        let writer = sender;
+        Ok(Self { writer, failure })
+    }
+
+    /// Why no order can be recorded now, so that all are refused; none if they can be.
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
     }
 
     /// Records an order. Its record is durable when this returns its number.
@@ -103,11 +128,42 @@ fn cut(text: &mut String) {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
 }
 
-/// The writer, until the log is dropped.
-fn write(mut files: AuditFiles, waiting: &Receiver<Waiting>) {
-    while let Ok(first) = waiting.recv() {
-        let (mut noted, mut askers) = (Vec::new(), Vec::new());
-        for one in std::iter::once(first).chain(waiting.try_iter()) {
+fn lock(failure: &Failure) -> MutexGuard<'_, Option<String>> {
+    // It is written in one step.
+    failure.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread's state.
+struct Writer {
+    files: AuditFiles,
+    events: Arc<EventLog>,
+    failure: Failure,
+    /// Outcomes that could not be written.
+    unwritten: Vec<Noted>,
+}
+
+impl Writer {
+    /// Writes until the log is dropped.
+    fn write(mut self, waiting: &Receiver<Waiting>) {
+        loop {
+            let first = if lock(&self.failure).is_some() {
+                match waiting.recv_timeout(RETRY) {
+                    Ok(first) => Some(first),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            } else {
+                let Ok(first) = waiting.recv() else { return };
+                Some(first)
+            };
+            self.write_all(first.into_iter().chain(waiting.try_iter()));
+        }
+    }
+
+    /// Writes records that wait, after those that could not be written before.
+    fn write_all(&mut self, waiting: impl Iterator<Item = Waiting>) {
+        let (mut noted, mut askers) = (std::mem::take(&mut self.unwritten), Vec::new());
+        for one in waiting {
             match one {
                 Waiting::Order(order, asker) => {
                     askers.push((noted.len() as u64, asker));
@@ -116,7 +172,7 @@ fn write(mut files: AuditFiles, waiting: &Receiver<Waiting>) {
                 Waiting::Outcome(outcome) => noted.push(Noted::Outcome(outcome)),
             }
         }
-        let written = append(&mut files, noted);
+        let written = self.append(noted);
         let mut late = Vec::new();
         for (at, asker) in askers {
             let number = written.clone().map(|first| first + at);
@@ -127,18 +183,47 @@ fn write(mut files: AuditFiles, waiting: &Receiver<Waiting>) {
         }
         if !late.is_empty() {
             // These orders have their answers, so none waits for this.
-            let _ = append(&mut files, late);
+            let _ = self.append(late);
         }
     }
-}
 
-fn append(files: &mut AuditFiles, noted: Vec<Noted>) -> Result<u64, String> {
-    let now = wall_time();
-    let time_ms = now.seconds * 1000 + i64::from(now.nanoseconds / 1_000_000);
-    let written = files.append(time_ms, noted);
-    written.map_err(|error: io::Error| {
-        let sentence = format!("the audit log cannot be written: {error}");
-        tracing::warn!("{sentence}");
-        sentence
-    })
+    fn append(&mut self, noted: Vec<Noted>) -> Result<u64, String> {
+        let now = wall_time();
+        let time_ms = now.seconds * 1000 + i64::from(now.nanoseconds / 1_000_000);
+        let written = self.files.append(time_ms, &noted);
+        if let Some(gone) = self.files.take_vanished() {
+            let path = gone.display();
+            let sentence = format!(
+                "{path} was removed or replaced while the audit log was writing it; its records are lost, and a \
+                 new file begins"
+            );
+            self.events
+                .note(Happening::warning(AUDIT_REMOVED, sentence));
+        }
+        let written = written.map_err(|error| format!("the audit log cannot be written: {error}"));
+        if written.is_err() {
+            let outcomes = noted.into_iter();
+            let outcomes = outcomes.filter(|noted| matches!(noted, Noted::Outcome(_)));
+            let room = WAITING_COUNT_MAX.saturating_sub(self.unwritten.len());
+            self.unwritten.extend(outcomes.take(room));
+        }
+        self.note_change(written.clone().err());
+        written
+    }
+
+    /// Tells operators when the log cannot be written any more, and when it can be again.
+    fn note_change(&self, failure: Option<String>) {
+        let before = std::mem::replace(&mut *lock(&self.failure), failure.clone());
+        match (before, failure) {
+            (None, Some(why)) => {
+                let sentence = format!("{why}; deletions and settings are refused until it can be");
+                self.events.note(Happening::warning(AUDIT_FAILED, sentence));
+            }
+            (Some(_), None) => {
+                let sentence = "the audit log can be written again";
+                self.events.note(Happening::plain(AUDIT_WORKS, sentence));
+            }
+            _ => {}
+        }
+    }
 }

@@ -181,7 +181,7 @@ pub enum AuditError {
     },
 }
 
-/// A place at which the audit log is not as the coordinator wrote it.
+/// A place at which the audit log differs from what the coordinator wrote.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AuditFault {
     /// A line is damaged, or is no record.
@@ -221,6 +221,8 @@ pub struct AuditTrail {
     pub cut: Vec<String>,
     /// The seal of the last record, which depends on all of them.
     pub seal: String,
+    /// The seals of the records.
+    seals: Vec<Seal>,
 }
 
 impl AuditTrail {
@@ -280,8 +282,15 @@ impl AuditTrail {
             }
             (number, seal) = (record.number, found);
             self.records.push(record);
+            self.seals.push(found);
         }
         (number, seal)
+    }
+
+    /// Whether a record has this seal, in hexadecimal digits. If the last seal of an earlier check is missing, records
+    /// were removed since, or the log is another one.
+    pub fn has_seal(&self, seal: &str) -> bool {
+        parse_seal(seal).is_some_and(|seal| self.seals.contains(&seal))
     }
 
     /// The number and the seal of the last record of a file; none if it has no whole record.

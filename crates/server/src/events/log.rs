@@ -45,6 +45,14 @@ impl Happening {
         }
     }
 
+    /// A warning without a node and a stripe.
+    pub(crate) fn warning(kind: &'static str, sentence: impl Into<String>) -> Self {
+        Self {
+            is_warning: true,
+            ..Self::plain(kind, sentence)
+        }
+    }
+
     /// An event without a node and a stripe, which is no warning.
     pub(crate) fn plain(kind: &'static str, sentence: impl Into<String>) -> Self {
         Self {

@@ -69,7 +69,7 @@ pub(crate) struct UpdateHead {
     pub(crate) chunk: ChunkId,
     pub(crate) generation: Generation,
     pub(crate) stamp: UpdateStamp,
-    pub(crate) run: Option<RunId>,
+    pub(crate) runs: Vec<RunId>,
     pub(crate) kind: RecordKind,
     pub(crate) participants: Participants,
     pub(crate) pieces: Vec<PieceHead>,
@@ -115,8 +115,10 @@ const LIST: u8 = 7;
 const WITNESS: u8 = 8;
 const RUNS: u8 = 9;
 
-/// Set in the first byte of an update that has a run.
+/// Set in the first byte of an update that has one run.
 const HAS_RUN: u8 = 0x80;
+/// Set in the first byte of an update that has several runs.
+const HAS_RUNS: u8 = 0x40;
 
 impl UpdateHead {
     pub(crate) fn of(record: &Record<'_>) -> Self {
@@ -128,7 +130,7 @@ impl UpdateHead {
             chunk: record.chunk,
             generation: record.generation,
             stamp: record.stamp,
-            run: record.run,
+            runs: record.runs.clone(),
             kind: record.kind,
             participants: Participants::new(&record.participants),
             pieces: record.pieces.iter().map(head_of).collect(),
@@ -341,8 +343,15 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
         RecordKind::ParityDelta => 1,
         RecordKind::Appended { .. } => 2,
     };
-    head.push(kind | if update.run.is_some() { HAS_RUN } else { 0 });
-    if let Some(run) = update.run {
+    match &*update.runs {
+        [] => head.push(kind),
+        [_] => head.push(kind | HAS_RUN),
+        several => {
+            head.push(kind | HAS_RUNS);
+            put_varint(head, several.len() as u64);
+        }
+    }
+    for run in &update.runs {
         head.extend_from_slice(&run.0.to_le_bytes());
     }
     put_chunk(head, update.chunk);
@@ -363,18 +372,20 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
 
 fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
     let first = reader.u8()?;
-    let mut kind = match first & !HAS_RUN {
+    let mut kind = match first & !(HAS_RUN | HAS_RUNS) {
         0 => RecordKind::NewBytes,
         1 => RecordKind::ParityDelta,
         2 => RecordKind::Appended { original_count: 0 },
         _ => return None,
     };
-    let has_run = first & HAS_RUN != 0;
-    let run = if has_run {
-        Some(RunId(reader.u64()?))
-    } else {
-        None
+    let run_count = match first & (HAS_RUN | HAS_RUNS) {
+        0 => 0,
+        HAS_RUN => 1,
+        HAS_RUNS => reader.varint()?,
+        _ => return None,
     };
+    let mut run = || Some(RunId(reader.u64()?));
+    let runs = (0..run_count).map(|_| run()).collect::<Option<_>>()?;
     let chunk = chunk(reader)?;
     let generation = Generation(reader.varint()?);
     let stamp = stamp(reader)?;
@@ -394,7 +405,7 @@ fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
         chunk,
         generation,
         stamp,
-        run,
+        runs,
         kind,
         participants,
         pieces,
@@ -457,7 +468,8 @@ mod tests {
     proptest! {
         #[test]
         fn updates_come_back(
-            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64, run: Option<u64>,
+            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64,
+            runs in proptest::collection::vec(proptest::num::u64::ANY, 0..4),
             kind in proptest::sample::select(vec![
                 RecordKind::NewBytes,
                 RecordKind::ParityDelta,
@@ -474,7 +486,7 @@ mod tests {
                 chunk: ChunkId { stripe: StripeId(stripe), index: ChunkIndex(index) },
                 generation: Generation(7),
                 stamp: UpdateStamp { epoch: Epoch(epoch), sequence: Sequence(sequence) },
-                run: run.map(RunId),
+                runs: runs.into_iter().map(RunId).collect(),
                 kind,
                 participants,
                 pieces: ranges.into_iter().map(|(data, offset, length)| PieceHead {

@@ -11,7 +11,7 @@ use crate::journal::frame;
 use crate::options::Options;
 use crate::records::layer::Pending;
 use crate::records::lsn::Lsn;
-use crate::records::record::{Record, RecordKind};
+use crate::records::record::{RECORD_RUN_COUNT_MAX, Record, RecordKind};
 use crate::state::State;
 use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, Keeping, Sequence};
@@ -55,7 +55,7 @@ impl Store {
             }
             place = state.place_of(&head);
         }
-        let run = head.run;
+        let runs = head.runs.clone();
         let frame_bytes = head.frame_bytes();
         let has_space =
             |state: &mut State| self.shared.back_reserve(state, record.chunk, frame_bytes);
@@ -64,7 +64,7 @@ impl Store {
         } else {
             self.shared.append_to_journal(&mut state, record, head)?
         };
-        state.note_run(record.chunk, record.stamp.sequence, run);
+        state.note_runs(record.chunk, record.stamp.sequence, &runs);
         self.shared.counters.add(|c| &c.append_count, 1);
         Ok(lsn.stalled(has_stalled))
     }
@@ -232,6 +232,9 @@ fn check_shape(record: &Record<'_>, head: &UpdateHead, options: Options) -> Resu
     }
     if record.pieces.len() > PIECE_COUNT_MAX {
         return malformed("a record has at most 4096 pieces");
+    }
+    if record.runs.len() > RECORD_RUN_COUNT_MAX {
+        return malformed("a record has at most 64 runs");
     }
     if !record.participants.is_sorted_by(|a, b| a < b) {
         return malformed("participants must be in increasing order");

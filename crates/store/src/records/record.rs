@@ -61,6 +61,9 @@ impl Piece<'_> {
     }
 }
 
+/// Most runs of one record.
+pub const RECORD_RUN_COUNT_MAX: usize = 64;
+
 /// One participant's share of one update.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
@@ -70,9 +73,10 @@ pub struct Record<'a> {
     pub generation: Generation,
     /// The update.
     pub stamp: UpdateStamp,
-    /// The run of the update, remembered for a client that asks for its outcome. None for a record
-    /// that stands for all updates up to its own: their runs are unknown here.
-    pub run: Option<RunId>,
+    /// The runs whose changes the update makes, at most [`RECORD_RUN_COUNT_MAX`]. The store remembers
+    /// them for clients that ask for the outcome. Empty for a record that stands for all updates up to
+    /// its own: their runs are unknown here.
+    pub runs: Vec<RunId>,
     /// The chunks whose nodes must hold a record of the update before it is committed; increasing.
     pub participants: Vec<ChunkIndex>,
     /// The effect of the bytes.

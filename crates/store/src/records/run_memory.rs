@@ -74,16 +74,22 @@ impl Shared {
 }
 
 impl State {
-    /// Notes the run of a chunk's record, or a record that stands for all earlier updates.
-    pub(crate) fn note_run(&mut self, chunk: ChunkId, sequence: Sequence, run: Option<RunId>) {
-        let Some(entry) = self.chunk_mut(chunk) else {
+    /// Notes the runs of a chunk's record. A record without any stands for all earlier updates.
+    pub(crate) fn note_runs(&mut self, chunk: ChunkId, sequence: Sequence, runs: &[RunId]) {
+        if runs.is_empty() {
+            if let Some(entry) = self.chunk_mut(chunk) {
+                entry.runs.forget_upto(sequence);
+            }
             return;
-        };
-        let Some(run) = run else {
-            entry.runs.forget_upto(sequence);
-            return;
-        };
-        if !entry.runs.note(sequence, run) {
+        }
+        for &run in runs {
+            self.note_run(chunk, sequence, run);
+        }
+    }
+
+    fn note_run(&mut self, chunk: ChunkId, sequence: Sequence, run: RunId) {
+        let entry = self.chunk_mut(chunk);
+        if !entry.is_some_and(|entry| entry.runs.note(sequence, run)) {
             return;
         }
         for (oldest, sequence) in self.records.run_order.add(chunk, sequence) {
@@ -105,7 +111,7 @@ impl State {
     /// Notes that a chunk is visible whose own bytes include all updates up to `base`.
     pub(crate) fn end_announcement(&mut self, chunk: ChunkId, base: Sequence) {
         self.records.announced.remove(&chunk);
-        self.note_run(chunk, base, None);
+        self.note_runs(chunk, base, &[]);
     }
 
     /// Takes over a journal entry about a chunk's runs.
@@ -116,9 +122,9 @@ impl State {
         runs: Vec<(Sequence, RunId)>,
     ) {
         for (sequence, run) in runs {
-            self.note_run(chunk, sequence, Some(run));
+            self.note_run(chunk, sequence, run);
         }
-        self.note_run(chunk, complete_after, None);
+        self.note_runs(chunk, complete_after, &[]);
     }
 
     /// Checkpoint entries with all known runs.

@@ -11,7 +11,7 @@ use crate::journal::frame;
 use crate::options::Options;
 use crate::records::record::RunMemory;
 use gabion_layout::{ChunkId, RunId, Sequence};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// Most runs in one entry, which bounds a frame's head.
@@ -29,7 +29,7 @@ pub(crate) struct Runs {
     /// The runs of all records after this update are known.
     complete_after: Sequence,
     /// Invariant: later than `complete_after`.
-    known: BTreeMap<Sequence, RunId>,
+    known: BTreeSet<(Sequence, RunId)>,
     /// The current segment names all runs up to this update.
     logged: Sequence,
 }
@@ -51,28 +51,29 @@ pub(crate) struct RunOrder {
 impl Runs {
     /// Notes a run. Returns whether it was new.
     pub(super) fn note(&mut self, sequence: Sequence, run: RunId) -> bool {
-        sequence > self.complete_after && self.known.insert(sequence, run).is_none()
+        sequence > self.complete_after && self.known.insert((sequence, run))
     }
 
     /// Forgets an update that was dropped.
     pub(crate) fn drop_update(&mut self, sequence: Sequence) {
-        self.known.remove(&sequence);
+        self.known.retain(|(known, _)| *known != sequence);
     }
 
     /// Forgets the runs up to an update.
     pub(crate) fn forget_upto(&mut self, sequence: Sequence) {
         self.complete_after = self.complete_after.max(sequence);
-        self.known.retain(|known, _| *known > sequence);
+        self.known.retain(|(known, _)| *known > sequence);
     }
 
     pub(super) fn knows(&self, sequence: Sequence) -> bool {
-        self.known.contains_key(&sequence)
+        let of_update = (sequence, RunId(0))..=(sequence, RunId(u64::MAX));
+        self.known.range(of_update).next().is_some()
     }
 
     pub(super) fn memory(&self, run: RunId) -> RunMemory {
-        let of_run = self.known.iter().find(|(_, known)| **known == run);
+        let of_run = self.known.iter().find(|(_, known)| *known == run);
         RunMemory {
-            sequence: of_run.map(|(&sequence, _)| sequence),
+            sequence: of_run.map(|&(sequence, _)| sequence),
             complete_after: self.complete_after,
         }
     }
@@ -84,8 +85,9 @@ impl Runs {
 
     /// Entries that name the runs after an update.
     pub(super) fn entries(&self, chunk: ChunkId, after: Sequence) -> Vec<Entry> {
-        let after = (Bound::Excluded(after), Bound::Unbounded);
-        let runs: Vec<(Sequence, RunId)> = self.known.range(after).map(|(&s, &r)| (s, r)).collect();
+        let after = Bound::Excluded((after, RunId(u64::MAX)));
+        let runs = self.known.range((after, Bound::Unbounded)).copied();
+        let runs: Vec<(Sequence, RunId)> = runs.collect();
         let entry = |runs: &[(Sequence, RunId)]| Entry::Runs {
             chunk,
             complete_after: self.complete_after,
@@ -109,8 +111,8 @@ impl Runs {
 
     /// The newest update whose run is known, or the one up to which no run is.
     pub(crate) fn newest(&self) -> Sequence {
-        let newest = self.known.last_key_value();
-        newest.map_or(self.complete_after, |(&sequence, _)| sequence)
+        let newest = self.known.last();
+        newest.map_or(self.complete_after, |&(sequence, _)| sequence)
     }
 
     /// Upper bound of the bytes of a checkpoint of it.
@@ -143,8 +145,8 @@ impl RunOrder {
 
     /// Remembers the runs of a removed chunk for some time. All its updates are settled.
     pub(crate) fn retire(&mut self, chunk: ChunkId, mut runs: Runs) {
-        let mut newest_first = runs.known.keys().rev();
-        if let Some(&oldest) = newest_first.nth(REMOVED_RUN_COUNT_MAX) {
+        let mut newest_first = runs.known.iter().rev();
+        if let Some(&(oldest, _)) = newest_first.nth(REMOVED_RUN_COUNT_MAX) {
             runs.forget_upto(oldest);
         }
         if self.removed.len() >= REMOVED_COUNT_MAX {

@@ -30,13 +30,13 @@ impl State {
         let Some(reserve) = self.reserve_mut(chunk) else {
             return;
         };
-        let of = |record: &Reserved| (record.head.stamp.sequence, record.head.run);
+        let of = |record: &Reserved| (record.head.stamp.sequence, record.head.runs.clone());
         let runs: Vec<_> = found.records.iter().map(of).collect();
         let end_lsn = found.end_lsn;
         reserve.adopt(found, mark);
         let (first_lsn, is_used) = (reserve.first_lsn, reserve.used_bytes() > 0);
-        for (sequence, run) in runs {
-            self.note_run(chunk, sequence, run);
+        for (sequence, runs) in runs {
+            self.note_runs(chunk, sequence, &runs);
         }
         if is_used {
             // Frames left by a killed process may be in the page cache only.

@@ -32,7 +32,7 @@ fn copy(store: &Store, stamp: UpdateStamp, offset: u64, old: Option<&[u8]>, new:
         chunk: chunk(1, 4),
         generation: Generation(1),
         stamp,
-        run: Some(RunId(stamp.sequence.0)),
+        runs: vec![RunId(stamp.sequence.0)],
         participants: vec![ChunkIndex(0), ChunkIndex(4)],
         kind: Appended {
             original_count: u16::from(old.is_some()),

@@ -5,7 +5,9 @@ use crate::crashes::CrashDisk;
 use crate::model::{CHUNK_BYTES, INDICES, Model, SCHEMES};
 use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
-use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError, chunk_path};
+use gabion_store::{
+    ChunkSpec, Cut, Damage, Disk, RecordKind, SimDisk, Store, StoreError, chunk_path,
+};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -567,6 +569,39 @@ fn a_store_that_opens_has_a_durable_format_wherever_its_creation_was_interrupted
         disk.restart_process();
         Store::open(Arc::new(disk.clone()), OPTIONS).expect("nothing fails any more");
         assert!(disk.keeps("format"), "operation {number} failed");
+    }
+    assert!(interrupted_count > 5, "{interrupted_count} operations");
+}
+
+/// The file of a store of the version before.
+const FORMAT_3: [u8; 16] = *b"GABIONST\x03\0\0\0\x11\x94\x33\x2d";
+
+/// A start raises the format of an earlier store, so that the earlier program refuses it from then on. Wherever the
+/// start fails, the next one does that.
+#[test]
+fn a_store_of_the_format_before_is_read_and_raised() {
+    let mut interrupted_count = 0;
+    for number in 1.. {
+        let disk = two_chunks();
+        let file = Disk::open(&disk, "format").unwrap();
+        file.write_all_at(&FORMAT_3, 0).unwrap();
+        file.sync().unwrap();
+        let disk = disk.after_crash(number);
+        disk.fail_operation(number);
+        if Store::open(Arc::new(disk.clone()), OPTIONS).is_ok() {
+            break;
+        }
+        interrupted_count += 1;
+        let disk = disk.after_crash(number);
+        let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
+        assert_eq!(report.damage, [], "operation {number} failed");
+        assert_eq!(
+            whole(&store, chunk(1, 0), FIRST).unwrap(),
+            pattern(1, BYTES)
+        );
+        drop(store);
+        let found = disk.after_crash(1).contents("format").unwrap();
+        assert_eq!(found[8], 4, "operation {number} failed");
     }
     assert!(interrupted_count > 5, "{interrupted_count} operations");
 }

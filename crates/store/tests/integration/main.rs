@@ -125,7 +125,7 @@ fn append(
         chunk: id,
         generation: Generation(1),
         stamp,
-        run: Some(RunId(stamp.sequence.0)),
+        runs: vec![RunId(stamp.sequence.0)],
         participants: vec![ChunkIndex(0), ChunkIndex(4)],
         kind,
         pieces: vec![Piece {

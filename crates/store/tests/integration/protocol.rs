@@ -366,7 +366,7 @@ fn a_record_costs_at_most_72_bytes_more_than_its_bytes() {
                 chunk: id,
                 generation: Generation(epoch),
                 stamp: stamp(epoch, sequence),
-                run: Some(RunId(u64::MAX)),
+                runs: vec![RunId(u64::MAX)],
                 participants: (0..14).map(ChunkIndex).collect(),
                 kind: NewBytes,
                 pieces: vec![Piece {

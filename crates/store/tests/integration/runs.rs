@@ -2,8 +2,8 @@
 //! forgets, across crashes.
 
 use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
-use gabion_layout::{ChunkId, Epoch, Keeping, RunId, Sequence};
-use gabion_store::{ChunkSpec, RecordKind, RunMemory, SimDisk, Store};
+use gabion_layout::{ChunkId, Epoch, Generation, Keeping, RunId, Sequence};
+use gabion_store::{ChunkSpec, Piece, Record, RecordKind, RunMemory, SimDisk, Store, StoreError};
 
 const BYTES: u64 = 64 << 10;
 
@@ -72,6 +72,76 @@ fn runs_outlive_their_records_and_the_process() {
         let (store, _) = open(&disk.after_crash(6));
         check(&store);
     }
+}
+
+/// An update of several runs at one chunk, as a batch makes it.
+fn record_of(store: &Store, id: ChunkId, sequence: u64, runs: &[u64]) {
+    let record = Record {
+        chunk: id,
+        generation: Generation(1),
+        stamp: stamp(1, sequence),
+        runs: runs.iter().copied().map(RunId).collect(),
+        participants: vec![id.index],
+        kind: RecordKind::ParityDelta,
+        pieces: vec![Piece {
+            data: id.index,
+            offset: 0,
+            bytes: b"of several",
+        }],
+    };
+    let lsn = store.append(&record).unwrap();
+    store.sync(lsn).unwrap();
+}
+
+#[test]
+fn all_runs_of_a_record_are_remembered_and_dropped_together() {
+    let reserve = Keeping::Reserve { bytes: 20 << 10 };
+    for keeping in [Keeping::InPlace, Keeping::Log, reserve] {
+        let (disk, store, id) = prepare(keeping);
+        record_of(&store, id, 1, &[10, 11, 12]);
+        record_of(&store, id, 2, &[20, 21]);
+        record_of(&store, id, 3, &[30]);
+        let found = |store: &Store| [10, 12, 20, 21, 30].map(|run| memory(store, id, run).0);
+        let all = [1, 1, 2, 2, 3].map(Some);
+        assert_eq!(found(&store), all, "{keeping:?}");
+        drop(store);
+        let disk = disk.after_crash(1);
+        let (store, _) = open(&disk);
+        assert_eq!(found(&store), all, "{keeping:?}");
+        store
+            .resolve(id.stripe, Epoch(2), Sequence(3), &[Sequence(2)])
+            .unwrap();
+        drop(store);
+        let (store, _) = open(&disk.after_crash(2));
+        let expected = [Some(1), Some(1), None, None, Some(3)];
+        assert_eq!(found(&store), expected, "{keeping:?}");
+    }
+}
+
+#[test]
+fn a_record_has_at_most_64_runs() {
+    let (_, store, id) = prepare(Keeping::InPlace);
+    let runs: Vec<u64> = (0..64).collect();
+    record_of(&store, id, 1, &runs);
+    assert_eq!(memory(&store, id, 63), (Some(1), 0));
+    let record = Record {
+        chunk: id,
+        generation: Generation(1),
+        stamp: stamp(1, 2),
+        runs: (0..65).map(RunId).collect(),
+        participants: vec![id.index],
+        kind: RecordKind::ParityDelta,
+        pieces: vec![Piece {
+            data: id.index,
+            offset: 0,
+            bytes: b"too many",
+        }],
+    };
+    let refused = store.append(&record);
+    assert!(
+        matches!(refused, Err(StoreError::Malformed { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Rules of the client, which the simulator runs as it is.
 
-use super::{Check, Mutant};
+use super::{Check, Mutant, protocol};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -43,6 +43,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
                       self.write_extents(&[extent], &piece, &last_run).await?;\n        }\n        \
                       Ok(())\n    }",
         check: Check::Simulator,
+    },
+    Mutant {
+        name: "updates-of-the-same-bytes-are-made-together",
+        file: "crates/protocol/src/primary/batch.rs",
+        text: "&& !self.0.iter().any(|asked| overlap(&asked.update, update))",
+        replacement: "",
+        check: protocol("update::batch::updates_of_the_same_bytes_are_made_one_after_the_other"),
+    },
+    Mutant {
+        name: "of-updates-made-together-one-run-is-known",
+        file: "crates/protocol/src/message/node.rs",
+        text: "[&[self.run], &*self.joined].concat()",
+        replacement: "vec![self.run]",
+        check: protocol("update::batch::updates_that_wait_are_one_update_and_each_run_is_known"),
+    },
+    Mutant {
+        name: "a-withdrawn-run-begins-with-others",
+        file: "crates/protocol/src/staging.rs",
+        text: "for &run in runs {\n            self.check_starts(run)?;",
+        replacement: "for &run in &runs[..1] {\n            self.check_starts(run)?;",
+        check: protocol("update::batch::of_updates_that_fail_together_none_stands"),
+    },
+    Mutant {
+        name: "a-part-that-is-no-update-takes-bytes-of-others",
+        file: "crates/protocol/src/node.rs",
+        text: "if !part.has_valid_runs() {",
+        replacement: "if false && !part.has_valid_runs() {",
+        check: protocol("update::batch::only_an_update_takes_the_bytes_of_several_runs"),
     },
     Mutant {
         name: "a-node-that-came-back-is-left-out-in-the-term-it-knows",

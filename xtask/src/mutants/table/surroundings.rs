@@ -61,9 +61,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "not-begun-is-said-of-a-run-that-has-a-number",
-        file: "crates/protocol/src/primary.rs",
-        text: "made.map_err(NotMade::Begun)",
-        replacement: "made.map_err(NotMade::NotBegun)",
+        file: "crates/protocol/src/primary/updates.rs",
+        text: "Err(NotMade::Begun(refusal.clone()))",
+        replacement: "Err(NotMade::NotBegun(refusal.clone()))",
         check: protocol("update::retry::a_refusal_says_whether_the_run_may_have_begun"),
     },
     Mutant {

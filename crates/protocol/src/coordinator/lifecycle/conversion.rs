@@ -387,6 +387,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let runs = stripes.iter().zip(jobs).map(|(record, job)| async move {
             let terms = RunTerms {
                 run: RunId(self.core.ports.random()),
+                joined: Vec::new(),
                 // No other process knows the stripe yet.
                 epoch: Epoch(0),
                 generation: record.generation,

@@ -213,6 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
             .charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
         let terms = RunTerms {
             run: RunId(self.core.ports.random()),
+            joined: Vec::new(),
             epoch,
             generation: survey.stripe.generation,
             cut: ReadCut::Settled(mark),

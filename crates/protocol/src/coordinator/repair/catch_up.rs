@@ -179,6 +179,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         check(&plan, stripe.code)?;
         let terms = RunTerms {
             run: RunId(self.core.ports.random()),
+            joined: Vec::new(),
             epoch: round.epoch,
             generation: survey.stripe.generation,
             cut: ReadCut::Exactly(round.outcome.mark),

@@ -136,6 +136,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             / u128::from(survey.stripe.chunk_bytes);
         let terms = RunTerms {
             run: RunId(self.core.ports.random()),
+            joined: Vec::new(),
             epoch: rebuild.epoch,
             generation: survey.stripe.generation,
             cut: ReadCut::Settled(base),

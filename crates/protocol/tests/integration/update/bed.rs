@@ -249,6 +249,17 @@ impl Bed {
         self.ask(0, update_of(run, chunk, length, substitutes, generation))
     }
 
+    /// Asks node 0 to run all updates at once.
+    pub(crate) fn update_all(&self, updates: Vec<ask::Update>) -> Vec<NodeReply> {
+        let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
+        let origin = Address::Node(NodeId::CLIENT);
+        let handle = |update: ask::Update| primary.handle(update.into(), origin, Asker::Member);
+        self.world().slow = (0..4).map(NodeId).collect();
+        let made = self.run(futures::future::join_all(updates.into_iter().map(handle)));
+        self.world().slow.clear();
+        made
+    }
+
     /// The same under a fencing token.
     pub(crate) fn update_under(&self, run: u64, token: FencingToken, length: usize) -> NodeReply {
         let generation = self.world().stripe().generation;

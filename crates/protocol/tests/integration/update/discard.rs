@@ -37,6 +37,7 @@ impl Bed {
         let plan = plan.expect("two chunks are enough");
         let terms = RunTerms {
             run: RunId(run),
+            joined: Vec::new(),
             epoch: Epoch(epoch),
             generation: Generation(1),
             cut: ReadCut::Settled(Sequence(0)),

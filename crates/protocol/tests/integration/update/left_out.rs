@@ -23,6 +23,7 @@ impl Bed {
         let slices = Slices::whole(ByteRange::new(0, CHUNK_BYTES));
         let part = RunPart {
             run: RunId(self.ports(node).random()),
+            joined: Vec::new(),
             part: Part {
                 stripe: STRIPE,
                 node: NodeId(node),

@@ -1,6 +1,7 @@
 //! Updates on real nodes: what a late message can do, and what happens where chunks are lost.
 
 mod append;
+mod batch;
 mod bed;
 mod discard;
 mod left_out;

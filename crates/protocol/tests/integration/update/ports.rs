@@ -5,7 +5,7 @@ use crate::update::bed::{CHUNK_BYTES, stripe};
 use crate::update::tickets::{TICKET_GRACE_MS, ticket_key};
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::{BoxFuture, pending, ready};
+use futures::future::{BoxFuture, pending, poll_fn, ready};
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
     AppendSpec, ChunkId, ChunkIndex, Epoch, NodeId, PoolId, RackId, Sequence, StripeRecord,
@@ -21,6 +21,7 @@ use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, Asker, CallError, Ports};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 /// What a primary told the coordinator that its updates leave out.
 pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
@@ -32,6 +33,8 @@ pub(crate) struct World {
     pub(crate) failed: Vec<NodeId>,
     /// Nodes whose parts of plans never come to an end.
     pub(crate) stuck: Vec<NodeId>,
+    /// Nodes whose parts of plans begin after other futures have run.
+    pub(crate) slow: Vec<NodeId>,
     pub(crate) tasks: Vec<BoxFuture<'static, ()>>,
     pub(crate) epoch: u64,
     pub(crate) notes: Vec<Note>,
@@ -313,9 +316,19 @@ impl Ports for BedPorts {
             return pending().boxed();
         }
         let called = Arc::clone(&world.nodes[&node]);
+        let mut is_due = !(is_part && world.slow.contains(&node));
         drop(world);
         let ports = self.clone();
-        let called = called.handle(request, Address::Node(self.me), Asker::Member);
+        let begins = poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut is_due, true) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        let me = Address::Node(self.me);
+        let called = begins.then(move |()| called.handle(request, me, Asker::Member));
         let called = called.map(move |reply| {
             if is_part {
                 ports.world().part_replies.push((node, reply.clone()));

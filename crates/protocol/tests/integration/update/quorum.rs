@@ -30,6 +30,7 @@ impl Bed {
         };
         let request = RunPart {
             run: RunId(run),
+            joined: Vec::new(),
             part,
             epoch: Epoch(0),
             generation: Generation(1),

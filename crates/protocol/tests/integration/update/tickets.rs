@@ -110,6 +110,7 @@ fn part(run: u64, effect: Effect, ticket: Option<Ticket>) -> NodeRequest {
     };
     NodeRequest::RunPart(Box::new(RunPart {
         run: RunId(run),
+        joined: Vec::new(),
         part,
         epoch: Epoch(0),
         generation: Generation(1),
