@@ -117,7 +117,10 @@ fn a_removed_file_is_noticed(cluster: &TestCluster) {
     let events = cluster.run(&["events"]);
     assert!(events.contains("was removed or replaced"), "{events}");
     let found = fails(&check, 1);
-    assert!(found.contains("was changed after the coordinator wrote it"), "{found}");
+    assert!(
+        found.contains("was changed after the coordinator wrote it"),
+        "{found}"
+    );
     // The copy has all that was there then, and a seal shows that it lacks the newest records.
     let of_copy = ["audit", "--check", "--data", path_text(&copy)];
     let seal = run(&of_copy);
