@@ -170,8 +170,8 @@ impl ClientError {
         matches!(self.kind(), ErrorKind::Usage)
     }
 
-    /// What stands against the request, for programs: a gateway's error number follows from it. Of an operation
-    /// that ran out of time it is the last problem's.
+    /// The cause of the error, for programs: a gateway's error number follows from it. For an operation that timed out, it
+    /// is the cause of the last problem.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Refused(denial)

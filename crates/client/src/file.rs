@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a read waits for a new layout before it goes on with the known one, in milliseconds.
+/// Time for which a read waits for a new layout before it continues with the known one, in milliseconds.
 const REFRESH_PATIENCE_MS: u64 = 500;
 
 /// An open file. Clones share its layout.
@@ -220,7 +220,7 @@ impl File {
         lock(&self.opened.windows).file.clone()
     }
 
-    /// Which clients may write it, as last looked up.
+    /// The clients that may write it, as of the last look-up.
     pub(crate) fn exclusive(&self) -> Exclusive {
         lock(&self.opened.windows).exclusive
     }

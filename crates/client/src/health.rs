@@ -7,7 +7,7 @@ use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a node is asked last after its first failure, in milliseconds; doubles with each
+/// Time for which a node is asked last after its first failure, in milliseconds; doubles with each
 /// further one.
 const AILING_FIRST_MS: u64 = 1_000;
 /// Longest such time.

@@ -32,14 +32,14 @@ const FIRST_BYTES: u64 = 1 << 20;
 /// Most stripes for which it reserves places at a time.
 const MORE_COUNT_MAX: u64 = 256;
 
-/// What a put makes.
+/// The result of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFile<'a> {
     /// The directory from which on the name is.
     pub directory: DirectoryId,
     /// The file's name.
     pub name: &'a str,
-    /// What happens to a file that has the name already.
+    /// The treatment of an existing file of the same name.
     pub existing: Existing,
     /// The pool; may be omitted when there is only one.
     pub pool: Option<&'a str>,
@@ -244,7 +244,7 @@ struct StoringAll<'a> {
     done_bytes: u64,
 }
 
-/// What storing a stripe of a put needs.
+/// The inputs for storing a stripe of a put.
 struct Storage {
     put: OpenPut,
     encoder: Arc<Encoder>,

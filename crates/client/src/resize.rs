@@ -255,7 +255,7 @@ impl File {
         Ok(ranges)
     }
 
-    /// What is stored in the layout window with the byte at an offset, by one look-up.
+    /// The stored parts of the layout window with the byte at an offset, by one look-up.
     ///
     /// # Errors
     /// Those of [`File::stored_within`].
@@ -270,7 +270,7 @@ impl File {
     }
 }
 
-/// What is stored in a layout window.
+/// The stored parts of a layout window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredWindow {
     /// The ranges of its stripes in the file, in order.

@@ -93,7 +93,7 @@ pub enum CodeError {
     Singular {
         /// Rows and columns of the matrix.
         size: usize,
-        /// How many of its rows are independent.
+        /// Number of its independent rows.
         rank: usize,
     },
     /// Matrices with mismatched shapes.

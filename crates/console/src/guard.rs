@@ -27,9 +27,9 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Where the API begins.
+/// Prefix of the API's paths.
 const API: &str = "/api/";
-/// What is answered without a session.
+/// The paths that are answered without a session.
 const LOGIN: &str = "/api/v1/session";
 const DOCUMENT: &str = "/api/v1/openapi.json";
 

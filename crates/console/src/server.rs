@@ -27,7 +27,7 @@ const CONNECTION_LIMIT: Duration = Duration::from_mins(10);
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// What an operator decides about a console.
+/// An operator's options of a console.
 pub struct ConsoleOptions {
     /// Host names beside loopback's by which browsers reach it through a proxy with TLS.
     pub hosts: Vec<String>,
@@ -73,7 +73,7 @@ impl Console {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

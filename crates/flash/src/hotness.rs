@@ -27,7 +27,7 @@ pub enum HotnessScale {
 pub struct HotnessOptions {
     /// Weight of the newest interval in the average, above 0 and at most 1: the thesis's alpha.
     pub alpha: f64,
-    /// How far a group's centre follows a value added to it, 0 to 1: the thesis's beta.
+    /// The weight with which a value moves its group's centre, 0 to 1: the thesis's beta.
     pub beta: f64,
     /// Pages of a file that share one hotness; `u32::MAX` is a whole file.
     pub unit_pages: u32,

@@ -16,7 +16,7 @@ const META_HEADER_BYTES: u64 = 7;
 /// Most bytes that one checksum may cover: a read fetches whole ones.
 const BYTES_PER_CHECKSUM_MAX: u32 = 1 << 20;
 
-/// How a block's bytes are checksummed.
+/// The checksums of a block's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Checksum {
     /// Hadoop's number of the type: 1 for CRC32, 2 for CRC32C.
@@ -98,7 +98,7 @@ impl BlockFile {
         })
     }
 
-    /// How the bytes are checksummed.
+    /// The checksums of the bytes.
     pub fn checksum(&self) -> Checksum {
         self.checksum
     }

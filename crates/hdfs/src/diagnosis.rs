@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long reports are collected after a run has failed.
+/// Time for which reports are collected after a failed run.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// The reports of helpers, as far as they came.

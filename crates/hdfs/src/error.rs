@@ -13,7 +13,7 @@ pub enum HdfsError {
     /// A file cannot be opened or read.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What failed, such as `open`.
+        /// The failed operation, such as `open`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum HdfsError {
     Corrupt {
         /// The block's file.
         path: PathBuf,
-        /// What does not match.
+        /// The mismatch.
         reason: String,
     },
     /// A block has checksums of a kind that cannot be verified.
@@ -41,7 +41,7 @@ pub enum HdfsError {
     Name {
         /// The file.
         path: PathBuf,
-        /// What is allowed.
+        /// The allowed values.
         reason: String,
     },
     /// The restored chunk does not fit the others.

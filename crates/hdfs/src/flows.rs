@@ -26,7 +26,7 @@ use tokio::time::Instant;
 /// Bytes before a slice's own in its frame: the step and the slice's number.
 const SLICE_HEADER_BYTES: usize = 12;
 
-/// How a connection of a run has ended.
+/// The end of a run's connection.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The peer has reported the end of its part.

@@ -31,7 +31,7 @@ const GO_GRACE: Duration = Duration::from_secs(5);
 const STEP_COUNT_MAX: usize = 4096;
 /// Most bytes of the slices that a part's steps hold at a time.
 const HELD_BYTES_MAX: u64 = 256 << 20;
-/// How long the requestor may take to end its connection after the run.
+/// Time limit for the requestor to end its connection after the run.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes part in a run, from the request to the end of the requestor's connection.

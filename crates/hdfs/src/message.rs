@@ -46,7 +46,7 @@ pub(crate) struct Task {
     pub(crate) slice_bytes: u64,
     /// Time limit of the whole task.
     pub(crate) deadline: Duration,
-    /// How long a run may make no progress.
+    /// Longest time without progress of a run.
     pub(crate) stall: Duration,
     /// The network location of this `DataNode`.
     pub(crate) location: String,
@@ -134,7 +134,7 @@ pub(crate) const DEADLINE_MAX: Duration = Duration::from_hours(1);
 /// Longest time without progress.
 pub(crate) const STALL_MAX: Duration = Duration::from_mins(1);
 
-/// How long a helper may take to open its block.
+/// Time limit for a helper to open its block.
 pub(crate) fn prepare_timeout(stall: Duration) -> Duration {
     // Its plugin's answer and the block's files take as long as other steps may.
     stall * 2
@@ -182,7 +182,7 @@ pub(crate) fn checksum_body(checksum: Checksum) -> Vec<u8> {
     body
 }
 
-/// What a rebuild has found and moved, for the plugin.
+/// The results and the traffic of a rebuild, for the plugin.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Bytes that this agent has received from others.
@@ -241,7 +241,7 @@ pub(crate) enum Trouble {
     Stalled(Vec<NodeId>),
 }
 
-/// How a helper's part has ended.
+/// The end of a helper's part.
 pub(crate) type End = Result<(), Trouble>;
 
 /// A message between agents as the body of a frame.

@@ -77,7 +77,7 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Which `DataNode` is in which rack, by their network locations.
+/// The rack of each `DataNode`, by their network locations.
 fn topology(task: &Task) -> Result<Topology, HdfsError> {
     let mut locations: Vec<&str> = task.sources.iter().map(|s| s.location.as_str()).collect();
     locations.push(&task.location);

@@ -29,13 +29,13 @@ const SLICE_BYTES: u64 = 256 << 10;
 /// Longest time of a restoration, and longest time without progress.
 const DEADLINE: Duration = Duration::from_hours(24);
 const STALL: Duration = Duration::from_mins(10);
-/// Where all chunks lie.
+/// The one node, which has all chunks.
 const HERE: NodeId = NodeId(0);
 
 /// A chunk to restore.
 #[derive(Clone, Debug)]
 pub struct Restoration {
-    /// Whose files they are.
+    /// The system that the files belong to.
     pub format: Format,
     /// The code of the stripe.
     pub code: Code,
@@ -220,7 +220,7 @@ fn used(plan: &Plan) -> Vec<ChunkIndex> {
     used
 }
 
-/// What is done with bytes that a plan delivers.
+/// A function that takes the bytes that a plan delivers.
 type Take = dyn Fn(u64, &Bytes) -> Result<(), HdfsError> + Send + Sync;
 
 /// The open chunks.

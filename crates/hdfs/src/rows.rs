@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// What is still missing of each block.
+    /// The missing part of each block.
     pub(crate) fn missing(&self) -> Vec<(ChunkIndex, ByteRange)> {
         let targets = self.targets.iter();
         let missing = targets.filter(|(_, end)| *end > self.position);

@@ -73,7 +73,7 @@ pub struct AdviceQuestion {
 /// The schemes to try, and what holds for each of them.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What every stripe has to survive.
+    /// The failure that every stripe has to survive.
     pub survive: Survive,
     /// Schemes to try.
     pub schemes: Vec<String>,
@@ -94,7 +94,7 @@ pub struct Choice {
     pub chunk_bytes: u64,
     /// Bytes that cross racks; of several pools their mean.
     pub cross_rack_bytes: u128,
-    /// Where 95 % of pools lie; none where the placement is not left to chance.
+    /// The interval of 95 % of pools; `None` if the placement is not random.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_bytes: Option<[u64; 2]>,
     /// Bytes that cross racks for each byte that the trace writes.
@@ -197,7 +197,7 @@ fn best_first(mut choices: Vec<Choice>) -> Vec<Choice> {
     choices
 }
 
-/// What a scheme sends, and how long its stripes wait for parity.
+/// The traffic of a scheme, and the wait of its stripes for parity.
 struct Counted {
     scheme: &'static str,
     cross_rack_bytes: u128,
@@ -281,7 +281,7 @@ where
     Ok(choices)
 }
 
-/// What the counts of bytes written and sent say of a volume.
+/// The result of the counts of written and sent bytes for a volume.
 fn choices(
     terms: &Terms,
     volume: &Volume,
@@ -332,7 +332,7 @@ fn in_bytes(
     Ok((report.written_bytes, counted(&report.schemes)))
 }
 
-/// What each scheme sends. Schemes that do not append are given the longest wait of the others.
+/// The traffic of each scheme. Schemes that do not append are given the longest wait of the others.
 fn counted(schemes: &BTreeMap<&'static str, ByteTraffic>) -> Vec<Counted> {
     let waits = schemes.values().map(|traffic| traffic.waits);
     let longest = waits

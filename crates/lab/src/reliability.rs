@@ -25,7 +25,7 @@ pub struct RackShare {
     pub parity: usize,
 }
 
-/// What redundancy the newest updates have.
+/// The redundancy of the newest updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redundancy {
     /// Parity has followed: any failures that the code survives leave them.
@@ -36,7 +36,7 @@ pub enum Redundancy {
     Replicas(usize),
 }
 
-/// Which failures count as data loss.
+/// The failures that count as data loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// As CAU's formulas do: without rack failures by what is left, and with them only one rack's
@@ -135,7 +135,7 @@ struct Failures {
     fewest_beside: Option<usize>,
 }
 
-/// What may happen to one rack.
+/// The possible failures of one rack.
 struct Outcome {
     data: usize,
     parity: usize,

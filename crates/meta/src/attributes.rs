@@ -111,7 +111,7 @@ pub struct Attributes {
     pub modified: WallTime,
     /// When anything of its inode changed last. It never goes back.
     pub changed: WallTime,
-    /// How often clients have set attributes: a late message of an earlier change is told by it.
+    /// Number of times that clients have set attributes; it reveals a late message of an earlier change.
     pub version: u64,
 }
 

@@ -14,7 +14,7 @@ const HEAD: (&[u8], &[u8]) = (&[0], &[2]);
 /// The keys of all others.
 const BODY: (&[u8], &[u8]) = (&[2], &[u8::MAX]);
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copied {
     /// The cluster.

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 /// Timeouts of membership, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// How long a heartbeat lets a node serve.
+    /// Time for which a heartbeat lets a node serve.
     pub lease_ms: u64,
     /// Additional wait of the coordinator, for clock drift.
     pub margin_ms: u64,
-    /// How long a failed node may take to return before its chunks are repaired elsewhere.
+    /// Time for a failed node to return before its chunks are repaired elsewhere.
     pub grace_ms: u64,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Share {
     requests: Arc<Semaphore>,
 }
 
-/// What one request holds, until it is dropped.
+/// The memory of one request, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     _permits: [OwnedSemaphorePermit; 3],

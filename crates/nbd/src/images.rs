@@ -21,14 +21,14 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// Most images of a pool that are listed.
 const LISTED_COUNT_MAX: u64 = 1000;
 
-/// What a server exports, and how.
+/// A server's exports and their options.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// The images; all of the cluster if there is none. A single one is the default export.
     pub images: Vec<ImageName>,
     /// Refuse writes.
     pub is_read_only: bool,
-    /// How long a request is tried again while the cluster does not answer.
+    /// Time for which a request is retried while the cluster does not answer.
     pub retry_limit: Duration,
     /// Whether images are taken over from other servers, each once: an image that another server has taken over since is
     /// not taken back.
@@ -205,7 +205,7 @@ impl Images {
     }
 }
 
-/// How long an image that another server has is tried again.
+/// Time for which an image of another server is retried.
 fn wait(left_ms: u64) -> Duration {
     Duration::from_millis(left_ms) + IN_USE_PAUSE
 }

@@ -90,7 +90,7 @@ pub enum PlanError {
         racks: usize,
         /// Nodes in all.
         nodes: usize,
-        /// What would make it possible.
+        /// A change that would make it possible.
         advice: &'static str,
     },
     /// The code that the user chose cannot keep the promise.

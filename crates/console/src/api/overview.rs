@@ -28,7 +28,7 @@ const UNWELL_COUNT_MAX: usize = 200;
 /// Links of an answer, the busiest ones.
 const LINK_COUNT_MAX: usize = 256;
 
-/// How old an answer is.
+/// The age of an answer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Age {
     /// Time since the coordinator was asked.
@@ -53,7 +53,7 @@ pub(super) struct Cell {
     node: u32,
     /// `up`, `suspect`, `failed`, `joining`, `draining` or `drained`.
     state: &'static str,
-    /// How full its disk is, in parts of a hundred; null without a report.
+    /// Used share of its disk, in per cent; null without a report.
     used_percent: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct RackView {
     capacity_bytes: u64,
     /// Bytes of them for new chunks.
     free_bytes: u64,
-    /// How full its fullest disk is.
+    /// Used share of its fullest disk, in per cent.
     fullest_percent: Option<u64>,
     /// Its nodes; null in a cluster of more than 1000.
     nodes: Option<Vec<Cell>>,

@@ -20,7 +20,7 @@ pub struct EventView {
     pub node: Option<u32>,
     /// The stripe that it concerns.
     pub stripe: Option<u64>,
-    /// What has happened, in one sentence.
+    /// The event, in one sentence.
     pub sentence: String,
 }
 

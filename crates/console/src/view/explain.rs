@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 /// Bytes of the update that is explained, if the file has as many.
 const UPDATE_BYTES: u64 = 4 << 10;
 
-/// What is known of one byte of a file.
+/// The facts about one byte of a file.
 #[derive(Debug)]
 pub struct Located {
     /// The layout around it.
@@ -188,7 +188,7 @@ impl Located {
         }
     }
 
-    /// What a chunk holds.
+    /// The contents of a chunk.
     pub fn kind(&self, chunk: ChunkIndex) -> &'static str {
         match (self.k, chunk.at() < self.k) {
             (1, _) => "a copy",

@@ -28,7 +28,7 @@ pub struct SpaceView {
     pub capacity_bytes: u64,
     /// Bytes that new chunks may take.
     pub free_bytes: u64,
-    /// How full the disk is, in whole parts of a hundred.
+    /// Used share of the disk, in whole per cent.
     pub used_percent: u64,
     /// Whether it takes no new chunks.
     pub full: bool,

@@ -61,7 +61,7 @@ pub struct PoolView {
     pub chunk_writes_per_update: usize,
     /// When replicated blocks are encoded.
     pub encode_after: Option<String>,
-    /// How their replicas are placed.
+    /// The placement of their replicas.
     pub placement: Option<String>,
 }
 

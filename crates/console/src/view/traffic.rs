@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 #[derive(Debug)]
 pub struct Sample {
     at: Instant,
-    /// What the coordinator has said.
+    /// The coordinator's answer.
     pub status: ClusterStatus,
-    /// What nodes have sent, and what was planned.
+    /// The sent bytes of nodes, and the planned bytes.
     pub meters: ClusterMeters,
 }
 
-/// What happens in a second. A node that was restarted between the two times counts from its start.
+/// Rates per second. A node that was restarted between the two times counts from its start.
 #[derive(Debug)]
 pub struct Rates {
     /// By node, updates and parts of reads.
@@ -64,7 +64,7 @@ impl LinkBytes {
         self.planned.max(self.metered + self.repair + self.other)
     }
 
-    /// What was added since, a second. A process that was restarted counts as idle once.
+    /// The increase since then, per second. A restarted process counts as idle once.
     fn rate_since(&self, before: &Self, seconds: f64) -> Self {
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
         Self {
@@ -76,7 +76,7 @@ impl LinkBytes {
     }
 }
 
-/// What goes from one rack to another.
+/// Traffic from one rack to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct RackLink {
     /// The senders' rack.
@@ -170,7 +170,7 @@ impl Sample {
         links
     }
 
-    /// How long ago that was.
+    /// The age of that answer.
     pub fn age(&self) -> Duration {
         self.at.elapsed()
     }

@@ -117,7 +117,7 @@ impl Row<'_> {
     }
 }
 
-/// A peer's text without its control characters, which must not reach the terminal.
+/// A peer's text with escaped control characters, which must not reach the terminal.
 fn shown(text: &str) -> String {
     let escape = |character: char| {
         let is_hidden = character.is_control() || is_layout(character);
@@ -227,7 +227,7 @@ fn check(
         written()?;
     }
     if fault_count > 0 {
-        let sentence = "the audit log was changed after the coordinator wrote it";
+        let sentence = "the audit log is damaged or was changed after the coordinator wrote it";
         return Err(Failure::failed(sentence.to_owned()));
     }
     if let Some(seal) = seal

@@ -14,7 +14,7 @@ use std::path::Path;
 
 pub(crate) use chunk::{NewChunk, StoredChunk};
 
-/// Whose files they are.
+/// The system that the files belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Chunk files of QFS: `FILE.CHUNK.VERSION`, with a header of 16 KiB.

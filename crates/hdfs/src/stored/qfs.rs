@@ -27,7 +27,7 @@ const SUMS_AT: usize = 40;
 const FILE_SYSTEM_AT: usize = SUMS_AT + 4 * 1024 + 4;
 const FILE_SYSTEM_BYTES: usize = 256;
 
-/// What a chunk's file is named after.
+/// The parts of the name of a chunk's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ids {
     file: u64,
@@ -156,7 +156,7 @@ pub(super) struct New {
     file: NewFile,
     ids: Ids,
     length: u64,
-    /// What names the file system.
+    /// The name of the file system.
     file_system: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How much of the paper's setting an experiment runs.
+/// The share of the paper's setting that an experiment runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scale {
     /// Seconds: shows which scheme is faster, not by how much.
@@ -94,7 +94,7 @@ pub struct TestbedSetting {
     pub rack_count: u32,
     /// Nodes of each of them.
     pub nodes_per_rack: u32,
-    /// What links between racks carry.
+    /// The rates of links between racks.
     pub limits: TestbedLimits,
     /// Whether nodes store in memory, so that no disk affects the measurements.
     pub is_in_memory: bool,
@@ -108,7 +108,7 @@ pub struct TestbedSetting {
     pub placement_seed: u64,
 }
 
-/// How fast links of a testbed are that go from rack to rack.
+/// The rates of a testbed's links between racks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TestbedLimits {
     /// Each rack has one link to all others.
@@ -125,7 +125,7 @@ pub enum TestbedLimits {
     },
 }
 
-/// How fast overwrites were, and what held them up.
+/// The rate of overwrites, and the resources that limited it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Throughput {
     /// Until the last write was durable and all parity had followed, in seconds.
@@ -159,7 +159,7 @@ pub struct TransferSetting {
     pub file_bytes: u64,
 }
 
-/// How long transfers took, from the first byte of all files to the last.
+/// Duration of transfers, from the first byte of all files to the last.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Transfers {
     /// All puts, in seconds.

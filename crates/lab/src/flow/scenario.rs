@@ -24,14 +24,14 @@ const GBIT_BYTES_PER_S: f64 = 125e6;
 /// does not say; of 1, 1.5, 2 and 3 GB/s this comes nearest to its figures (`docs/placement.md`).
 const EAR_CODING_BYTES_PER_S: f64 = 1.5e9;
 
-/// What a simulation takes as given.
+/// The inputs of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// Racks.
     pub rack_count: u32,
     /// Nodes of each.
     pub nodes_per_rack: u32,
-    /// What links and disks carry.
+    /// The rates of links and disks.
     pub rates: Rates,
     /// Bytes that an encoder multiplies and adds in a second, which are `k` for each of a parity chunk;
     /// without it, parity is made in no time.
@@ -50,7 +50,7 @@ pub struct Scenario {
     pub replica_spread: ReplicaSpread,
     /// Bytes of a block.
     pub chunk_bytes: u64,
-    /// How replicas are placed.
+    /// The placement of replicas.
     pub layout: Layout,
     /// Encoders, each of which encodes one stripe after another.
     pub encoder_count: u32,
@@ -64,7 +64,7 @@ pub struct Scenario {
     pub background_mean_bytes: f64,
     /// The share of them that crosses racks.
     pub background_cross_share: f64,
-    /// What the paper leaves open.
+    /// The choices that the paper leaves open.
     pub settings: Settings,
 }
 
@@ -114,9 +114,9 @@ impl Scenario {
 /// Choices that EAR's text leaves open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How transfers share links.
+    /// The sharing of links by transfers.
     pub sharing: Sharing,
-    /// Where encoders work.
+    /// The nodes of the encoders.
     pub encoder_seat: EncoderSeat,
     /// Whether an encoder in a core rack is the node that has to fetch the least; else any of the rack.
     pub is_core_encoder_nearest: bool,
@@ -128,7 +128,7 @@ pub struct Settings {
     pub encoding: Execution,
 }
 
-/// What came of a simulation, up to the end of the last encoding.
+/// The result of a simulation, up to the end of the last encoding.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// Until the last stripe was encoded, in nanoseconds.
@@ -209,7 +209,7 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Result<Outcome, PlanError> {
 const WRITE_ARRIVES: Token = Token::MAX;
 const BACKGROUND_ARRIVES: Token = Token::MAX - 1;
 
-/// Whose flows they are.
+/// The owner of the flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Encode { encoder: usize },

@@ -49,7 +49,7 @@ impl Flow {
     }
 }
 
-/// How the steps of a plan wait for each other.
+/// The rules by which the steps of a plan wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
     /// One after another, in the plan's order, as a process does that waits for each of its transfers.
@@ -80,11 +80,11 @@ pub struct Script {
 /// What carries one flow at a time, first come, first served: those of all scripts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Connection {
-    /// Who sends.
+    /// The sender.
     pub from: NodeId,
-    /// Who receives; the sender itself if it is about what is at one node.
+    /// The receiver; the sender itself for work at one node.
     pub to: NodeId,
-    /// Which client, if one of them is a client.
+    /// The client, if one of them is a client.
     pub client: u32,
 }
 

@@ -54,13 +54,13 @@ const CHUNK_BYTES: RangeInclusive<u64> = 512..=1 << 30;
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What the result calls the trace.
+    /// The trace's name in the result.
     pub trace: String,
     /// The code.
     pub code: Code,
     /// Racks of the topology; for layouts with racks of their own, none or as many as they have.
     pub racks: Option<u32>,
-    /// How stripes are laid out.
+    /// The layout of stripes.
     pub layout: Layout,
     /// Bytes of a chunk, from 512 to 2^30.
     pub chunk_bytes: u64,
@@ -70,7 +70,7 @@ pub struct Question {
     pub options: Options,
 }
 
-/// What one scheme moved, in chunk transfers from one rack to another.
+/// The traffic of one scheme, in chunk transfers from one rack to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SchemeTraffic {
     /// All of them.

@@ -195,9 +195,9 @@ const CONTEXT_NAMESPACES: [&str; 2] = ["base:", "gabion:"];
 /// A metadata context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Context {
-    /// Which bytes are holes.
+    /// The bytes that are holes.
     Allocation,
-    /// How many more failures each stripe survives.
+    /// The number of further failures that each stripe survives.
     FailuresLeft,
 }
 
@@ -261,7 +261,7 @@ impl ExportFacts {
         bytes.freeze()
     }
 
-    /// What the client has asked for, and the block sizes in any case.
+    /// The requested information, and always the block sizes.
     pub(crate) fn infos(self, query: &ExportQuery) -> Vec<Info> {
         let name = query.wants_name.then(|| Info::Name(query.name.clone()));
         let fixed = [Info::Export(self), Info::BlockSize];

@@ -12,7 +12,7 @@ use crate::update::spread::Spread;
 const ALL_CUTS_RACKS_MAX: usize = 8;
 /// Pivots after which the solver stops with what it has, which still proves something.
 const PIVOTS_MAX: usize = 2_000;
-/// What counts as zero in the solver.
+/// Values up to this count as zero in the solver.
 const EPSILON: f64 = 1e-9;
 
 /// A set of racks, and the rows that must leave it.
@@ -65,7 +65,7 @@ fn member_sets(count: usize) -> Vec<Vec<usize>> {
     sets
 }
 
-/// What the best weights found prove.
+/// The bound that the best found weights prove.
 fn proven(cuts: &[Cut], rack_count: usize) -> u32 {
     let pairs: Vec<(usize, usize)> = (0..rack_count)
         .flat_map(|a| {

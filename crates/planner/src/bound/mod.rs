@@ -39,7 +39,7 @@ pub struct Bound {
     pub rows: u64,
     /// Sub-chunks that cross racks at least in any plan whatever its form, by cuts.
     pub cut_rows: u64,
-    /// What makes `rows` true.
+    /// The proof of `rows`.
     pub proof: Proof,
 }
 

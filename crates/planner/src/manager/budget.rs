@@ -11,7 +11,7 @@ use gabion_plan::LinkBytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What may be left over from idle time: enough to make up for a late start, not for a burst.
+/// The allowance that idle time may accumulate: enough to make up for a late start, not for a burst.
 const SAVED_NS: u64 = 100_000_000;
 
 /// The most that repairs may send, in bytes a second; none is no limit.
@@ -41,7 +41,7 @@ enum Bucket {
     Total,
 }
 
-/// What a repair takes from each bucket.
+/// The bytes that a repair takes from each bucket.
 type Loads = BTreeMap<Bucket, u64>;
 
 fn loads(links: &[LinkBytes], topology: &Topology) -> Loads {
@@ -52,7 +52,7 @@ fn loads(links: &[LinkBytes], topology: &Topology) -> Loads {
     loads
 }
 
-/// Which repair may begin.
+/// The repair that may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// The one at this position.

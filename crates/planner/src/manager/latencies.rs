@@ -25,7 +25,7 @@ impl Latencies {
         }
     }
 
-    /// How many there are.
+    /// The number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         let counts = self.counts.values();

@@ -181,7 +181,7 @@ pub enum AuditError {
     },
 }
 
-/// A place at which the audit log is not as the coordinator wrote it.
+/// A place at which the audit log differs from what the coordinator wrote.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AuditFault {
     /// A line is damaged, or is no record.
