@@ -4,6 +4,7 @@ use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS}
 use crate::cache::SegmentCache;
 use crate::error::ClientError;
 use crate::health::Health;
+use crate::locks::table::Locks;
 use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
@@ -81,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) open_runs: Arc<OpenRuns>,
     /// Recent failures and delays of nodes.
     pub(crate) health: Health,
+    /// Advisory locks.
+    pub(crate) locks: Locks,
 }
 
 impl std::fmt::Debug for Client {
@@ -112,6 +115,7 @@ impl Client {
                 updating_bytes: UnderWay::default(),
                 open_runs: Arc::default(),
                 health: Health::default(),
+                locks: Locks::default(),
             }),
         };
         let silence = if client.shared.ports.has_several_coordinators() {
@@ -493,9 +497,10 @@ impl Client {
 }
 
 /// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be
-/// refused, as if the first request had failed.
+/// refused, as if the first request had failed. A change of locks is repeated under another number.
 const fn is_repeatable(request: &CoordinatorRequest) -> bool {
-    !matches!(request, CoordinatorRequest::CreatePool(_))
+    use CoordinatorRequest::{CreatePool, SetLock};
+    !matches!(request, CreatePool(_) | SetLock(_))
 }
 
 /// Proves that a plan of this client achieves its goal.

@@ -87,6 +87,12 @@ pub enum ClientError {
     /// This client was the file's only writer, and another one has taken the file over.
     #[error("another client took over {0}, so this client can no longer write it; open it again")]
     Superseded(String),
+    /// This client has lost advisory locks that it had in the file, which another client may have got.
+    #[error(
+        "the advisory locks in {0} were lost while the coordinator did not hear this client; close the file, open it \
+         again and lock it anew"
+    )]
+    LocksLost(String),
     /// The file was truncated while it was read.
     #[error("{name} was truncated to {size_bytes} bytes while it was read; read it again")]
     Shrunk {
@@ -190,6 +196,7 @@ impl ClientError {
             | Self::Io { .. }
             | Self::SourceTooShort { .. }
             | Self::Forgotten(_)
+            | Self::LocksLost(_)
             | Self::Broken(_) => Cause::Failure,
         }
     }

@@ -100,12 +100,20 @@ impl File {
         }
     }
 
-    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Ends another
-    /// client's session if that client has not renewed it for too long.
+    /// The fencing token of a write, if this client still has its locks in the file. They are looked at behind the
+    /// token: one that is raised when they are lost is higher.
     ///
     /// # Errors
-    /// [`ClientError::Superseded`]; [`ClientError::InUse`]; those of [`File::refresh`].
+    /// [`ClientError::Superseded`]; [`ClientError::InUse`]; [`ClientError::LocksLost`]; those of [`File::refresh`].
     pub(crate) async fn token(&self) -> Result<FencingToken, ClientError> {
+        let token = self.present_token().await?;
+        self.check_locks().await?;
+        Ok(token)
+    }
+
+    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Ends another
+    /// client's session if that client has not renewed it for too long.
+    async fn present_token(&self) -> Result<FencingToken, ClientError> {
         for is_fresh in [false, true] {
             let known = self.known_token();
             if !matches!(known, Err(ClientError::InUse { .. })) {

@@ -4,6 +4,7 @@ use crate::client::{Client, code_of};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, within_file};
 use crate::layout::Layout;
+use crate::locks::LockHandle;
 use crate::losses::PrimaryGuess;
 use crate::session::Session;
 use crate::windows::{Windows, join};
@@ -30,6 +31,8 @@ const REFRESH_PATIENCE_MS: u64 = 500;
 pub struct File {
     pub(crate) client: Client,
     opened: Arc<Opened>,
+    /// The client's locks in the file, if the handle heeds them.
+    pub(crate) locks: Option<Arc<LockHandle>>,
 }
 
 /// State shared by a file's handles.
@@ -119,6 +122,7 @@ impl File {
         Ok(Self {
             client: client.clone(),
             opened: Arc::new(opened),
+            locks: None,
         })
     }
 
@@ -127,6 +131,7 @@ impl File {
         Self {
             client: client.clone(),
             opened: Arc::clone(opened),
+            locks: None,
         }
     }
 
@@ -138,6 +143,26 @@ impl File {
     /// This client's session.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.opened.session.as_ref()
+    }
+
+    /// The same file, whose writes fail once locks were lost that this client had in it when the handle was opened.
+    #[must_use]
+    pub fn with_locks(&self, locks: &LockHandle) -> Self {
+        Self {
+            locks: Some(Arc::new(locks.clone())),
+            ..self.clone()
+        }
+    }
+
+    /// Waits until this handle may write as far as locks are concerned.
+    ///
+    /// # Errors
+    /// Those of [`LockHandle::check`].
+    pub(crate) async fn check_locks(&self) -> Result<(), ClientError> {
+        match &self.locks {
+            Some(locks) => locks.check().await,
+            None => Ok(()),
+        }
     }
 
     /// The name by which it was opened.

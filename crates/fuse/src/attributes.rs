@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
 use crate::times::system_time;
-use fuser::{FileAttr, FileType, INodeNo};
+use fuser::{FileAttr, FileHandle, FileType, INodeNo};
 use gabion_meta::{
     AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, PutId, WallTime,
 };
@@ -113,12 +113,16 @@ impl Gateway {
         Ok(self.stat(&status))
     }
 
-    /// Changes attributes. The size changes first.
-    pub(crate) async fn change(&self, number: INodeNo, wish: Wish) -> Result<Stat, Errno> {
+    /// Changes attributes, by an open handle if there is one. The size changes first.
+    pub(crate) async fn change(
+        &self,
+        (number, handle): (INodeNo, Option<FileHandle>),
+        wish: Wish,
+    ) -> Result<Stat, Errno> {
         self.check_writable()?;
         let inode = self.numbers.inode(number);
         if let Some(size_bytes) = wish.size_bytes {
-            self.resize(inode, size_bytes).await?;
+            self.resize((inode, handle), size_bytes).await?;
         }
         let change = AttributeChange {
             mode: wish.mode.map(|mode| mode & Attributes::MODE_MAX),

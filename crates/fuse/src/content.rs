@@ -61,7 +61,12 @@ impl Gateway {
             match read {
                 // Another client truncates it.
                 Err(ClientError::Shrunk { .. } | ClientError::Usage(_)) => is_checked = true,
-                read => return Ok(read?),
+                read => {
+                    let bytes = read?;
+                    // They were read under the locks if it still has them.
+                    handle.locks.check().await?;
+                    return Ok(bytes);
+                }
             }
         }
         Err(Errno::Io)
@@ -126,13 +131,19 @@ impl Gateway {
     }
 
     /// Gives a file another size.
-    pub(crate) async fn resize(&self, inode: Inode, size_bytes: u64) -> Result<(), Errno> {
+    pub(crate) async fn resize(
+        &self,
+        (inode, handle): (Inode, Option<FileHandle>),
+        size_bytes: u64,
+    ) -> Result<(), Errno> {
         let Inode::File(put) = inode else {
             return Err(Errno::IsADirectory);
         };
-        let known = match self.open_files.find(put) {
-            Some(shared) => shared.state.lock().await.file.clone(),
-            None => None,
+        let by_handle = handle.and_then(|handle| self.handles.get(handle).ok());
+        let known = match (by_handle, self.open_files.find(put)) {
+            (Some(handle), _) => Some(handle.file.clone()),
+            (None, Some(shared)) => shared.state.lock().await.file.clone(),
+            (None, None) => None,
         };
         let file = match known {
             Some(file) => file,
@@ -160,6 +171,7 @@ impl Gateway {
         const ZERO_WITHIN: i32 = ZERO_RANGE | KEEP_SIZE;
         self.check_writable()?;
         let handle = self.handles.get(handle)?;
+        handle.locks.check().await?;
         let end = range.offset.checked_add(range.length);
         let end = end.ok_or(Errno::TooLarge)?;
         match mode {

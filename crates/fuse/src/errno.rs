@@ -27,6 +27,9 @@ pub(crate) enum Errno {
     NotSupported,
     NoSuchOperation,
     Stale,
+    Again,
+    Interrupted,
+    NoLocks,
 }
 
 /// POSIX's number and name.
@@ -63,6 +66,9 @@ impl Errno {
             Self::NotSupported => (E::EOPNOTSUPP, "EOPNOTSUPP"),
             Self::NoSuchOperation => (E::ENOSYS, "ENOSYS"),
             Self::Stale => (E::from_i32(STALE), "ESTALE"),
+            Self::Again => (E::EAGAIN, "EAGAIN"),
+            Self::Interrupted => (E::EINTR, "EINTR"),
+            Self::NoLocks => (E::ENOLCK, "ENOLCK"),
         }
     }
 
@@ -93,6 +99,7 @@ impl From<ClientError> for Errno {
             Cause::IsASymlink => Self::IsASymlink,
             Cause::TooManyNames => Self::TooManyLinks,
             Cause::TooLarge => Self::TooLarge,
+            Cause::NoLocks => Self::NoLocks,
             Cause::NotPermitted => Self::NotPermitted,
             Cause::Unsupported => Self::NotSupported,
             Cause::NotLeading | Cause::Failure => Self::Io,

@@ -1,43 +1,42 @@
 //! The kernel's requests: each is translated, run as a task, and answered.
 //!
-//! Operations that are not here answer `ENOSYS`: the kernel then does without them or keeps locks itself.
+//! Operations that are not here answer `ENOSYS`: the kernel then does without them.
 
 use crate::attributes::{Maker, Wish};
 use crate::content::Sought;
 use crate::directory::Entry;
 use crate::errno::Errno;
-use crate::extended::{self, Fitted, fit};
-use crate::gateway::{Gateway, NAME_BYTES};
+use crate::extended;
+use crate::gateway::NAME_BYTES;
 use crate::handles::open_flags;
-use crate::requests::Requests;
+use crate::lock_request::LockCall;
+use crate::served::{GENERATION, Served};
+use crate::signals::Waiter;
 use crate::space::BLOCK_BYTES;
 use crate::times::wished_time;
 use bytes::Bytes;
 use fuser::{
-    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use gabion_layout::ByteRange;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Most bytes of one write or read. The kernel cuts larger ones.
 const TRANSFER_BYTES: u32 = 1 << 20;
 /// Most requests that the kernel sends ahead of need.
 const BACKGROUND_COUNT: u16 = 64;
-/// Bytes that a page of a directory holds, for the limit of requests in flight.
-const PAGE_BYTES: usize = 128 << 10;
-/// An inode's number is never used again.
-const GENERATION: Generation = Generation(0);
 
 /// What the kernel is asked to do, where it can.
-const CAPABILITIES: [InitFlags; 7] = [
+const CAPABILITIES: [InitFlags; 9] = [
     InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_POSIX_LOCKS,
+    InitFlags::FUSE_FLOCK_LOCKS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_ASYNC_DIO,
@@ -45,113 +44,6 @@ const CAPABILITIES: [InitFlags; 7] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
-
-/// The kernel's side of a mount.
-#[derive(Clone, Debug)]
-pub(crate) struct Served {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) requests: Requests,
-}
-
-impl Served {
-    fn gateway(&self) -> Arc<Gateway> {
-        Arc::clone(&self.gateway)
-    }
-
-    fn kept(&self) -> Duration {
-        self.gateway.kept
-    }
-
-    /// Starts a request that only succeeds or fails.
-    fn start_plain(
-        &self,
-        operation: &'static str,
-        work: impl Future<Output = Result<(), Errno>> + Send + 'static,
-        reply: ReplyEmpty,
-    ) {
-        self.requests.start(operation, 0, work, |done| match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        });
-    }
-
-    /// Starts to tell the cluster when a file was written. The bytes are durable since their write returned.
-    fn start_settling(&self, operation: &'static str, handle: FileHandle, reply: ReplyEmpty) {
-        let gateway = self.gateway();
-        let work = async move {
-            let handle = gateway.handles.get(handle)?;
-            gateway.settle_times(&handle.shared).await
-        };
-        self.start_plain(operation, work, reply);
-    }
-
-    /// Starts a listing behind a number, whose entries `add` gives to the reply while that has room.
-    fn start_listing<R: Send + 'static>(
-        &self,
-        operation: &'static str,
-        (handle, offset): (FileHandle, u64),
-        (mut reply, mut add): (R, impl FnMut(&mut R, Entry) -> bool + Send + 'static),
-        end: impl FnOnce(R, Result<(), Errno>) + Send + 'static,
-    ) {
-        let gateway = self.gateway();
-        let work = async move {
-            let add = |entry| add(&mut reply, entry);
-            let listed = gateway.list(handle, offset, add).await;
-            // The reply goes with the result: the number of the error is known there only.
-            Ok((listed, reply))
-        };
-        self.requests.start(operation, PAGE_BYTES, work, |done| {
-            if let Ok((listed, reply)) = done {
-                end(reply, listed);
-            }
-        });
-    }
-
-    /// Starts a request whose reply is an inode's attributes.
-    fn start_stat(
-        &self,
-        operation: &'static str,
-        work: impl Future<Output = Result<crate::gateway::Stat, Errno>> + Send + 'static,
-        reply: ReplyAttr,
-    ) {
-        let kept = self.kept();
-        self.requests
-            .start(operation, 0, work, move |done| match done {
-                Ok(stat) => reply.attr(&kept, &stat),
-                Err(errno) => reply.error(errno),
-            });
-    }
-
-    /// Starts a request whose reply is what has a name.
-    fn start_entry(
-        &self,
-        operation: &'static str,
-        work: impl Future<Output = Result<crate::gateway::Stat, Errno>> + Send + 'static,
-        reply: ReplyEntry,
-    ) {
-        let kept = self.kept();
-        self.requests
-            .start(operation, 0, work, move |done| match done {
-                Ok(stat) => reply.entry(&kept, &stat, GENERATION),
-                Err(errno) => reply.error(errno),
-            });
-    }
-
-    /// Starts a request whose reply is a value or names of attributes.
-    fn start_attribute(
-        &self,
-        operation: &'static str,
-        work: impl Future<Output = Result<Vec<u8>, Errno>> + Send + 'static,
-        (room, reply): (u32, ReplyXattr),
-    ) {
-        let work = async move { fit(work.await?, room) };
-        self.requests.start(operation, 0, work, |done| match done {
-            Ok(Fitted::Size(size)) => reply.size(size),
-            Ok(Fitted::Bytes(bytes)) => reply.data(&bytes),
-            Err(errno) => reply.error(errno),
-        });
-    }
-}
 
 fn maker(request: &Request, mode: u32, mask: u32) -> Maker {
     Maker {
@@ -195,7 +87,7 @@ impl Filesystem for Served {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -211,7 +103,7 @@ impl Filesystem for Served {
             accessed: accessed.map(wished_time),
             modified: modified.map(wished_time),
         };
-        let work = async move { gateway.change(inode, wish).await };
+        let work = async move { gateway.change((inode, handle), wish).await };
         self.start_stat("setattr", work, reply);
     }
 
@@ -405,12 +297,19 @@ impl Filesystem for Served {
             });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.start_settling("flush", handle, reply);
+    fn flush(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.start_settling("flush", (handle, Some(owner.0)), reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.start_settling("fsync", handle, reply);
+        self.start_settling("fsync", (handle, None), reply);
     }
 
     fn release(
@@ -419,13 +318,82 @@ impl Filesystem for Served {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        flock_owner: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         let gateway = self.gateway();
-        let work = async move { gateway.release(handle).await };
+        let work = async move {
+            let flock_owner = flock_owner.map(|owner| owner.0);
+            gateway.close_handle_locks(handle, flock_owner).await;
+            gateway.release(handle).await
+        };
         self.start_plain("release", work, reply);
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+        mode: i32,
+        process: u32,
+        reply: ReplyLock,
+    ) {
+        let call = LockCall {
+            inode,
+            handle,
+            owner,
+            first,
+            last,
+            mode,
+            process,
+        };
+        let gateway = self.gateway();
+        let work = async move { gateway.find_lock(call).await };
+        self.requests.start("getlk", 0, work, |done| match done {
+            Ok(found) => reply.locked(found.first, found.last, found.mode, found.process),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+        mode: i32,
+        process: u32,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let call = LockCall {
+            inode,
+            handle,
+            owner,
+            first,
+            last,
+            mode,
+            process,
+        };
+        let kind = match self.memory.kind(request, &call) {
+            Ok(kind) => kind,
+            Err(errno) => return reply.error(errno.number()),
+        };
+        let gateway = self.gateway();
+        let waiter = waits.then(|| Waiter(request.pid()));
+        let work = async move { gateway.set_lock(call, kind, waiter).await };
+        if waits {
+            self.start_waiting("setlkw", work, reply);
+        } else {
+            self.start_plain("setlk", work, reply);
+        }
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -3,8 +3,8 @@
 use crate::errno::Errno;
 use crate::open_files::OpenFile;
 use fuser::{FileHandle, FopenFlags};
-use gabion_client::File;
-use std::collections::BTreeMap;
+use gabion_client::{File, LockHandle};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,48 @@ pub(crate) struct Handle {
     pub(crate) shared: Arc<OpenFile>,
     /// Whether writes go to the end of the file, wherever that is.
     pub(crate) appends: bool,
+    /// This mount's locks in the file.
+    pub(crate) locks: LockHandle,
+    /// Owners that have used the handle for range locks and have not closed it since.
+    range_owners: Mutex<BTreeSet<u64>>,
+}
+
+impl Handle {
+    /// A file that was opened just now, and whose writes heed its locks.
+    pub(crate) fn new(
+        file: &File,
+        shared: &Arc<OpenFile>,
+        locks: LockHandle,
+        appends: bool,
+    ) -> Self {
+        Self {
+            file: file.with_locks(&locks),
+            shared: Arc::clone(shared),
+            appends,
+            locks,
+            range_owners: Mutex::default(),
+        }
+    }
+
+    /// An owner uses the handle for a range lock.
+    pub(crate) fn note_range_owner(&self, owner: u64) {
+        lock(&self.range_owners).insert(owner);
+    }
+
+    /// An owner closes the handle.
+    pub(crate) fn forget_range_owner(&self, owner: u64) {
+        lock(&self.range_owners).remove(&owner);
+    }
+
+    /// Owners that have not closed the handle: those of locks by `F_OFD_SETLK`, which are the handle's.
+    pub(crate) fn take_range_owners(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *lock(&self.range_owners))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each is consistent after every step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the kernel is told of a new handle.
@@ -66,7 +108,6 @@ impl<T> Handles<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<T>>> {
-        // The map is consistent after every step.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }

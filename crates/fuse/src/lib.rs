@@ -2,7 +2,7 @@
 //!
 //! [`Mount`] mounts a directory of the cluster's namespace and serves it until it is unmounted. `filesystem.rs` takes
 //! the kernel's requests, `requests.rs` runs each as a task within limits; the operations are in `namespace.rs` (names),
-//! `content.rs` (bytes), `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and `space.rs`. Nothing is
+//! `content.rs` (bytes), `locks.rs`, `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and `space.rs`. Nothing is
 //! written back later: a write that returned is durable. docs/mount.md has the semantics and limits.
 //!
 //! `fuser` brings the protocol and the mount; its ways to unmount have faults, so `mount_table.rs` does that.
@@ -16,6 +16,8 @@ mod filesystem;
 mod gateway;
 mod handles;
 mod listing;
+mod lock_request;
+mod locks;
 mod mount;
 mod mount_table;
 mod namespace;
@@ -25,6 +27,8 @@ mod opening;
 mod options;
 mod pools;
 mod requests;
+mod served;
+mod signals;
 mod space;
 mod times;
 

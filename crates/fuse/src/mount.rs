@@ -1,14 +1,15 @@
 //! A mounted directory, from its mount to its end.
 
-use crate::filesystem::Served;
 use crate::gateway::Gateway;
 use crate::handles::Handles;
+use crate::lock_request::OwnMemory;
 use crate::mount_table::{self, Entry, SUBTYPE, UnmountError};
 use crate::numbers::Numbers;
 use crate::open_files::OpenFiles;
 use crate::options::{MountOptions, MountSource};
 use crate::pools::Pools;
 use crate::requests::Requests;
+use crate::served::Served;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use gabion_client::{Cause, Client, ClientError};
 use gabion_gateway::RequestMetrics;
@@ -105,9 +106,14 @@ impl Mount {
             pools: Pools::new(pools),
             notifier: OnceLock::new(),
         };
+        let memory = OwnMemory::open().map_err(|source| MountError::System {
+            directory: directory.clone(),
+            source,
+        })?;
         let served = Served {
             gateway: Arc::new(gateway),
             requests: Requests::new(Handle::current(), Arc::clone(&metrics)),
+            memory: Arc::new(memory),
         };
         let (session, entry) = mounted(&served, &source, (directory, &options)).await?;
         let _ = served.gateway.notifier.set(session.notifier());
@@ -117,6 +123,7 @@ impl Mount {
             loop {
                 tokio::time::sleep(OWED_EVERY).await;
                 gateway.remove_owed().await;
+                gateway.client.release_owed_locks().await;
             }
         });
         Ok(Self {
@@ -154,10 +161,14 @@ impl Mount {
                 }
             }
         };
-        self.served.requests.drain(END_LIMIT).await;
+        let has_drained = self.served.requests.drain(END_LIMIT).await;
         let settled = self.served.gateway.settle_all();
         if timeout(END_LIMIT, settled).await.is_err() {
             tracing::warn!("hidden names of removed files may stay: the cluster does not answer");
+        }
+        // A write on its way is fenced out before others get its lock, when the session is not renewed any more.
+        if has_drained {
+            let _ = timeout(END_LIMIT, self.served.gateway.client.end_locks()).await;
         }
         ended
     }

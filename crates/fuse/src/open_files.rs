@@ -162,6 +162,11 @@ impl OpenFile {
         *lock(&self.checked) = Some(at);
     }
 
+    /// The size is to be looked up again before bytes behind the known one count as missing.
+    pub(crate) fn forget_checked(&self) {
+        *lock(&self.checked) = None;
+    }
+
     /// Whether the known size may count as the present one: it was looked up within this time, and the kernel knows no
     /// larger one.
     pub(crate) fn is_fresh(&self, within: Duration, size_bytes: u64) -> bool {

@@ -60,11 +60,7 @@ impl Gateway {
     ) -> Opened {
         let appends = flags & open_flags::APPEND != 0;
         state.file = Some(file.clone());
-        let handle = Handle {
-            file,
-            shared: Arc::clone(shared),
-            appends,
-        };
+        let handle = Handle::new(&file, shared, self.client.locks(shared.put), appends);
         Opened {
             handle: self.handles.insert(handle),
             // The kernel's pages would be at offsets that other mounts may have taken.

@@ -13,12 +13,16 @@ const REQUEST_COUNT: u32 = 256;
 /// Bytes that requests in flight move.
 const ALL_BYTES: u32 = 128 << 20;
 
+/// Lock requests that wait. Further ones are refused.
+const WAITING_COUNT: usize = 4_096;
+
 /// Starts requests within the limits, and counts them.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     runtime: Handle,
     places: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     metrics: Arc<RequestMetrics>,
 }
 
@@ -29,6 +33,7 @@ impl Requests {
             runtime,
             places: Arc::new(Semaphore::new(REQUEST_COUNT as usize)),
             bytes: Arc::new(Semaphore::new(ALL_BYTES as usize)),
+            waiting: Arc::new(Semaphore::new(WAITING_COUNT)),
             metrics,
         }
     }
@@ -43,6 +48,33 @@ impl Requests {
         reply: impl FnOnce(Result<T, fuser::Errno>) + Send + 'static,
     ) {
         let held = self.take(moved_bytes);
+        self.run(operation, work, reply, held);
+    }
+
+    /// Starts a request that waits for others to release a lock. It takes no place of other requests, whose end it may
+    /// wait for.
+    pub(crate) fn start_waiting<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T, Errno>> + Send + 'static,
+        reply: impl FnOnce(Result<T, fuser::Errno>) + Send + 'static,
+    ) {
+        match Arc::clone(&self.waiting).try_acquire_owned() {
+            Ok(held) => self.run(operation, work, reply, held),
+            Err(_) => {
+                self.metrics.failed(operation, Errno::NoLocks.name());
+                reply(Err(Errno::NoLocks.number()));
+            }
+        }
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T, Errno>> + Send + 'static,
+        reply: impl FnOnce(Result<T, fuser::Errno>) + Send + 'static,
+        held: impl Send + 'static,
+    ) {
         let metrics = Arc::clone(&self.metrics);
         let begun = Instant::now();
         self.runtime.spawn(async move {
@@ -71,10 +103,10 @@ impl Requests {
         })
     }
 
-    /// Waits until nothing is in flight, but not longer than this.
-    pub(crate) async fn drain(&self, limit: Duration) {
+    /// Waits until nothing is in flight but requests that wait for locks, not longer than this. Whether nothing is.
+    pub(crate) async fn drain(&self, limit: Duration) -> bool {
         let idle = self.places.acquire_many(REQUEST_COUNT);
-        let _ = timeout(limit, idle).await;
+        timeout(limit, idle).await.is_ok()
     }
 }
 

@@ -6,16 +6,18 @@ use crate::error::MetaError;
 use crate::extents::{Placed, data_bytes, extents};
 use crate::hard_links::{NAMES_MAX, others};
 use crate::kv::{KeyValue, ReadTxn};
+use crate::lock_ranges::HeldLock;
 use crate::meta::Meta;
 use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{DirectoryRecord, Extent, FileRecord, Inode, PoolSpec, PutId};
+use crate::records::{DirectoryRecord, Extent, FileRecord, Inode, LockSessionId, PoolSpec, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
-    GARBAGE, GROWTHS, HARD_LINKS, LEASES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES,
-    POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
+    GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MOVES, NAMES, NODES,
+    PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES,
+    STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -51,6 +53,7 @@ pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
         check.absent_holders()?;
         check.moves()?;
         check.rests()?;
+        check.locks()?;
         Ok(check.faults)
     })
 }
@@ -413,6 +416,55 @@ impl<'t> Check<'t> {
             self.demand(is_known, || {
                 format!("{file} made no file, but has names, dropped stripes, growths or a fencing token")
             });
+        }
+        Ok(())
+    }
+
+    /// Locks belong to files and sessions, do not conflict, and are counted.
+    fn locks(&mut self) -> Result<(), MetaError> {
+        let rows = LOCKS.scan(self.txn, &LOCKS.all(), usize::MAX)?;
+        let index = LOCKED_FILES.scan(self.txn, &LOCKED_FILES.all(), usize::MAX)?;
+        let sessions = LOCK_SESSIONS.scan(self.txn, &LOCK_SESSIONS.all(), usize::MAX)?;
+        let mut counts: BTreeMap<LockSessionId, u64> = BTreeMap::new();
+        let mut locks: BTreeMap<PutId, Vec<(LockSessionId, HeldLock)>> = BTreeMap::new();
+        for ((file, session), held) in &rows {
+            let is_known = FILES.get(self.txn, file)?.is_some();
+            self.demand(is_known && !held.is_empty(), || {
+                format!("{file} made no file, but has a row of locks")
+            });
+            *counts.entry(*session).or_default() += held.len() as u64;
+            let of_file = locks.entry(*file).or_default();
+            of_file.extend(held.iter().map(|&lock| (*session, lock)));
+        }
+        let expected: BTreeSet<_> = rows
+            .iter()
+            .map(|((file, session), _)| (*session, *file))
+            .collect();
+        let indexed: BTreeSet<_> = index.into_iter().map(|(key, ())| key).collect();
+        self.demand(expected == indexed, || {
+            "locks and their index by session differ".to_owned()
+        });
+        let total: u64 = counts.values().sum();
+        let count = Counter::LockCount.value(self.txn)?;
+        self.demand(total == count, || {
+            format!("there are {total} locks, and {count} are counted")
+        });
+        for (session, count) in sessions {
+            let own = counts.remove(&session).unwrap_or_default();
+            self.demand(own == count, || {
+                format!("{session:?} has {own} locks and counts {count}")
+            });
+        }
+        self.demand(counts.is_empty(), || "locks have no session".to_owned());
+        for (file, held) in locks {
+            for (place, (session, lock)) in held.iter().enumerate() {
+                let clashes = held[..place].iter().any(|(other, earlier)| {
+                    (other, earlier.owner) != (session, lock.owner) && earlier.conflicts_with(lock)
+                });
+                self.demand(!clashes, || {
+                    format!("locks of two owners in {file} conflict")
+                });
+            }
         }
         Ok(())
     }

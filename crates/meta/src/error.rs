@@ -158,6 +158,16 @@ pub enum MetaError {
     /// A file has as many names as it can have.
     #[error("'{0}' already has 1024 names, the maximum; store a copy of it instead")]
     TooManyNames(String),
+    /// A limit of advisory locks.
+    #[error(
+        "{what} has {limit} advisory locks, which is the limit; release some, or lock larger ranges"
+    )]
+    TooManyLocks {
+        /// What has them, as the begin of a sentence.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
     /// An invalid pool name.
     #[error(
         "'{0}' is not a valid pool name; use a lower-case letter, then up to 63 lower-case letters, digits, '-' or '_'"

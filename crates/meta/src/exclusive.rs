@@ -49,6 +49,23 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
+    /// Raises a file's fencing token, and leaves its session as it is. Nodes that know the new token refuse writes that
+    /// began before. A file that a session alone may write keeps its token: other clients' writes are refused anyway.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn raise_token(&self, put: PutId) -> Result<FencingToken, MetaError> {
+        self.change(|txn| {
+            file_of(txn, put)?;
+            let mut present = exclusive(txn, put)?;
+            if present.session.is_none() {
+                present.token = FencingToken(present.token.0 + 1);
+                EXCLUSIVE.put(txn, &put, &present)?;
+            }
+            Ok(present.token)
+        })
+    }
+
     /// Ends a session. All clients may write the file again, under the same token. May be repeated, and does
     /// nothing when the session has ended or the file is gone.
     ///

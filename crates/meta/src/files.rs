@@ -11,6 +11,7 @@ use crate::error::MetaError;
 use crate::extents::{Placed, extents, extents_within, neighbours};
 use crate::hard_links::{NameKey, exchange, others, take};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::lock_rows::forget_locks;
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::{DirectoryId, RelativePath};
@@ -398,6 +399,7 @@ fn remove(
     GROWTHS.delete(txn, &file.put)?;
     USER_ATTRIBUTES.delete(txn, &Inode::File(file.put))?;
     EXCLUSIVE.delete(txn, &file.put)?;
+    forget_locks(txn, file.put)?;
     unlink(txn, key, now)?;
     FILES.delete(txn, &file.put)?;
     REQUESTED_FORMS.delete(txn, &file.put)

@@ -32,6 +32,9 @@ mod inventory;
 mod kv;
 mod leases;
 mod links;
+mod lock_ranges;
+mod lock_rows;
+mod locks;
 mod membership;
 mod memory_store;
 mod meta;
@@ -72,6 +75,8 @@ pub use gabion_layout::ClusterId;
 pub use inodes::{DirectoryEntry, InodeStatus, Kind};
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
+pub use lock_ranges::{HeldLock, LockChange, LockKind, LockMode, LockOwner, LockRange};
+pub use locks::{FILE_LOCKS_MAX, LOCKS_MAX, LockHolder, Locking, SESSION_LOCKS_MAX};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
@@ -81,9 +86,9 @@ pub use puts::Put;
 pub use records::{
     Departure, DirectoryRecord, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX,
     FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing,
-    NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId, PutRecord,
-    PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret, SessionId,
-    SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
+    LockSessionId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
+    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
+    SessionId, SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -424,6 +424,10 @@ pub struct FencingToken(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
+/// A client's session of advisory locks. The coordinator numbers them, and uses no number again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+pub struct LockSessionId(pub u64);
+
 /// Which clients may write a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Exclusive {

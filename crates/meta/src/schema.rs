@@ -3,11 +3,12 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
+use crate::lock_ranges::HeldLock;
 use crate::paths::DirectoryId;
 use crate::records::{
-    DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, NodeRecord, Phase,
-    PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord, RequestedForm,
-    Secret, Standing, StartRecord, TicketKey,
+    DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
+    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
+    RequestedForm, Secret, Standing, StartRecord, TicketKey,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -117,6 +118,16 @@ pub(crate) const GRANTED_LEASE: Table<(), u64> = Table::new("granted lease", 46,
 /// Numbers of the coordinator's starts of which a node knew more than the metadata, which were an old copy.
 pub(crate) const CONTRADICTED: Table<u64, ()> = Table::new("contradicted starts", 47, 1);
 
+/// Advisory locks by file and session; no row is empty.
+pub(crate) const LOCKS: Table<(PutId, LockSessionId), Vec<HeldLock>> = Table::new("locks", 48, 1);
+
+/// The files in which a session has locks.
+pub(crate) const LOCKED_FILES: Table<(LockSessionId, PutId), ()> =
+    Table::new("locked files", 49, 1);
+
+/// Sessions of advisory locks, each with the number of its locks.
+pub(crate) const LOCK_SESSIONS: Table<LockSessionId, u64> = Table::new("lock sessions", 50, 1);
+
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);
 
@@ -141,10 +152,14 @@ pub(crate) enum Counter {
     Changes = 7,
     /// The id of the next directory.
     NextDirectory = 8,
+    /// The number of the next session of locks.
+    NextLockSession = 9,
+    /// Locks of all sessions.
+    LockCount = 10,
 }
 
 impl Counter {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::NextNode,
         Self::NextPool,
         Self::NextPut,
@@ -154,6 +169,8 @@ impl Counter {
         Self::LifetimeMs,
         Self::Changes,
         Self::NextDirectory,
+        Self::NextLockSession,
+        Self::LockCount,
     ];
 
     /// Its value.

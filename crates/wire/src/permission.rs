@@ -160,6 +160,7 @@ const fn senders_of_part(part: &RunPart) -> Roles {
 }
 
 /// The rows of requests to the coordinator.
+#[rustfmt::skip]
 const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
     use CoordinatorRequest as R;
     match request {
@@ -218,6 +219,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::OpenExclusive(_)
         | R::RenewExclusive(_)
         | R::CloseExclusive(_)
+        | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)
         | R::RemoveFile(_)
         | R::Status
         | R::Hasten(_)

@@ -7,6 +7,7 @@ mod database;
 mod directories;
 mod disks;
 mod exclusive;
+mod locks;
 mod sizes;
 mod surroundings;
 mod tickets;
@@ -44,6 +45,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(sizes::MUTANTS)
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
+        .chain(locks::MUTANTS)
         .chain(tickets::MUTANTS)
         .chain(database::MUTANTS)
         .chain(console::MUTANTS)

@@ -28,6 +28,7 @@ mod lab_run;
 mod lab_schemes;
 mod large_writes;
 mod lifecycle;
+mod locks;
 mod metadata_in_database;
 mod metering;
 mod mount;

@@ -7,6 +7,7 @@ mod directories;
 mod engines;
 mod exclusive;
 mod fixture;
+mod locks;
 mod model;
 mod names;
 mod operations;

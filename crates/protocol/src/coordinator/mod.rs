@@ -12,6 +12,7 @@ mod files;
 mod garbage;
 mod leases;
 mod lifecycle;
+mod locks;
 mod members;
 mod options;
 mod pool_facts;
@@ -37,6 +38,7 @@ use leases::Leases;
 use lifecycle::Lifecycles;
 use lifecycle::grouping::DataGrouping;
 use lifecycle::timetable::Timetable;
+use locks::Locks;
 use members::Members;
 use repair::Repair;
 use shared_state::SharedState;
@@ -50,6 +52,7 @@ pub struct Coordinator<K> {
     garbage: Arc<Garbage<K>>,
     repair: Arc<Repair<K>>,
     files: Arc<Files<K>>,
+    locks: Arc<Locks<K>>,
     lifecycles: Arc<Lifecycles<K>>,
     grouping: Arc<DataGrouping<K>>,
 }
@@ -73,6 +76,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let timetable = Arc::new(Timetable::new(&shared.pools));
         let files = Files::new(&shared, &leases, &garbage, &repair, &timetable)?;
         let files = Arc::new(files);
+        let locks = Locks::new(&shared.core, &files)?;
         let lifecycles = Lifecycles::new(&shared, &leases, &repair, &files, &timetable);
         let grouping = DataGrouping::new(&shared, &leases, &garbage, &repair);
         Ok(Arc::new(Self {
@@ -82,6 +86,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             garbage,
             repair,
             files,
+            locks: Arc::new(locks),
             lifecycles: Arc::new(lifecycles),
             grouping: Arc::new(grouping),
         }))
@@ -101,6 +106,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(&self.garbage).collect().boxed(),
             Arc::clone(&self.grouping).run().boxed(),
             Arc::clone(&self.files).expire_puts().boxed(),
+            Arc::clone(&self.locks).expire().boxed(),
             Arc::clone(&self.lifecycles).run().boxed(),
             Arc::clone(&self.shared.tickets).rotate().boxed(),
         ];
@@ -137,12 +143,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         answer.unwrap_or_else(CoordinatorReply::Refused)
     }
 
-    /// Routes a request to its room. Requests that rely on the metadata wait until the nodes would have
+    /// Answers a request when this process can. Requests that rely on the metadata wait until the nodes would have
     /// left an old copy of it.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
-        if let Some(busy) = self.until_able(&request).await? {
-            return Ok(busy);
+        match self.until_able(&request).await? {
+            Some(busy) => Ok(busy),
+            None => self.route(request).await,
         }
+    }
+
+    /// Routes a request to its room.
+    async fn route(self: &Arc<Self>, request: Ask) -> Answer {
         let (members, leases, files) = (&self.members, &self.leases, &self.files);
         match request {
             Ask::BeginJoin(asked) => members.begin_join(asked).await,
@@ -195,6 +206,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OpenExclusive(asked) => files.open_exclusive(asked).await,
             Ask::RenewExclusive(asked) => files.renew_exclusive(asked).await,
             Ask::CloseExclusive(asked) => files.close_exclusive(asked).await,
+            Ask::OpenLocks => self.locks.open().await,
+            Ask::RenewLocks(session) => self.locks.renew(session),
+            Ask::CloseLocks(session) => self.locks.close(session).await,
+            Ask::SetLock(asked) => self.locks.set(asked).await,
             Ask::Token(file) => files.token(file).await,
             Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,

@@ -14,7 +14,7 @@ use gabion_layout::{
 };
 use gabion_meta::{
     Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, InodeStatus, Listing,
-    PoolRecord,
+    LockSessionId, Locking, PoolRecord,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,10 @@ pub enum CoordinatorReply {
     NotOpened(NotOpened),
     /// Whether a session goes on.
     Renewed(bool),
+    /// A new session of locks.
+    LockSession(LockSessionId),
+    /// The outcome of a change of locks.
+    Locking(Locking),
     /// A page of files.
     Listing(Listing),
     /// Redundancy and repair.
@@ -376,6 +380,28 @@ pub struct FileLayout {
 
 /// Period of the renewals of a session, in milliseconds.
 pub const RENEW_EVERY_MS: u64 = 2_000;
+
+/// How long a session of locks outlives its last renewal at least, in milliseconds of the coordinator's clock.
+pub const LOCK_SESSION_MS: u64 = 10_000;
+/// How long a client relies on its locks from the moment on at which it has sent a renewal, in milliseconds of its
+/// own clock.
+pub const LOCK_LEASE_MS: u64 = 9_000;
+/// How long a request waits at the coordinator for a lock, in milliseconds.
+pub const LONG_CALL_MS: u64 = 500;
+
+/// How far a request goes for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LockAttempt {
+    /// It only asks whether another owner's lock is in the way, and changes nothing.
+    Find,
+    /// It is answered at once.
+    Once,
+    /// If another owner's lock is in the way, it is answered when the change is done, or after some time.
+    Wait {
+        /// For how long its owner has waited before it, in milliseconds.
+        waited_ms: u64,
+    },
+}
 
 /// The reason why a file is not opened exclusively.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -3,9 +3,9 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, NewExtent, NotOpened,
-    PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing, StoreFailure,
-    StripeLease,
+    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, LockAttempt, NewExtent,
+    NotOpened, PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing,
+    StoreFailure, StripeLease,
 };
 use super::events::EventPage;
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
@@ -19,8 +19,8 @@ use gabion_layout::{
 };
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
-    Inode, InodeStatus, Listing, NewAttributes, PoolRecord, PutId, RelativePath, SessionId,
-    SizeChange,
+    Inode, InodeStatus, Listing, LockChange, LockSessionId, Locking, NewAttributes, PoolRecord,
+    PutId, RelativePath, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -463,6 +463,30 @@ calls! {
     Ended[StripeId] -> (Option<StripeRecord>, Vec<NodeStatus>) {
         CoordinatorReply::Ended { stripe, nodes } => (stripe, nodes),
     }
+    /// Begin a session of advisory locks. A session that its client does not use or renew ends.
+    OpenLocks -> LockSessionId { CoordinatorReply::LockSession(session) => session }
+    /// The client of a session of locks is alive. Answered whether the session goes on.
+    RenewLocks[LockSessionId] -> bool { CoordinatorReply::Renewed(goes_on) => goes_on }
+    /// End a session of locks, and free them. May be repeated. The client has ended its writes under them.
+    CloseLocks[LockSessionId]
+    /// Change what an owner of locks holds in a file, or ask which lock is in the way. If the answer is lost, the client repeats the change under
+    /// another number.
+    SetLock {
+        /// The session.
+        session: LockSessionId,
+        /// A number that grows with each request of the session.
+        number: u64,
+        /// The lowest number whose answer the client waits for. Requests with lower ones have no effect from now on.
+        oldest: u64,
+        /// A request with a higher number whose answer it does not wait for, and that has no effect from now on.
+        voids: Option<u64>,
+        /// The file.
+        file: PutId,
+        /// The change.
+        change: LockChange,
+        /// What to do if another owner's lock is in the way.
+        attempt: LockAttempt,
+    } -> Locking { CoordinatorReply::Locking(outcome) => outcome }
     /// The space of files, chunks and reserves by pool, and of nodes.
     Usage -> ClusterUsage { CoordinatorReply::Usage(usage) => usage }
     /// Some of the event log. The coordinator's process answers it.

@@ -37,6 +37,8 @@ pub enum Cause {
     TooManyNames,
     /// The file would be too large (`EFBIG`).
     TooLarge,
+    /// The limit of advisory locks is reached (`ENOLCK`).
+    NoLocks,
     /// The sender may not do that (`EPERM`).
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
@@ -64,6 +66,7 @@ impl Cause {
             Self::IsASymlink => "is_a_symlink",
             Self::TooManyNames => "too_many_names",
             Self::TooLarge => "too_large",
+            Self::NoLocks => "no_locks",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
             Self::NotLeading => "not_leading",
@@ -113,73 +116,73 @@ impl From<&str> for Denial {
 
 impl From<&MetaError> for Cause {
     fn from(error: &MetaError) -> Self {
+        use MetaError as E;
         match error {
-            MetaError::UnknownPool(_)
-            | MetaError::UnknownFile(_)
-            | MetaError::UnknownPath(_)
-            | MetaError::UnknownNode(_)
-            | MetaError::DirectoryGone(_) => Self::NotFound,
-            MetaError::PoolExists(_)
-            | MetaError::FileExists(_)
-            | MetaError::DirectoryExists(_)
-            | MetaError::FileReplaced(_)
-            | MetaError::ClusterExists(_) => Self::Exists,
-            MetaError::NotADirectory(_) => Self::NotADirectory,
-            MetaError::IsADirectory(_) => Self::IsADirectory,
-            MetaError::NotEmpty(_) => Self::NotEmpty,
-            MetaError::InUse(_) | MetaError::AddressInUse { .. } => Self::InUse,
-            MetaError::FileRenamed(_)
-            | MetaError::FileGone(_)
-            | MetaError::DirectoryRenamed(_)
-            | MetaError::AttributesChanged
-            | MetaError::UnknownStripe(_)
-            | MetaError::UnknownChunk(_)
-            | MetaError::FileChanged(_)
-            | MetaError::Superseded { .. }
-            | MetaError::PutStep { .. }
-            | MetaError::LeaseLost { .. }
-            | MetaError::TermOver { .. }
-            | MetaError::UnknownPut(_)
-            | MetaError::CommittedBefore(_)
-            | MetaError::GenerationChanged { .. } => Self::Stale,
-            MetaError::NameTooLong { .. } | MetaError::TooDeep(_) => Self::NameTooLong,
-            MetaError::IsASymlink { .. } => Self::IsASymlink,
-            MetaError::TooManyNames(_) => Self::TooManyNames,
-            MetaError::FileName { .. }
-            | MetaError::Target { .. }
-            | MetaError::UserAttribute { .. }
-            | MetaError::Attributes { .. }
-            | MetaError::Root
-            | MetaError::IntoItself(_)
-            | MetaError::PoolName(_)
-            | MetaError::Pool(_)
-            | MetaError::Address(_)
-            | MetaError::RackChanged { .. } => Self::Invalid,
-            MetaError::FileTooLarge | MetaError::UserAttributesTooLarge { .. } => Self::TooLarge,
-            MetaError::FixedSize | MetaError::NotReplicated { .. } => Self::Unsupported,
-            MetaError::Deposed { .. } | MetaError::Away { .. } | MetaError::Closed => {
-                Self::NotLeading
-            }
-            MetaError::Storage { .. }
-            | MetaError::Locked { .. }
-            | MetaError::NoStore { .. }
-            | MetaError::Damaged { .. }
-            | MetaError::Corrupt { .. }
-            | MetaError::NoCluster
-            | MetaError::NotBlank
-            | MetaError::CopyDiffers { .. }
-            | MetaError::WentBack { .. }
-            | MetaError::NewerFormat { .. }
-            | MetaError::OlderFormat { .. }
-            | MetaError::NodeFailed(_)
-            | MetaError::PutLost { .. }
-            | MetaError::NodeLeaving(_)
-            | MetaError::NodeNotLive(_)
-            | MetaError::IdsExhausted(_)
-            | MetaError::Placement { .. }
-            | MetaError::StillServed(_)
-            | MetaError::Held { .. }
-            | MetaError::NodeInStripe { .. } => Self::Failure,
+            E::UnknownPool(_)
+            | E::UnknownFile(_)
+            | E::UnknownPath(_)
+            | E::UnknownNode(_)
+            | E::DirectoryGone(_) => Self::NotFound,
+            E::PoolExists(_)
+            | E::FileExists(_)
+            | E::DirectoryExists(_)
+            | E::FileReplaced(_)
+            | E::ClusterExists(_) => Self::Exists,
+            E::NotADirectory(_) => Self::NotADirectory,
+            E::IsADirectory(_) => Self::IsADirectory,
+            E::NotEmpty(_) => Self::NotEmpty,
+            E::InUse(_) | E::AddressInUse { .. } => Self::InUse,
+            E::FileRenamed(_)
+            | E::FileGone(_)
+            | E::DirectoryRenamed(_)
+            | E::AttributesChanged
+            | E::UnknownStripe(_)
+            | E::UnknownChunk(_)
+            | E::FileChanged(_)
+            | E::Superseded { .. }
+            | E::PutStep { .. }
+            | E::LeaseLost { .. }
+            | E::TermOver { .. }
+            | E::UnknownPut(_)
+            | E::CommittedBefore(_)
+            | E::GenerationChanged { .. } => Self::Stale,
+            E::NameTooLong { .. } | E::TooDeep(_) => Self::NameTooLong,
+            E::IsASymlink { .. } => Self::IsASymlink,
+            E::TooManyNames(_) => Self::TooManyNames,
+            E::TooManyLocks { .. } => Self::NoLocks,
+            E::FileName { .. }
+            | E::Target { .. }
+            | E::UserAttribute { .. }
+            | E::Attributes { .. }
+            | E::Root
+            | E::IntoItself(_)
+            | E::PoolName(_)
+            | E::Pool(_)
+            | E::Address(_)
+            | E::RackChanged { .. } => Self::Invalid,
+            E::FileTooLarge | E::UserAttributesTooLarge { .. } => Self::TooLarge,
+            E::FixedSize | E::NotReplicated { .. } => Self::Unsupported,
+            E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
+            E::Storage { .. }
+            | E::Locked { .. }
+            | E::NoStore { .. }
+            | E::Damaged { .. }
+            | E::Corrupt { .. }
+            | E::NoCluster
+            | E::NotBlank
+            | E::CopyDiffers { .. }
+            | E::WentBack { .. }
+            | E::NewerFormat { .. }
+            | E::OlderFormat { .. }
+            | E::NodeFailed(_)
+            | E::PutLost { .. }
+            | E::NodeLeaving(_)
+            | E::NodeNotLive(_)
+            | E::IdsExhausted(_)
+            | E::Placement { .. }
+            | E::StillServed(_)
+            | E::Held { .. }
+            | E::NodeInStripe { .. } => Self::Failure,
         }
     }
 }

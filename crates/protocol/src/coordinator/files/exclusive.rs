@@ -91,6 +91,29 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(opened)
     }
 
+    /// Ends all writes of the file that clients have begun. They may begin others: a client that may not knows it by
+    /// then.
+    ///
+    /// # Errors
+    /// If a node or a stripe is in the way: the call is to be repeated.
+    pub(in crate::coordinator) async fn fence_writers(
+        self: &Arc<Self>,
+        file: PutId,
+    ) -> Result<(), Denial> {
+        let raise = move |meta: &Meta<K>| meta.raise_token(file);
+        let token = match self.core.with_meta(raise).await {
+            Ok(token) => token,
+            // Its locks have gone with it.
+            Err(MetaError::FileGone(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        match self.raise(file, token).await? {
+            CoordinatorReply::Exclusive(_) => Ok(()),
+            CoordinatorReply::Busy(why) => Err(why),
+            other => Err(format!("a fence was answered with {other:?}").into()),
+        }
+    }
+
     /// Ends all that writers with lower tokens have begun. Every node that may serve refuses their updates from
     /// now on, and says in which terms none runs any more. Other stripes that ever had a primary are settled
     /// under a new term: what a primary left behind that failed, was restarted or has lost its term can no

@@ -479,6 +479,20 @@ impl Bed {
 
     /// Asks the coordinator; time passes only if the answer takes some.
     pub(crate) fn ask(&mut self, request: impl Into<CoordinatorRequest>) -> CoordinatorReply {
+        let slot = self.begin(request);
+        loop {
+            if let Some(reply) = slot.borrow_mut().take() {
+                return reply;
+            }
+            self.step(STEP_MS);
+        }
+    }
+
+    /// Asks the coordinator, and lets no time pass: the reply is there as soon as it is given.
+    pub(crate) fn begin(
+        &mut self,
+        request: impl Into<CoordinatorRequest>,
+    ) -> Rc<RefCell<Option<CoordinatorReply>>> {
         let request = request.into();
         let slot = Rc::new(RefCell::new(None));
         let coordinator = Arc::clone(&self.coordinator);
@@ -492,12 +506,7 @@ impl Bed {
         };
         self.pool.spawner().spawn_local(task).unwrap();
         self.drive();
-        loop {
-            if let Some(reply) = slot.borrow_mut().take() {
-                return reply;
-            }
-            self.step(STEP_MS);
-        }
+        slot
     }
 
     /// The run of a node that lives.

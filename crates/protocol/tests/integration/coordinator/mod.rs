@@ -17,6 +17,7 @@ mod leases;
 mod letting_in;
 mod lifecycle;
 mod links;
+mod locks;
 mod manager;
 mod membership;
 mod names;

@@ -1,0 +1,176 @@
+//! What this client knows of its owners' locks in one file. The coordinator has the locks; this says which owners may
+//! have any, and whether locks were lost.
+
+use super::session::LockSession;
+use gabion_meta::{LockChange, LockOwner, LockRange, Locking, PutId};
+use gabion_protocol::message::LockAttempt;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// This client's locks in a file, shared by the file's handles.
+pub(super) struct FileLocks {
+    pub(super) file: PutId,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The session of the locks, while there may be any.
+    session: Option<Arc<LockSession>>,
+    owners: BTreeMap<LockOwner, Owner>,
+    /// How often locks were lost with their session.
+    loss_count: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    /// Whether it may have locks.
+    holds: bool,
+    /// Its changes on their way.
+    change_count: u32,
+    /// The number of a change whose answer was lost.
+    unknown: Option<u64>,
+    /// It has closed the file, and the coordinator does not know that yet.
+    is_closed: bool,
+}
+
+/// Whether a handle may go on with the locks that the client had when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Validity {
+    /// It may.
+    Valid,
+    /// The client does not know for now whether it has its locks.
+    Unknown,
+    /// Locks were lost since.
+    Lost,
+}
+
+/// How a change has ended, for what is known of its owner.
+pub(super) enum Ended {
+    /// With this answer.
+    Answered(Locking),
+    /// The answer to the request with this number was lost.
+    Unknown(u64),
+    /// It was refused.
+    Refused,
+}
+
+impl FileLocks {
+    pub(super) fn new(file: PutId) -> Self {
+        Self {
+            file,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn loss_count(&self) -> u64 {
+        self.settled().loss_count
+    }
+
+    /// Whether a handle that knows of this many losses may go on.
+    pub(super) fn validity(&self, known_loss_count: u64, now_ms: u64) -> Validity {
+        let state = self.settled();
+        if state.loss_count != known_loss_count {
+            return Validity::Lost;
+        }
+        let has_locks = state.owners.values().any(|owner| owner.holds);
+        let session = state.session.as_ref().filter(|_| has_locks);
+        match session {
+            Some(session) if !session.is_leased(now_ms) => Validity::Unknown,
+            _ => Validity::Valid,
+        }
+    }
+
+    /// Whether an owner has nothing to unlock.
+    pub(super) fn has_none(&self, owner: LockOwner) -> bool {
+        !self.settled().owners.contains_key(&owner)
+    }
+
+    /// Whether an owner has closed the file, and may still have locks.
+    pub(super) fn is_closed(&self, owner: LockOwner) -> bool {
+        let state = self.settled();
+        state
+            .owners
+            .get(&owner)
+            .is_some_and(|owner| owner.is_closed)
+    }
+
+    /// Whether an owner has closed the file. Its locks are to be unlocked.
+    pub(super) fn note_closed(&self, owner: LockOwner) {
+        if let Some(owner) = self.settled().owners.get_mut(&owner) {
+            owner.is_closed = true;
+        }
+    }
+
+    /// A change is about to be asked for in a session. Returns the number of an earlier request of the owner whose
+    /// answer was lost.
+    pub(super) fn begin(&self, session: &Arc<LockSession>, owner: LockOwner) -> Option<u64> {
+        let mut state = self.settled();
+        state.session = Some(Arc::clone(session));
+        let owner = state.owners.entry(owner).or_default();
+        owner.change_count += 1;
+        owner.unknown
+    }
+
+    /// A change that was begun in this session has ended. Whether it counts: the session goes on.
+    pub(super) fn end(
+        &self,
+        session: &Arc<LockSession>,
+        (change, attempt): (&LockChange, LockAttempt),
+        ended: &Ended,
+    ) -> bool {
+        let mut state = self.settled();
+        let goes_on = !session.is_over();
+        if let Some(owner) = state.owners.get_mut(&change.owner) {
+            owner.change_count = owner.change_count.saturating_sub(1);
+            if goes_on && attempt != LockAttempt::Find {
+                note(owner, change, ended);
+            }
+            if !owner.holds && owner.change_count == 0 && owner.unknown.is_none() {
+                state.owners.remove(&change.owner);
+            }
+        }
+        goes_on
+    }
+
+    /// The state, in which the loss of the session is noted.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        // It is whole after every step.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state
+            .session
+            .as_ref()
+            .is_some_and(|session| session.is_over())
+        {
+            state.session = None;
+            let has_lost = state.owners.values().any(|owner| owner.holds);
+            state.loss_count += u64::from(has_lost);
+            state.owners.retain(|_, owner| {
+                let change_count = owner.change_count;
+                *owner = Owner {
+                    change_count,
+                    ..Owner::default()
+                };
+                change_count > 0
+            });
+        }
+        state
+    }
+}
+
+/// Notes what an owner may have. In doubt it has locks: a close then unlocks them.
+fn note(owner: &mut Owner, change: &LockChange, ended: &Ended) {
+    match ended {
+        Ended::Answered(Locking::Done) => {
+            let frees_all = change.mode.is_none() && change.range == LockRange::ALL;
+            owner.unknown = None;
+            owner.holds = !frees_all && (owner.holds || change.mode.is_some());
+            owner.is_closed &= !frees_all;
+        }
+        Ended::Unknown(number) => {
+            owner.unknown = Some(*number);
+            owner.holds |= change.mode.is_some();
+        }
+        Ended::Answered(_) | Ended::Refused => {}
+    }
+}

@@ -1,0 +1,333 @@
+//! Advisory locks between mounts, by programs that know nothing of Gabion.
+
+use crate::support::mount::{Mounted, can_mount};
+use crate::support::{TestCluster, path_text, wait_at_most, wait_for};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The time after which the locks of a silent mount are free, with some reserve for a busy machine.
+const FREE_LIMIT_S: u64 = 30;
+
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
+    cluster
+}
+
+/// Whether this machine can mount and has Python: prints what is missing.
+fn can_lock() -> bool {
+    let python = Command::new("python3")
+        .args(["-c", "import fcntl, sqlite3"])
+        .status();
+    let has_python = python.is_ok_and(|status| status.success());
+    if !has_python {
+        println!("skipped: needs python3");
+    }
+    has_python && can_mount()
+}
+
+/// A process with an open file, which locks it; killed when it is dropped.
+struct Locker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Locker {
+    fn open(path: &Path) -> Self {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/integration/lock_client.py"
+        );
+        let mut child = Command::new("python3")
+            .args([script, path_text(path)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 runs");
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut locker = Self {
+            child,
+            input,
+            output,
+        };
+        assert_eq!(locker.answer(), "ready");
+        locker
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("it reads");
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it answers");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.answer()
+    }
+
+    /// Waits until it waits for a lock in the kernel.
+    fn wait_until_blocked(&self) {
+        let call = format!("/proc/{}/syscall", self.child.id());
+        wait_for("a process waits for a lock", || {
+            let call = fs::read_to_string(&call).unwrap_or_default();
+            // Linux's numbers of `fcntl` and `flock` on x86-64 and on others.
+            ["72 ", "73 ", "25 ", "32 "]
+                .iter()
+                .any(|number| call.starts_with(number))
+        });
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("the child is ours");
+        self.child.wait().expect("the child is ours");
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn locks_exclude_between_mounts_as_within_one() {
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let (one, other) = (
+        Mounted::start(&cluster, "p", &[]),
+        Mounted::start(&cluster, "p", &[]),
+    );
+    let mut first = Locker::open(&one.path("f"));
+    let mut second = Locker::open(&other.path("f"));
+    let mut neighbour = Locker::open(&one.path("f"));
+
+    for (locker, line, answer) in [
+        (1, "lockf ex 0 100", "ok"),
+        (2, "lockf ex 50 10", "EAGAIN"),
+        (3, "lockf sh 99 1", "EAGAIN"),
+        (2, "lockf ex 100 0", "ok"),
+        // A hole in the middle, and a shared part.
+        (1, "lockf un 40 20", "ok"),
+        (2, "lockf sh 40 20", "ok"),
+        (3, "lockf sh 40 20", "ok"),
+        (3, "lockf ex 45 1", "EAGAIN"),
+        (2, "lockf ex 39 1", "EAGAIN"),
+        (2, "lockf sh 60 1", "EAGAIN"),
+        (1, "lockf sh 0 40", "ok"),
+        (2, "lockf sh 0 40", "ok"),
+        (2, "lockf un 0 0", "ok"),
+        // `flock` knows nothing of these.
+        (2, "flock ex", "ok"),
+        (1, "flock sh", "EAGAIN"),
+        (2, "flock sh", "ok"),
+        (1, "flock sh", "ok"),
+        (1, "flock ex", "EAGAIN"),
+    ] {
+        let asked = match locker {
+            1 => first.ask(line),
+            2 => second.ask(line),
+            _ => neighbour.ask(line),
+        };
+        assert_eq!(asked, answer, "{line} of process {locker}");
+    }
+    // The owner is named to processes of its own machine alone.
+    let process = first.child.id();
+    assert_eq!(neighbour.ask("test ex 60 5"), format!("ex 60 40 {process}"));
+    assert_eq!(second.ask("test ex 0 5"), "sh 0 40 0");
+    assert_eq!(second.ask("test sh 0 5"), "un");
+
+    // A close ends the locks of a process, and the end of a process too.
+    assert_eq!(first.ask("reopen"), "ok");
+    assert_eq!(second.ask("lockf ex 60 40"), "ok");
+    assert_eq!(first.ask("lockf sh 60 1"), "EAGAIN");
+    second.kill();
+    wait_for("the locks of a dead process are free", || {
+        first.ask("lockf ex 60 40") == "ok" && first.ask("flock ex") == "ok"
+    });
+    let busy = Command::new("flock")
+        .args(["--nonblock", path_text(&other.path("f")), "true"])
+        .status();
+    assert_eq!(busy.expect("flock runs").code(), Some(1));
+    first.kill();
+    let free = Command::new("flock")
+        .args(["--timeout", "20", path_text(&other.path("f")), "true"])
+        .status();
+    assert!(free.expect("flock runs").success());
+}
+
+#[test]
+fn sqlite_counts_right_on_two_mounts() {
+    const COUNT: usize = 6;
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let (one, other) = (
+        Mounted::start(&cluster, "p", &[]),
+        Mounted::start(&cluster, "p", &[]),
+    );
+    let sqlite = |path: &Path, statement: &str| {
+        let output = Command::new("python3")
+            .args(["-c", "import sqlite3, sys\nfor row in sqlite3.connect(sys.argv[1], 60, 0, None).execute(sys.argv[2]): print(*row)"])
+            .args([path_text(path), statement])
+            .output()
+            .expect("python3 runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("a text")
+    };
+    sqlite(&one.path("base"), "create table counter (value)");
+    sqlite(&other.path("base"), "insert into counter values (0)");
+    sqlite(&one.path("base"), "create table made (value unique)");
+    let mut lockers = [Locker::open(&one.path("a")), Locker::open(&other.path("b"))];
+    for (locker, mount) in lockers.iter_mut().zip([&one, &other]) {
+        locker.tell(&format!("add {} {COUNT}", path_text(&mount.path("base"))));
+    }
+    for locker in &mut lockers {
+        assert_eq!(locker.answer(), "ok");
+    }
+    let total = format!("{}\n", 2 * COUNT);
+    assert_eq!(
+        sqlite(&one.path("base"), "select value from counter"),
+        total
+    );
+    assert_eq!(
+        sqlite(&other.path("base"), "select count(*) from made"),
+        total
+    );
+    assert_eq!(
+        sqlite(&other.path("base"), "pragma integrity_check"),
+        "ok\n"
+    );
+}
+
+#[test]
+fn a_waiting_process_gets_its_lock_and_blocks_no_other_request() {
+    /// More than a mount's requests in flight.
+    const COUNT: usize = 300;
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let (one, other) = (
+        Mounted::start(&cluster, "p", &[]),
+        Mounted::start(&cluster, "p", &[]),
+    );
+    let (path, queue) = (one.path("f"), other.path("f"));
+    let mut holder = Locker::open(&path);
+    let mut waiter = Locker::open(&queue);
+    assert_eq!(holder.ask("lockf ex 0 10"), "ok");
+    assert_eq!(holder.ask("write 0 before"), "ok");
+    assert_eq!(waiter.ask("read 0 6"), "before");
+    waiter.tell("lockf ex+ 5 10");
+    waiter.wait_until_blocked();
+    // It wakes, and reads what was written before the lock was released.
+    assert_eq!(holder.ask("write 0 behind"), "ok");
+    let released = Instant::now();
+    assert_eq!(holder.ask("lockf un 0 10"), "ok");
+    assert_eq!(waiter.answer(), "ok");
+    let took = released.elapsed();
+    assert!(took < Duration::from_secs(5), "it woke after {took:?}");
+    assert_eq!(waiter.ask("read 0 6"), "behind");
+    println!("a waiting process of another mount got the lock {took:?} after its release");
+
+    // A signal ends the wait, and the lock is not taken later.
+    holder.tell("lockf ex+ 5 10");
+    holder.wait_until_blocked();
+    holder.kill();
+    assert_eq!(waiter.ask("lockf un 0 0"), "ok");
+    assert_eq!(waiter.ask("test ex 0 0"), "un");
+
+    // All wait at one mount, whose other requests are served, the unlock too.
+    let held = File::options()
+        .read(true)
+        .open(&queue)
+        .expect("it is there");
+    flock(&held, FlockOperation::LockExclusive).expect("it is free");
+    let waiting = (0..COUNT).map(|_| {
+        let queue = queue.clone();
+        std::thread::spawn(move || {
+            let file = File::open(queue).expect("it is there");
+            flock(&file, FlockOperation::LockExclusive)
+        })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    let tasks = format!("/proc/{}/task", std::process::id());
+    wait_for("all threads wait", || {
+        let tasks = fs::read_dir(&tasks).expect("this process has threads");
+        let calls =
+            tasks.map(|task| task.and_then(|task| fs::read_to_string(task.path().join("syscall"))));
+        let in_flock = |call: &String| call.starts_with("73 ") || call.starts_with("32 ");
+        calls.flatten().filter(in_flock).count() >= COUNT
+    });
+    fs::write(other.path("g"), b"served").expect("a new file");
+    assert_eq!(fs::read(one.path("g")).expect("it is there"), b"served");
+    flock(&held, FlockOperation::Unlock).expect("it is served");
+    for waiting in waiting {
+        waiting
+            .join()
+            .expect("it has ended")
+            .expect("it got the lock");
+    }
+}
+
+#[test]
+fn locks_outlive_the_coordinator_and_not_their_mount() {
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let [dead, stopped, live] = [(); 3].map(|()| Mounted::start(&cluster, "p", &[]));
+    let mut killed = Locker::open(&dead.path("k"));
+    let mut silent = Locker::open(&stopped.path("s"));
+    assert_eq!(killed.ask("flock ex"), "ok");
+    assert_eq!(silent.ask("lockf ex 0 0"), "ok");
+    assert_eq!(silent.ask("write 0 first"), "ok");
+    let mut others = [Locker::open(&live.path("k")), Locker::open(&live.path("s"))];
+    cluster.run(&["chaos", "kill-coordinator"]);
+    cluster.up();
+    assert_eq!(others[0].ask("flock ex"), "EAGAIN");
+    assert_eq!(others[1].ask("lockf sh 3 1"), "EAGAIN");
+    assert_eq!(silent.ask("write 0 again"), "ok");
+
+    dead.signal(Signal::KILL);
+    stopped.signal(Signal::STOP);
+    let begun = Instant::now();
+    others[0].tell("flock ex+");
+    others[1].tell("lockf ex+ 0 0");
+    for other in &mut others {
+        assert_eq!(other.answer(), "ok");
+    }
+    let took = begun.elapsed();
+    println!("the locks of a killed and of a stopped mount were free after {took:?}");
+    assert!(took < Duration::from_secs(FREE_LIMIT_S), "{took:?}");
+    assert_eq!(others[1].ask("read 0 5"), "again");
+    assert_eq!(others[1].ask("write 0 other"), "ok");
+
+    // The mount that was silent learns of its loss before it writes, and works again after the file is opened anew.
+    stopped.signal(Signal::CONT);
+    assert_eq!(silent.ask("write 0 stale"), "EIO");
+    assert_eq!(silent.ask("read 0 5"), "EIO");
+    assert_eq!(silent.ask("lockf sh 0 0"), "EIO");
+    assert_eq!(silent.ask("reopen"), "EIO", "the close tells it too");
+    assert_eq!(silent.ask("read 0 5"), "other");
+    assert_eq!(silent.ask("lockf sh 0 0"), "EAGAIN");
+    drop(others);
+    wait_at_most(FREE_LIMIT_S, "it is locked anew", || {
+        silent.ask("lockf ex 0 0") == "ok"
+    });
+    assert_eq!(silent.ask("write 0 later"), "ok");
+}

@@ -1,0 +1,50 @@
+//! Rules of advisory locks.
+
+use super::{Mutant, test};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "locks-are-free-before-their-writes-are-fenced-out",
+        file: "crates/protocol/src/coordinator/locks/mod.rs",
+        text: "self.files.fence_writers(file).await?;",
+        replacement: "let _ = self.files.fence_writers(file).await;",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::locks::a_silent_session_keeps_its_locks_until_its_writes_are_fenced_out",
+        ),
+    },
+    Mutant {
+        name: "a-late-unlock-counts",
+        file: "crates/protocol/src/coordinator/locks/sessions.rs",
+        text: "known.voided.contains(&number)",
+        replacement: "known.voided.len() > VOIDED_MAX",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::locks::a_request_that_comes_late_frees_and_takes_nothing",
+        ),
+    },
+    Mutant {
+        name: "a-restart-ends-sessions-of-locks",
+        file: "crates/protocol/src/coordinator/locks/mod.rs",
+        text: "LockSessions::new(sessions, core.ports.now_ms())",
+        replacement: "LockSessions::new(sessions.into_iter().skip(9).collect(), core.ports.now_ms())",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::locks::a_lock_outlives_the_coordinator_and_ends_with_its_session",
+        ),
+    },
+    Mutant {
+        name: "the-same-owner-of-two-clients-is-one",
+        file: "crates/meta/src/locks.rs",
+        text: "(other, lock.owner) != (session, change.owner)",
+        replacement: "other >= session && lock.owner != change.owner",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "locks::owners_of_any_session_exclude_each_other",
+        ),
+    },
+];
