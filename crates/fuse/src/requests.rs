@@ -59,12 +59,11 @@ impl Requests {
         work: impl Future<Output = Result<T, Errno>> + Send + 'static,
         reply: impl FnOnce(Result<T, fuser::Errno>) + Send + 'static,
     ) {
-        match Arc::clone(&self.waiting).try_acquire_owned() {
-            Ok(held) => self.run(operation, work, reply, held),
-            Err(_) => {
-                self.metrics.failed(operation, Errno::NoLocks.name());
-                reply(Err(Errno::NoLocks.number()));
-            }
+        if let Ok(held) = Arc::clone(&self.waiting).try_acquire_owned() {
+            self.run(operation, work, reply, held);
+        } else {
+            self.metrics.failed(operation, Errno::NoLocks.name());
+            reply(Err(Errno::NoLocks.number()));
         }
     }
 

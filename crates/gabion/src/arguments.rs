@@ -277,7 +277,7 @@ pub(crate) enum Command {
     /// Serve images as network block devices
     #[command(subcommand)]
     Nbd(NbdCommand),
-    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on each machine of a DataNode; or restore a lost chunk
+    /// Run the agent that rebuilds HDFS's erasure-coded blocks, on each machine of a data node; or restore a lost chunk
     /// file of QFS or HDFS-RAID
     HdfsAgent(HdfsAgentOptions),
     /// Mount the cluster's files as a file system of this machine

@@ -254,14 +254,14 @@ mod tests {
 
     #[test]
     fn locks_conflict_by_kind_mode_and_bytes() {
+        use LockKind::{Range, Whole};
+        use LockMode::{Exclusive, Shared};
         let lock = |kind, mode, first, last| HeldLock {
             owner: LockOwner { kind, number: 1 },
             mode,
             range: LockRange { first, last },
             process: 1,
         };
-        use LockKind::{Range, Whole};
-        use LockMode::{Exclusive, Shared};
         let held = lock(Range, Shared, 10, 19);
         for (other, conflicts) in [
             (lock(Range, Exclusive, 19, 30), true),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct HdfsAgentOptions {
-    /// Transfer port of the DataNode on this machine, from dfs.datanode.address
+    /// Transfer port of the data node on this machine, from dfs.datanode.address
     #[arg(long, default_value_t = 9866, value_name = "PORT")]
     pub(crate) transfer_port: u16,
     /// Address for other agents and the plugin [default: all addresses, 1000 above the transfer port]

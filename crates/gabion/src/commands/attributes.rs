@@ -87,7 +87,7 @@ pub(super) async fn note_written(file: &File) {
     match file.set_attributes(&change).await {
         Ok(_) | Err(ClientError::FileGone(_)) => {}
         Err(error) => {
-            eprintln!("the bytes are stored, but the file's modification time is not: {error}")
+            eprintln!("the bytes are stored, but the file's modification time is not: {error}");
         }
     }
 }

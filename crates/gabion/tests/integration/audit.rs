@@ -104,14 +104,17 @@ fn a_removed_file_is_noticed(cluster: &TestCluster) {
     let check = ["audit", "--check", "--data", path_text(&data)];
     let copy = cluster.path("copy");
     let copied = copy.join("audit");
-    std::fs::create_dir_all(&copied).unwrap();
-    for entry in std::fs::read_dir(&audit).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copied.join(entry.file_name())).unwrap();
+    std::fs::create_dir_all(&copied).expect("the log's files");
+    for entry in std::fs::read_dir(&audit).expect("the log's files") {
+        let entry = entry.expect("the log's files");
+        std::fs::copy(entry.path(), copied.join(entry.file_name())).expect("the log's files");
     }
-    let newest = std::fs::read_dir(&audit).unwrap();
-    let newest = newest.map(|entry| entry.unwrap().path()).max().unwrap();
-    std::fs::remove_file(&newest).unwrap();
+    let newest = std::fs::read_dir(&audit).expect("the log's files");
+    let newest = newest
+        .map(|entry| entry.expect("the log's files").path())
+        .max()
+        .expect("the log's files");
+    std::fs::remove_file(&newest).expect("the log's files");
     cluster.put("e", b"two");
     cluster.run(&["rm", "e"]);
     let events = cluster.run(&["events"]);
@@ -129,8 +132,8 @@ fn a_removed_file_is_noticed(cluster: &TestCluster) {
     let wrong = seal.replace(|digit| digit != '0', "0");
     let missing = fails(&[&of_copy[..], &["--seal", &wrong]].concat(), 1);
     assert!(missing.contains("no record has the seal"), "{missing}");
-    std::fs::remove_dir_all(&audit).unwrap();
-    std::fs::rename(&copied, &audit).unwrap();
+    std::fs::remove_dir_all(&audit).expect("the log's files");
+    std::fs::rename(&copied, &audit).expect("the log's files");
 }
 
 fn check_finds_a_changed_record(cluster: &TestCluster) {
