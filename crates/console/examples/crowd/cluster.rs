@@ -9,10 +9,10 @@ use gabion_planner::placement::Space;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, Departure, EventPage, Flow, Liveness,
-    Meter, NodeReply, NodeRequest, NodeStatus, Purpose, Refusal, RunId,
+    Meter, NodeReply, NodeRequest, NodeStatus, Purpose, Refusal, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nodes of a rack.
@@ -21,7 +21,7 @@ pub(crate) const NODES_PER_RACK: u32 = 40;
 /// A client of a cluster with this number of nodes. One node in a hundred has failed.
 pub(crate) async fn client(node_count: u32) -> Client {
     let crowd = Crowd {
-        status: status(node_count),
+        status: Mutex::new(status(node_count)),
         begun: Instant::now(),
         flows: Arc::default(),
     };
@@ -66,7 +66,7 @@ fn status(node_count: u32) -> ClusterStatus {
 }
 
 struct Crowd {
-    status: ClusterStatus,
+    status: Mutex<ClusterStatus>,
     begun: Instant,
     flows: Arc<FlowRouter>,
 }
@@ -97,9 +97,18 @@ impl Ports for Crowd {
         request: CoordinatorRequest,
         _deadline_ms: u64,
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = match request {
-            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(self.status.nodes.clone()),
-            CoordinatorRequest::Status => CoordinatorReply::Status(self.status.clone()),
+            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(status.nodes.clone()),
+            CoordinatorRequest::Status => CoordinatorReply::Status(status.clone()),
+            CoordinatorRequest::OrderRepair(RepairOrder::Limit {
+                limits,
+                p99_target_ms,
+            }) => {
+                status.repair.limits = limits;
+                status.repair.p99_target_ms = p99_target_ms;
+                CoordinatorReply::Done
+            }
             CoordinatorRequest::Pools => CoordinatorReply::Pools(Vec::new()),
             CoordinatorRequest::Events(_) => CoordinatorReply::Events(EventPage::default()),
             other => CoordinatorReply::Refused(format!("{} has no answer", other.name()).into()),

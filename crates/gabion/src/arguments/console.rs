@@ -11,7 +11,7 @@ pub(crate) struct ConsoleArguments {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
     /// Host name by which browsers reach the console through a proxy with TLS; may be given several times
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = checks::host_name)]
     pub(crate) hosts: Vec<String>,
     /// File for the one-time password that is valid now, readable by its owner only [default: print it]
     #[arg(long, value_name = "FILE")]
