@@ -103,7 +103,8 @@ fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
     }
     Err(Problem::new(
         StatusCode::UNAUTHORIZED,
-        "log in with the one-time password that the console has printed",
+        "log in with the one-time password that the console has printed; a program sends the cookie and the key of the \
+         answer with each request",
     ))
 }
 

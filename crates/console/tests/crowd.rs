@@ -3,13 +3,20 @@
 #[path = "../examples/crowd/cluster.rs"]
 mod cluster;
 
+use gabion_client::Client;
 use gabion_console::{Console, ConsoleOptions};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The address of a console of this cluster, and its passwords.
 async fn console(node_count: u32) -> (String, Receiver<String>) {
+    console_of(cluster::client(node_count).await).await
+}
+
+/// The same of a client's cluster.
+async fn console_of(client: Client) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("the console answers");
@@ -18,8 +25,7 @@ async fn console(node_count: u32) -> (String, Receiver<String>) {
         hosts: vec!["console.example".to_owned()],
         announce: Box::new(move |password| told.send(password.to_owned()).unwrap_or_default()),
     };
-    let console = Console::new(cluster::client(node_count).await, listener, options)
-        .expect("the console answers");
+    let console = Console::new(client, listener, options).expect("the console answers");
     let address = console.address().to_string();
     tokio::spawn(console.serve());
     (address, passwords)
@@ -197,6 +203,18 @@ async fn operators_do_not_undo_each_others_limits() {
 }
 
 #[tokio::test]
+async fn the_state_of_repairs_is_not_as_old_as_the_wait_for_meters() {
+    let wait = Duration::from_secs(1);
+    let (address, passwords) = console_of(cluster::slow_client(1, wait).await).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let repair = ask(&address, "GET /api/v1/repair", &head, "").await;
+    let repair = repair.split_once("\r\n\r\n").unwrap().1;
+    let repair: serde_json::Value = serde_json::from_str(repair).unwrap();
+    let age_ms = repair["age_ms"].as_u64().unwrap();
+    assert!(age_ms < 1_000, "{age_ms} ms");
+}
+
+#[tokio::test]
 async fn what_is_not_described_is_refused_in_a_sentence_of_the_consoles() {
     let (address, passwords) = console(1).await;
     let (head, _) = log_in(&address, &address, &passwords).await;
@@ -225,6 +243,9 @@ async fn what_is_not_described_is_refused_in_a_sentence_of_the_consoles() {
             assert!(!answer.contains(foreign), "{request} {body}: {answer}");
         }
     }
+    let long = format!("{{\"name\":\"{}\"}}", "v".repeat(20 << 10));
+    let answer = ask(&address, "POST /api/v1/pools", &head, &long).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     let nodes = ask(&address, "GET /api/v1/nodes?limit=1", &head, "").await;
     assert!(nodes.contains("{\"age_ms\":"), "{nodes}");
     assert!(

@@ -20,7 +20,13 @@ pub(crate) const NODES_PER_RACK: u32 = 40;
 
 /// A client of a cluster with this number of nodes. One node in a hundred has failed.
 pub(crate) async fn client(node_count: u32) -> Client {
+    slow_client(node_count, Duration::ZERO).await
+}
+
+/// The same, whose nodes wait this long before they tell what they have sent.
+pub(crate) async fn slow_client(node_count: u32, wait: Duration) -> Client {
     let crowd = Crowd {
+        wait,
         status: Mutex::new(status(node_count)),
         begun: Instant::now(),
         flows: Arc::default(),
@@ -66,6 +72,7 @@ fn status(node_count: u32) -> ClusterStatus {
 }
 
 struct Crowd {
+    wait: Duration,
     status: Mutex<ClusterStatus>,
     begun: Instant,
     flows: Arc<FlowRouter>,
@@ -89,7 +96,12 @@ impl Ports for Crowd {
             u64::from(node.0) << 20,
         );
         let planned = Meter::default();
-        ready(Ok(NodeReply::Meter { sent, planned })).boxed()
+        let wait = self.wait;
+        async move {
+            tokio::time::sleep(wait).await;
+            Ok(NodeReply::Meter { sent, planned })
+        }
+        .boxed()
     }
 
     fn call_coordinator(

@@ -316,3 +316,21 @@ pub(super) async fn traffic(State(app): State<Arc<App>>) -> Result<Json<Traffic>
             .collect(),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_answer_has_no_light_and_its_silences_grow() {
+        let mut age = Age {
+            age_ms: 5_000,
+            stale_because: None,
+        };
+        assert_eq!(age.light("green"), "green");
+        age.stale_because = Some("no coordinator answers".to_owned());
+        assert_eq!(age.light("green"), "unknown");
+        assert_eq!(age.until_now(Some(300)), Some(5_300));
+        assert_eq!(age.until_now(None), None);
+    }
+}
