@@ -1,8 +1,9 @@
-//! Admission of requests. The console answers a request only if the browser used one of the console's names, if a page
-//! of the console sent it, and if it has a session.
+//! Which requests are answered at all: those of a browser that reached the console by a name of it, of pages of the
+//! console itself, and with both secrets of a session.
 
 use crate::app::App;
-use crate::problem::Problem;
+use crate::places::Seat;
+use crate::problem::{Problem, UNDECIDED};
 use axum::extract::{Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, ORIGIN, REFERRER_POLICY,
@@ -18,9 +19,11 @@ use std::time::{Duration, Instant};
 /// Longest time of a request, its body and its answer by the cluster.
 const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
-/// The header that a request with an effect must have. A page of another origin can send it only if this server agrees,
-/// which it never does.
+/// The header with the session's key. A page of another origin can send it only if this server agrees, which it never
+/// does. A login has no key yet, and sends the header with any value.
 const OWN_HEADER: HeaderName = HeaderName::from_static("x-gabion-console");
+/// Letters of a session's token in the name of its cookie.
+const COOKIE_LETTERS: usize = 8;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The page runs its own script and style, and talks to its own server, and nothing else.
@@ -36,11 +39,12 @@ const DOCUMENT: &str = "/api/v1/openapi.json";
 /// Answers a request, or says why not.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with(API);
+    let is_read = is_read(&request);
     let mut response = match check(&app, &request, Instant::now()) {
         Err(problem) => problem.into_response(),
         Ok(()) => tokio::time::timeout(REQUEST_LIMIT, next.run(request))
             .await
-            .unwrap_or_else(|_| late().into_response()),
+            .unwrap_or_else(|_| late(is_read).into_response()),
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -52,13 +56,22 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-fn late() -> Problem {
+fn late(is_read: bool) -> Problem {
     let limit_s = REQUEST_LIMIT.as_secs();
-    let sentence = format!("the cluster has not answered in {limit_s} s; try again");
+    let next = if is_read { "try again" } else { UNDECIDED };
+    let sentence = format!("the cluster has not answered in {limit_s} s; {next}");
     Problem::new(StatusCode::GATEWAY_TIMEOUT, sentence)
 }
 
+fn is_read(request: &Request) -> bool {
+    [Method::GET, Method::HEAD].contains(request.method())
+}
+
 fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
+    let seat = request.extensions().get::<Arc<Seat>>();
+    if let Some(seat) = seat {
+        seat.hear(now);
+    }
     let headers = request.headers();
     let host = only(headers, &HOST).unwrap_or_default();
     if !is_own_host(app, host) {
@@ -71,21 +84,27 @@ fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
         return Ok(());
     }
     check_origin(headers, host)?;
-    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let is_read = is_read(request);
     if !is_read && headers.get(OWN_HEADER).is_none() {
         return Err(Problem::forbidden(
-            "a request with an effect needs the header X-Gabion-Console: 1",
+            "a request with an effect needs the header X-Gabion-Console with the session's key; a login sends 1",
         ));
     }
     let is_open =
         (path == LOGIN && request.method() == Method::POST) || (path == DOCUMENT && is_read);
-    let token = token(app, headers);
-    if is_open || token.is_some_and(|token| app.sessions.admits(token, now)) {
+    if app.sessions.admits(tokens(app, headers), key(headers), now) {
+        if let Some(seat) = seat {
+            seat.show_session();
+        }
+        return Ok(());
+    }
+    if is_open {
         return Ok(());
     }
     Err(Problem::new(
         StatusCode::UNAUTHORIZED,
-        "log in with the one-time password that the console printed",
+        "log in with the one-time password that the console has printed; a program sends the cookie and the key of the \
+         answer with each request",
     ))
 }
 
@@ -143,16 +162,27 @@ pub(crate) fn is_proxied(headers: &HeaderMap) -> bool {
     !is_loopback(host_name(only(headers, &HOST).unwrap_or_default()))
 }
 
-/// The token of the session that a request names.
-pub(crate) fn token<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
+/// The key that a request names.
+pub(crate) fn key(headers: &HeaderMap) -> &str {
+    only(headers, &OWN_HEADER).unwrap_or_default()
+}
+
+/// The name of the cookie with this token. Each session has its own, so that two of one browser do not end each other.
+pub(crate) fn cookie_name(app: &App, token: &str) -> String {
+    let start = token.get(..COOKIE_LETTERS).unwrap_or(token);
+    format!("{}_{start}", app.cookie)
+}
+
+/// The tokens that a request names. A page on another port can plant cookies of any name before the console's, so that
+/// each of them is tried.
+pub(crate) fn tokens<'a>(app: &'a App, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.filter_map(|line| line.to_str().ok());
     let pairs = pairs.flat_map(|line| line.split(';'));
-    let mut own = pairs.filter_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == app.cookie).then_some(value)
-    });
-    own.next()
+    pairs.filter_map(|pair| {
+        let (name, token) = pair.trim().split_once('=')?;
+        (name == cookie_name(app, token)).then_some(token)
+    })
 }
 
 #[cfg(test)]

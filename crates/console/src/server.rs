@@ -2,26 +2,31 @@
 
 use crate::api;
 use crate::app::App;
+use crate::places::{Places, Seat};
 use crate::session::Sessions;
+use crate::stream::Timed;
 use crate::watch::{Latest, Tail};
 use axum::Router;
 use gabion_client::Client;
 use gabion_metrics::passing;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
 
-/// Most connections at a time. Further ones wait until one ends.
-const CONNECTION_COUNT_MAX: usize = 64;
 /// Longest wait for the head of a request, also between two requests of a connection.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
+/// Longest time in which a peer reads nothing of its answer.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Longest life of a connection.
 const CONNECTION_LIMIT: Duration = Duration::from_mins(10);
 /// Longest head of a request.
@@ -62,6 +67,7 @@ impl Console {
             sessions,
             cookie: format!("gabion_console_{}", address.port()),
             hosts: options.hosts,
+            limits: Mutex::new(()),
             status: Latest::new(),
             traffic: Latest::new(),
             events: Tail::default(),
@@ -80,11 +86,8 @@ impl Console {
 
     /// Serves until the listener fails for good, and returns its error.
     pub async fn serve(self) -> io::Error {
-        let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
+        let places = Arc::new(Places::default());
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return io::Error::other("the console ends");
-            };
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => match passing(error).await {
@@ -92,17 +95,35 @@ impl Console {
                     Err(error) => return error,
                 },
             };
-            let service = TowerToHyperService::new(self.router.clone());
+            let seat = loop {
+                match places.take(Instant::now()) {
+                    Ok(seat) => break seat,
+                    Err(wait) => sleep(wait).await,
+                }
+            };
+            let (places, router) = (Arc::clone(&places), self.router.clone());
             tokio::spawn(async move {
-                let served = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEAD_LIMIT)
-                    .max_buf_size(HEAD_BYTES_MAX)
-                    .serve_connection(TokioIo::new(stream), service);
-                // The peer has its answers, or has gone, or was too slow.
-                let _ = timeout(CONNECTION_LIMIT, served).await;
-                drop(place);
+                tokio::select! {
+                    () = serve(stream, router, &seat) => {}
+                    () = seat.replaced() => {}
+                }
+                places.leave(&seat);
             });
         }
     }
+}
+
+/// Serves a connection until the peer has its answers, or has gone, or was too slow.
+async fn serve(stream: TcpStream, router: Router, seat: &Arc<Seat>) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(seat));
+        router.call(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Timed::new(stream, WRITE_LIMIT)), service);
+    let _ = timeout(CONNECTION_LIMIT, served).await;
 }

@@ -1,7 +1,8 @@
 //! One-time passwords, and the sessions that they begin.
 //!
 //! A password opens one session. Another one is drawn at once and announced, so that the operator can log in from a
-//! second browser. Nothing outlives the process.
+//! second browser. A session has two secrets: browsers send the cookie's to every port of the host, and the page alone
+//! knows the key. A request needs both. Nothing outlives the process.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt::Write as _;
@@ -13,8 +14,8 @@ use subtle::ConstantTimeEq as _;
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// Letters of a password: 80 bits.
 const LETTER_COUNT: usize = 16;
-/// Random bytes of a session's token.
-const TOKEN_BYTES: usize = 16;
+/// Random bytes of each secret of a session.
+const SECRET_BYTES: usize = 16;
 
 /// Most sessions at a time. One more ends the one that is silent longest.
 pub(crate) const SESSION_COUNT_MAX: usize = 16;
@@ -23,7 +24,7 @@ pub(crate) const SESSION_LIMIT: Duration = Duration::from_hours(12);
 /// Longest silence of a session. A visible page asks each two seconds.
 const SILENCE_LIMIT: Duration = Duration::from_hours(1);
 
-/// Wrong passwords that are answered in a row, and the time after which one more is.
+/// Wrong passwords that are called wrong in a row, and the time after which one more is. The right one always succeeds.
 const TRY_COUNT_MAX: u32 = 5;
 const TRY_EVERY: Duration = Duration::from_secs(2);
 
@@ -37,20 +38,33 @@ pub(crate) enum LoginError {
     Wrong,
     /// There were too many wrong ones.
     TooMany {
-        /// The time after which the next one is compared.
+        /// The time after which the next one is called wrong.
         retry_after: Duration,
     },
     /// The system gives no random numbers.
     NoRandomness,
 }
 
+/// The two secrets of a session. A request needs both.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Secrets {
+    /// What the browser keeps as a cookie, and sends to every server of the host.
+    pub(crate) token: String,
+    /// What the page keeps, and sends to its own server alone.
+    pub(crate) key: String,
+}
+
 struct Session {
-    token: String,
+    secrets: Secrets,
     begun: Instant,
     heard: Instant,
 }
 
 impl Session {
+    fn has(&self, token: &str, key: &str) -> bool {
+        is_same(token, &self.secrets.token) & is_same(key, &self.secrets.key)
+    }
+
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.begun) >= SESSION_LIMIT
             || now.duration_since(self.heard) >= SILENCE_LIMIT
@@ -91,17 +105,12 @@ impl Sessions {
         })
     }
 
-    /// Begins a session by a password, which is spent from then on. Returns the session's token.
+    /// Begins a session by a password, which is spent from then on. Returns the session's secrets.
     ///
     /// # Errors
     /// [`LoginError`].
-    pub(crate) fn begin(&self, given: &str, now: Instant) -> Result<String, LoginError> {
+    pub(crate) fn begin(&self, given: &str, now: Instant) -> Result<Secrets, LoginError> {
         let mut state = self.lock();
-        state.refill(now);
-        if state.try_count == 0 {
-            let retry_after = TRY_EVERY.saturating_sub(now.duration_since(state.refilled));
-            return Err(LoginError::TooMany { retry_after });
-        }
         // As people type it.
         let given: String = given
             .chars()
@@ -110,10 +119,10 @@ impl Sessions {
             .to_ascii_lowercase();
         let known: String = state.password.replace('-', "");
         if !is_same(&given, &known) {
-            state.try_count -= 1;
-            return Err(LoginError::Wrong);
+            return Err(state.count_wrong(now));
         }
-        let (token, password) = (draw_token()?, draw_password()?);
+        let (token, key, password) = (draw_secret()?, draw_secret()?, draw_password()?);
+        let secrets = Secrets { token, key };
         state.password = password;
         state.try_count = TRY_COUNT_MAX;
         state.sessions.retain(|session| !session.is_over(now));
@@ -124,34 +133,47 @@ impl Sessions {
             }
         }
         state.sessions.push(Session {
-            token: token.clone(),
+            secrets: secrets.clone(),
             begun: now,
             heard: now,
         });
         (self.announce)(&state.password);
-        Ok(token)
+        Ok(secrets)
     }
 
-    /// Whether this is the token of a session, which counts as heard then.
-    pub(crate) fn admits(&self, token: &str, now: Instant) -> bool {
+    /// Whether a session has one of these tokens and this key. It counts as heard then.
+    pub(crate) fn admits<'a>(
+        &self,
+        tokens: impl Iterator<Item = &'a str>,
+        key: &str,
+        now: Instant,
+    ) -> bool {
         let mut state = self.lock();
         state.sessions.retain(|session| !session.is_over(now));
         let mut is_known = false;
-        for session in &mut state.sessions {
-            if is_same(token, &session.token) {
-                session.heard = now;
-                is_known = true;
+        for token in tokens {
+            for session in &mut state.sessions {
+                if session.has(token, key) {
+                    session.heard = now;
+                    is_known = true;
+                }
             }
         }
         is_known
     }
 
-    /// Ends the session with this token.
-    pub(crate) fn end(&self, token: &str) {
+    /// Ends the session with one of these tokens and this key. Returns its token.
+    pub(crate) fn end<'a>(
+        &self,
+        mut tokens: impl Iterator<Item = &'a str>,
+        key: &str,
+    ) -> Option<&'a str> {
         let mut state = self.lock();
-        state
-            .sessions
-            .retain(|session| !is_same(token, &session.token));
+        tokens.find(|token| {
+            let count = state.sessions.len();
+            state.sessions.retain(|session| !session.has(token, key));
+            state.sessions.len() < count
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,6 +183,17 @@ impl Sessions {
 }
 
 impl State {
+    /// Counts a wrong password, and tells what its sender learns.
+    fn count_wrong(&mut self, now: Instant) -> LoginError {
+        self.refill(now);
+        if self.try_count == 0 {
+            let retry_after = TRY_EVERY.saturating_sub(now.duration_since(self.refilled));
+            return LoginError::TooMany { retry_after };
+        }
+        self.try_count -= 1;
+        LoginError::Wrong
+    }
+
     fn refill(&mut self, now: Instant) {
         let passed = now.duration_since(self.refilled);
         let more = passed.as_millis() / TRY_EVERY.as_millis();
@@ -195,12 +228,12 @@ fn draw_password() -> Result<String, LoginError> {
     Ok(password)
 }
 
-fn draw_token() -> Result<String, LoginError> {
-    let mut token = String::new();
-    for byte in random::<TOKEN_BYTES>()? {
-        let _ = write!(token, "{byte:02x}");
+fn draw_secret() -> Result<String, LoginError> {
+    let mut secret = String::new();
+    for byte in random::<SECRET_BYTES>()? {
+        let _ = write!(secret, "{byte:02x}");
     }
-    Ok(token)
+    Ok(secret)
 }
 
 #[cfg(test)]
@@ -223,6 +256,10 @@ mod tests {
         told.lock().unwrap().last().unwrap().clone()
     }
 
+    fn admits(sessions: &Sessions, secrets: &Secrets, now: Instant) -> bool {
+        sessions.admits([secrets.token.as_str()].into_iter(), &secrets.key, now)
+    }
+
     #[test]
     fn a_password_begins_one_session() {
         let now = Instant::now();
@@ -230,15 +267,32 @@ mod tests {
         let password = last(&told);
         assert_eq!(password.len(), 19, "{password}");
         let typed = password.to_uppercase().replace('-', " ");
-        let token = sessions.begin(&typed, now).unwrap();
-        assert_eq!(token.len(), 32);
-        assert!(sessions.admits(&token, now));
-        assert!(!sessions.admits("", now));
-        assert!(!sessions.admits(&token[..31], now));
+        let secrets = sessions.begin(&typed, now).unwrap();
+        assert_eq!((secrets.token.len(), secrets.key.len()), (32, 32));
+        assert!(admits(&sessions, &secrets, now));
         assert_eq!(sessions.begin(&password, now), Err(LoginError::Wrong));
         assert_ne!(last(&told), password, "the next one is announced");
-        sessions.end(&token);
-        assert!(!sessions.admits(&token, now));
+        let token = [secrets.token.as_str()].into_iter();
+        assert_eq!(sessions.end(token.clone(), "other"), None);
+        assert!(sessions.end(token, &secrets.key).is_some());
+        assert!(!admits(&sessions, &secrets, now));
+    }
+
+    #[test]
+    fn a_session_needs_both_of_its_secrets() {
+        let now = Instant::now();
+        let (sessions, told) = sessions(now);
+        let first = sessions.begin(&last(&told), now).unwrap();
+        let second = sessions.begin(&last(&told), now).unwrap();
+        let admits = |tokens: &[&str], key: &str| sessions.admits(tokens.iter().copied(), key, now);
+        let (token, key) = (first.token.as_str(), first.key.as_str());
+        assert!(!admits(&[token], ""), "the cookie alone");
+        assert!(!admits(&[token], "1"));
+        assert!(!admits(&[token], token));
+        assert!(!admits(&[], key), "the key alone");
+        assert!(!admits(&[&token[..31]], key));
+        assert!(!admits(&[&second.token], key), "another session's key");
+        assert!(admits(&["planted", token], key), "each token is tried");
     }
 
     #[test]
@@ -251,9 +305,13 @@ mod tests {
         let retry_after = TRY_EVERY;
         let too_many = Err(LoginError::TooMany { retry_after });
         assert_eq!(sessions.begin("wrong", now), too_many);
-        assert_eq!(sessions.begin(&last(&told), now), too_many);
         let later = now + TRY_EVERY;
-        assert!(sessions.begin(&last(&told), later).is_ok());
+        assert_eq!(sessions.begin("wrong", later), Err(LoginError::Wrong));
+        assert_eq!(sessions.begin("wrong", later), too_many);
+        assert!(
+            sessions.begin(&last(&told), later).is_ok(),
+            "no guesser keeps it out"
+        );
     }
 
     #[test]
@@ -262,22 +320,26 @@ mod tests {
         let (sessions, told) = sessions(now);
         let begin = |at| sessions.begin(&last(&told), at).unwrap();
         let first = begin(now);
-        assert!(!sessions.admits(&first, now + SILENCE_LIMIT));
+        assert!(!admits(&sessions, &first, now + SILENCE_LIMIT));
         let first = begin(now);
         let mut at = now;
         while at.duration_since(now) + SILENCE_LIMIT / 2 < SESSION_LIMIT {
             at += SILENCE_LIMIT / 2;
-            assert!(sessions.admits(&first, at));
+            assert!(admits(&sessions, &first, at));
         }
-        assert!(!sessions.admits(&first, now + SESSION_LIMIT));
-        let tokens: Vec<String> = (0..=SESSION_COUNT_MAX as u32)
+        assert!(!admits(&sessions, &first, now + SESSION_LIMIT));
+        let opened: Vec<Secrets> = (0..=SESSION_COUNT_MAX as u32)
             .map(|number| begin(at + Duration::from_secs(u64::from(number))))
             .collect();
         let at = at + Duration::from_mins(1);
         assert!(
-            !sessions.admits(&tokens[0], at),
+            !admits(&sessions, &opened[0], at),
             "the one that is silent longest"
         );
-        assert!(tokens[1..].iter().all(|token| sessions.admits(token, at)));
+        assert!(
+            opened[1..]
+                .iter()
+                .all(|secrets| admits(&sessions, secrets, at))
+        );
     }
 }

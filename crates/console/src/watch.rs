@@ -1,10 +1,10 @@
-//! The console's knowledge of the cluster. It asks once for all browsers, only while a browser asks, and shows the last
-//! answer while the cluster does not answer.
+//! What the console knows of the cluster. It asks once for all browsers, only while one of them asks, and keeps the last
+//! answer for the time in which there is none. After an order it asks anew.
 
 use gabion_client::{Client, ClientError};
 use gabion_protocol::message::{LoggedEvent, ask};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
@@ -20,12 +20,15 @@ const EVENT_PAGE_COUNT: u64 = 1_000;
 /// The last answer to a question.
 pub(crate) struct Latest<T> {
     known: Mutex<Known<T>>,
+    /// When the last order ended. Answers to earlier questions may be of the time before it.
+    ordered: std::sync::Mutex<Option<Instant>>,
 }
 
 struct Known<T> {
     now: Option<(Instant, Arc<T>)>,
     before: Option<(Instant, Arc<T>)>,
-    tried: Option<Instant>,
+    /// Begin and end of the last question.
+    tried: Option<(Instant, Instant)>,
     failure: Option<String>,
 }
 
@@ -53,7 +56,21 @@ impl<T> Latest<T> {
         };
         Self {
             known: Mutex::new(known),
+            ordered: std::sync::Mutex::new(None),
         }
+    }
+
+    /// An order has ended: who looks from now on sees its effect.
+    pub(crate) fn forget(&self) {
+        let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+        *ordered = Some(Instant::now());
+    }
+
+    fn is_fresh(&self, tried: Option<(Instant, Instant)>) -> bool {
+        let ordered = *self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.is_some_and(|(begin, end)| {
+            end.elapsed() < FRESH_FOR && ordered.is_none_or(|ordered| begin > ordered)
+        })
     }
 
     /// The last answer, asked for anew if it is not fresh.
@@ -66,11 +83,10 @@ impl<T> Latest<T> {
     ) -> Result<Look<T>, Unknown> {
         // Those that ask meanwhile wait here, and get the same answer.
         let mut known = self.known.lock().await;
-        let is_fresh = known.tried.is_some_and(|at| at.elapsed() < FRESH_FOR);
-        if !is_fresh {
+        if !self.is_fresh(known.tried) {
             let asked = Instant::now();
             let answer = ask.await;
-            known.tried = Some(Instant::now());
+            known.tried = Some((asked, Instant::now()));
             match answer {
                 Ok(answer) => {
                     known.before = known.now.take();
@@ -173,5 +189,22 @@ mod tests {
             (*next.now, *next.before.unwrap(), next.failure),
             (3, 1, None)
         );
+    }
+
+    #[tokio::test]
+    async fn after_an_order_no_earlier_answer_is_used() {
+        let latest = Latest::new();
+        assert_eq!(*look(&latest, Ok(1)).await.unwrap().now, 1);
+        latest.forget();
+        assert_eq!(*look(&latest, Ok(2)).await.unwrap().now, 2);
+        // The order ends while the cluster is asked.
+        latest.forget();
+        let during = latest.look(async {
+            latest.forget();
+            Ok(3)
+        });
+        assert_eq!(*during.await.unwrap().now, 3);
+        assert_eq!(*look(&latest, Ok(4)).await.unwrap().now, 4);
+        assert_eq!(*look(&latest, Ok(5)).await.unwrap().now, 4, "it is fresh");
     }
 }

@@ -3,13 +3,20 @@
 #[path = "../examples/crowd/cluster.rs"]
 mod cluster;
 
+use gabion_client::Client;
 use gabion_console::{Console, ConsoleOptions};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The address of a console of this cluster, and its passwords.
 async fn console(node_count: u32) -> (String, Receiver<String>) {
+    console_of(cluster::client(node_count).await).await
+}
+
+/// The same of a client's cluster.
+async fn console_of(client: Client) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("the console answers");
@@ -18,8 +25,7 @@ async fn console(node_count: u32) -> (String, Receiver<String>) {
         hosts: vec!["console.example".to_owned()],
         announce: Box::new(move |password| told.send(password.to_owned()).unwrap_or_default()),
     };
-    let console = Console::new(cluster::client(node_count).await, listener, options)
-        .expect("the console answers");
+    let console = Console::new(client, listener, options).expect("the console answers");
     let address = console.address().to_string();
     tokio::spawn(console.serve());
     (address, passwords)
@@ -32,7 +38,7 @@ async fn ask(address: &str, request: &str, head: &str, body: &str) -> String {
         .expect("the console answers");
     let length = body.len();
     let text = format!(
-        "{request} HTTP/1.1\r\nConnection: close\r\nX-Gabion-Console: 1\r\nContent-Type: application/json\r\n\
+        "{request} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n{head}\r\n\r\n{body}"
     );
     stream
@@ -52,10 +58,14 @@ async fn log_in(address: &str, host: &str, passwords: &Receiver<String>) -> (Str
     let password = passwords.recv().expect("the console answers");
     let body = format!("{{\"password\":\"{password}\"}}");
     let host = format!("Host: {host}");
-    let answer = ask(address, "POST /api/v1/session", &host, &body).await;
+    let head = format!("{host}\r\nX-Gabion-Console: 1");
+    let answer = ask(address, "POST /api/v1/session", &head, &body).await;
     let cookie = answer.split("set-cookie: ").nth(1).expect("a cookie");
     let cookie = cookie.split(';').next().expect("the console answers");
-    (format!("{host}\r\nCookie: {cookie}"), answer)
+    let key = answer.split("\"key\":\"").nth(1).expect("a key");
+    let key = key.split('"').next().expect("the console answers");
+    let head = format!("{host}\r\nCookie: {cookie}\r\nX-Gabion-Console: {key}");
+    (head, answer)
 }
 
 #[tokio::test]
@@ -120,6 +130,159 @@ async fn each_request_that_is_described_is_answered() {
     assert_eq!(count, 19);
 }
 
+/// Reads an answer's first line, from a connection that stays open.
+async fn status_line(stream: &mut TcpStream, request: &str) -> String {
+    let written = stream.write_all(request.as_bytes()).await;
+    written.expect("the console reads");
+    let mut answer = [0; 12];
+    let read = stream.read_exact(&mut answer).await;
+    read.expect("the console answers");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_session_needs_its_cookie_and_its_key() {
+    let (address, passwords) = console(1).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let (host, secrets) = head.split_once("\r\n").unwrap();
+    let (cookie, key) = secrets.split_once("\r\n").unwrap();
+    let (name, value) = cookie["Cookie: ".len()..].split_once('=').unwrap();
+    let ask = async |lines: &[&str]| {
+        let head = format!("{host}\r\n{}", lines.join("\r\n"));
+        let answer = ask(&address, "GET /api/v1/overview", &head, "").await;
+        answer["HTTP/1.1 ".len()..][..3].to_owned()
+    };
+    assert_eq!(ask(&[cookie, key]).await, "200");
+    // What another server of the same host gets of a browser.
+    assert_eq!(ask(&[cookie]).await, "401");
+    assert_eq!(ask(&[cookie, "X-Gabion-Console: 1"]).await, "401");
+    assert_eq!(
+        ask(&[cookie, &format!("X-Gabion-Console: {value}")]).await,
+        "401"
+    );
+    assert_eq!(ask(&[key]).await, "401");
+    // A page of another port has set cookies, which come first.
+    let letters = &value[..8];
+    let planted = format!("Cookie: {name}=x; {name}={letters}; {name}={value}");
+    assert_eq!(ask(&[&planted, key]).await, "200");
+    let (other, _) = log_in(&address, &address, &passwords).await;
+    let other = other.split("\r\n").nth(1).unwrap();
+    let both = format!("{other}; {name}={value}");
+    assert_eq!(
+        ask(&[&both, key]).await,
+        "200",
+        "two sessions of one browser"
+    );
+}
+
+#[tokio::test]
+async fn operators_do_not_undo_each_others_limits() {
+    let (address, passwords) = console(1).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let limit = "PATCH /api/v1/repair/limits";
+    for round in 1..=20 {
+        let change = async |body: String| {
+            let answer = ask(&address, limit, &head, &body).await;
+            assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+        };
+        tokio::join!(
+            change(format!("{{\"total_bytes_per_s\":{round}}}")),
+            change(format!("{{\"node_bytes_per_s\":{round}}}")),
+        );
+        // The answer after an order is of the time after it.
+        let overview = ask(&address, "GET /api/v1/overview", &head, "").await;
+        let limits = format!(
+            "{{\"node_bytes_per_s\":{round},\"rack_bytes_per_s\":null,\"total_bytes_per_s\":{round},"
+        );
+        assert!(overview.contains(&limits), "{round}: {overview}");
+    }
+    ask(&address, limit, &head, "{\"node_bytes_per_s\":null}").await;
+    let repair = ask(&address, "GET /api/v1/repair", &head, "").await;
+    assert!(repair.contains("\"node_bytes_per_s\":null"), "{repair}");
+    assert!(repair.contains("\"total_bytes_per_s\":20"), "{repair}");
+}
+
+#[tokio::test]
+async fn the_state_of_repairs_is_not_as_old_as_the_wait_for_meters() {
+    let wait = Duration::from_secs(1);
+    let (address, passwords) = console_of(cluster::slow_client(1, wait).await).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let repair = ask(&address, "GET /api/v1/repair", &head, "").await;
+    let repair = repair.split_once("\r\n\r\n").unwrap().1;
+    let repair: serde_json::Value = serde_json::from_str(repair).unwrap();
+    let age_ms = repair["age_ms"].as_u64().unwrap();
+    assert!(age_ms < 1_000, "{age_ms} ms");
+}
+
+#[tokio::test]
+async fn what_is_not_described_is_refused_in_a_sentence_of_the_consoles() {
+    let (address, passwords) = console(1).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    for (request, body, status) in [
+        ("PATCH /api/v1/repair/limits", "[]", 400),
+        ("PATCH /api/v1/repair/limits", "{", 400),
+        ("PATCH /api/v1/repair/limits", "{\"total\":1}", 422),
+        (
+            "PATCH /api/v1/repair/limits",
+            "{\"total_bytes_per_s\":\"x\"}",
+            422,
+        ),
+        ("PATCH /api/v1/repair/limits?now=1", "{}", 400),
+        ("GET /api/v1/overview?rack=1", "", 400),
+        ("GET /api/v1/nodes?rakc=1", "", 400),
+        ("GET /api/v1/nodes?rack=x", "", 400),
+        ("GET /api/v1/events?limit=1&limit=2", "", 400),
+        ("GET /api/v1/file", "", 400),
+    ] {
+        let answer = ask(&address, request, &head, body).await;
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&expected), "{request} {body}: {answer}");
+        let describes = "; /api/v1/openapi.json describes each request\"}";
+        assert!(answer.ends_with(describes), "{request} {body}: {answer}");
+        for foreign in ["expected", "deserialize", "column", "invalid type"] {
+            assert!(!answer.contains(foreign), "{request} {body}: {answer}");
+        }
+    }
+    let long = format!("{{\"name\":\"{}\"}}", "v".repeat(20 << 10));
+    let answer = ask(&address, "POST /api/v1/pools", &head, &long).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let nodes = ask(&address, "GET /api/v1/nodes?limit=1", &head, "").await;
+    assert!(nodes.contains("{\"age_ms\":"), "{nodes}");
+    assert!(
+        nodes.contains("\"stale_because\":null,\"nodes\":[{"),
+        "{nodes}"
+    );
+}
+
+#[tokio::test]
+async fn a_burst_without_a_session_keeps_no_operator_out() {
+    let (address, passwords) = console(1).await;
+    let (head, _) = log_in(&address, &address, &passwords).await;
+    let overview = format!("GET /api/v1/overview HTTP/1.1\r\n{head}\r\n\r\n");
+    let mut operator = TcpStream::connect(&address).await.unwrap();
+    assert_eq!(status_line(&mut operator, &overview).await, "HTTP/1.1 200");
+    // They ask much, and read nothing.
+    let burst = format!("GET /console.js HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(100);
+    let mut strangers = Vec::new();
+    for _ in 0..64 {
+        let mut stranger = TcpStream::connect(&address).await.unwrap();
+        // It may have lost its place already.
+        let _ = stranger.write_all(burst.as_bytes()).await;
+        strangers.push(stranger);
+    }
+    let begun = std::time::Instant::now();
+    let answer = ask(&address, "GET /api/v1/overview", &head, "").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let seconds = begun.elapsed().as_secs();
+    assert!(seconds < 4, "{seconds} s: it waited for the end of others");
+    // The operator's connection has kept its place. What is left of its first answer comes first.
+    let second = format!("HEAD / HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n");
+    operator.write_all(second.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    operator.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.contains("HTTP/1.1 200"), "{rest}");
+}
+
 #[tokio::test]
 async fn silent_connections_keep_no_place() {
     let (address, passwords) = console(1).await;
@@ -127,7 +290,7 @@ async fn silent_connections_keep_no_place() {
     for _ in 0..64 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
-    // They give way after 5 s; the next one waits for that.
+    // They give way to the next one.
     let (head, _) = log_in(&address, &address, &passwords).await;
     let overview = ask(&address, "GET /api/v1/overview", &head, "").await;
     assert!(overview.starts_with("HTTP/1.1 200"), "{overview}");

@@ -9,10 +9,10 @@ use gabion_planner::placement::Space;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, Departure, EventPage, Flow, Liveness,
-    Meter, NodeReply, NodeRequest, NodeStatus, Purpose, Refusal, RunId,
+    Meter, NodeReply, NodeRequest, NodeStatus, Purpose, Refusal, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nodes of a rack.
@@ -20,8 +20,14 @@ pub(crate) const NODES_PER_RACK: u32 = 40;
 
 /// A client of a cluster with this number of nodes. One node in a hundred has failed.
 pub(crate) async fn client(node_count: u32) -> Client {
+    slow_client(node_count, Duration::ZERO).await
+}
+
+/// The same, whose nodes wait this long before they tell what they have sent.
+pub(crate) async fn slow_client(node_count: u32, wait: Duration) -> Client {
     let crowd = Crowd {
-        status: status(node_count),
+        wait,
+        status: Mutex::new(status(node_count)),
         begun: Instant::now(),
         flows: Arc::default(),
     };
@@ -66,7 +72,8 @@ fn status(node_count: u32) -> ClusterStatus {
 }
 
 struct Crowd {
-    status: ClusterStatus,
+    wait: Duration,
+    status: Mutex<ClusterStatus>,
     begun: Instant,
     flows: Arc<FlowRouter>,
 }
@@ -89,7 +96,12 @@ impl Ports for Crowd {
             u64::from(node.0) << 20,
         );
         let planned = Meter::default();
-        ready(Ok(NodeReply::Meter { sent, planned })).boxed()
+        let wait = self.wait;
+        async move {
+            tokio::time::sleep(wait).await;
+            Ok(NodeReply::Meter { sent, planned })
+        }
+        .boxed()
     }
 
     fn call_coordinator(
@@ -97,9 +109,18 @@ impl Ports for Crowd {
         request: CoordinatorRequest,
         _deadline_ms: u64,
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = match request {
-            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(self.status.nodes.clone()),
-            CoordinatorRequest::Status => CoordinatorReply::Status(self.status.clone()),
+            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(status.nodes.clone()),
+            CoordinatorRequest::Status => CoordinatorReply::Status(status.clone()),
+            CoordinatorRequest::OrderRepair(RepairOrder::Limit {
+                limits,
+                p99_target_ms,
+            }) => {
+                status.repair.limits = limits;
+                status.repair.p99_target_ms = p99_target_ms;
+                CoordinatorReply::Done
+            }
             CoordinatorRequest::Pools => CoordinatorReply::Pools(Vec::new()),
             CoordinatorRequest::Events(_) => CoordinatorReply::Events(EventPage::default()),
             other => CoordinatorReply::Refused(format!("{} has no answer", other.name()).into()),

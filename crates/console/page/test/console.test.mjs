@@ -66,6 +66,12 @@ try {
   await page.getByLabel('One-time password').fill(up.console.password);
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'All is well' }).waitFor();
+  const kept = await page.evaluate(() => [sessionStorage.length, document.cookie]);
+  assert.deepEqual(kept, [1, ''], 'the key is of the tab, and no script sees the cookie');
+  await page.reload();
+  await page.getByRole('heading', { name: 'All is well' }).waitFor();
+  await page.goto(`${up.console.url}#/__proto__`);
+  await page.getByRole('heading', { name: 'All is well' }).waitFor();
   await picture(page, 'console-well');
 
   // A node dies, and the first thing that the page shows is that.
@@ -99,6 +105,13 @@ try {
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('at most 1 GiB/s').waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).limits.total_bytes_per_s, 2 ** 30);
+  // Another operator's limit is not undone.
+  run('repair', 'limit', '--node=900MB/s', '--total=2GiB/s');
+  await page.getByLabel('All nodes together').fill('40');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('at most 1 GiB/s').waitFor();
+  await page.getByRole('button', { name: 'Apply', disabled: true }).waitFor();
+  assert.ok(JSON.parse(run('--format=json', 'repair', 'status')).limits.node_bytes_per_s > 0);
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByText('paused', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Repair now' }).click();
@@ -124,6 +137,8 @@ try {
   await page.getByLabel('Name').fill('archive');
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('alert').waitFor();
+  await page.getByRole('button', { name: 'Dismiss' }).click();
+  await page.getByRole('alert').waitFor({ state: 'detached' });
   await picture(page, 'console-pools');
 
   // On a telephone nothing is wider than the screen.
@@ -137,7 +152,10 @@ try {
 
   // The coordinator is away: the page says so, and how old it is.
   run('chaos', 'kill-coordinator');
-  await page.getByRole('alert').filter({ hasText: 'the coordinator does not answer' }).waitFor();
+  await page.getByRole('alert').filter({ hasText: 'No answer' }).waitFor();
+  await page.getByRole('link', { name: 'Overview' }).click();
+  await page.getByRole('heading', { name: /^was: /i }).waitFor();
+  assert.equal(await health.evaluate((card) => card.classList.contains('unknown')), true);
   run('cluster', 'up');
   await page.getByRole('alert').filter({ hasText: 'No answer' }).waitFor({ state: 'detached' });
 

@@ -15,6 +15,7 @@ const EVENT_COUNT_MAX: usize = 500;
 
 /// Which events to show.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsAsked {
     /// Only those with higher numbers.

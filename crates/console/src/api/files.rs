@@ -18,6 +18,7 @@ const ENTRY_COUNT_MAX: u64 = 500;
 
 /// Which files to list.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListAsked {
     /// Only files with this prefix. Names with a slash after the prefix are joined.
@@ -89,6 +90,7 @@ pub(super) async fn list(
 
 /// Which part of a file to show.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FileAsked {
     /// The file.
@@ -126,14 +128,25 @@ pub(super) struct FileView {
     get,
     path = "/api/v1/file",
     params(FileAsked),
-    responses((status = 200, body = FileView), (status = 404, body = ProblemView))
+    responses(
+        (status = 200, body = FileView),
+        (status = 400, description = "The file has no such byte", body = ProblemView),
+        (status = 404, body = ProblemView),
+    )
 )]
 pub(super) async fn file(
     State(app): State<Arc<App>>,
     Asked(asked): Asked<FileAsked>,
 ) -> Result<Json<FileView>, Problem> {
     let file = app.client.open(&asked.name).await?;
-    let (stat, _) = file.stat_window(asked.offset).await?;
+    let (offset, size) = (asked.offset, file.size_bytes());
+    if offset > 0 && offset >= size {
+        return Err(Problem::wrong(format!(
+            "{} has {size} bytes, so there is no byte {offset}; ask for a smaller offset",
+            asked.name
+        )));
+    }
+    let (stat, _) = file.stat_window(offset).await?;
     let (layout, stripes) = (&stat.layout, stripes(&stat));
     let spec = &layout.pool.spec;
     let holders = stripes.iter().flat_map(|stripe| &stripe.nodes);

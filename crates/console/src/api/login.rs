@@ -2,14 +2,15 @@
 
 use super::asked::Told;
 use crate::app::App;
-use crate::guard::{is_proxied, token};
+use crate::guard::{cookie_name, is_proxied, key, tokens};
 use crate::problem::{Problem, ProblemView};
 use crate::session::{LoginError, SESSION_LIMIT};
+use axum::Json;
 use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 use utoipa::ToSchema;
@@ -22,15 +23,22 @@ pub(super) struct Login {
     password: String,
 }
 
+/// A session that has begun.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Begun {
+    /// The session's key. Send it as the header `X-Gabion-Console` with every further request, beside the cookie.
+    key: String,
+}
+
 /// Begin a session by the one-time password, which is spent from then on.
 #[utoipa::path(
     post,
     path = "/api/v1/session",
     request_body = Login,
     responses(
-        (status = 204, description = "The session has started; its cookie is set"),
-        (status = 401, description = "The password is wrong", body = ProblemView),
-        (status = 429, description = "Too many wrong passwords", body = ProblemView),
+        (status = 200, description = "The session has begun; its cookie is set", body = Begun),
+        (status = 401, description = "It is not the password", body = ProblemView),
+        (status = 429, description = "There were too many wrong ones", body = ProblemView),
     )
 )]
 pub(super) async fn log_in(
@@ -38,12 +46,12 @@ pub(super) async fn log_in(
     headers: HeaderMap,
     Told(login): Told<Login>,
 ) -> Result<Response, Problem> {
-    let token = app.sessions.begin(&login.password, Instant::now());
-    if token == Err(LoginError::Wrong) {
+    let secrets = app.sessions.begin(&login.password, Instant::now());
+    if secrets == Err(LoginError::Wrong) {
         // At most one each 2 s lasts.
         tracing::warn!(target: "cluster", "a wrong password of the console");
     }
-    let token = token.map_err(|error| match error {
+    let secrets = secrets.map_err(|error| match error {
         LoginError::Wrong => Problem::new(
             StatusCode::UNAUTHORIZED,
             "the password is wrong or was already used; the console prints a new one after each login",
@@ -60,12 +68,11 @@ pub(super) async fn log_in(
             "the system gives no random numbers",
         ),
     })?;
-    tracing::info!(target: "cluster", "a session of the console has started");
-    Ok((
-        StatusCode::NO_CONTENT,
-        cookie(&app, &headers, &token, SESSION_LIMIT.as_secs()),
-    )
-        .into_response())
+    tracing::info!(target: "cluster", "a session of the console has begun");
+    let name = cookie_name(&app, &secrets.token);
+    let cookie = cookie(&headers, &name, &secrets.token, SESSION_LIMIT.as_secs());
+    let begun = Json(Begun { key: secrets.key });
+    Ok((cookie, begun).into_response())
 }
 
 /// End the session.
@@ -75,22 +82,20 @@ pub(super) async fn log_in(
     responses((status = 204, description = "The session has ended"))
 )]
 pub(super) async fn log_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    if let Some(token) = token(&app, &headers) {
-        app.sessions.end(token);
-    }
-    (StatusCode::NO_CONTENT, cookie(&app, &headers, "", 0)).into_response()
+    let ended = app.sessions.end(tokens(&app, &headers), key(&headers));
+    let name = cookie_name(&app, ended.unwrap_or_default());
+    (StatusCode::NO_CONTENT, cookie(&headers, &name, "", 0)).into_response()
 }
 
 /// The header that sets a session's cookie.
 fn cookie(
-    app: &App,
     headers: &HeaderMap,
+    name: &str,
     token: &str,
     max_age_s: u64,
 ) -> [(axum::http::HeaderName, String); 1] {
     // A proxy's name is reached by TLS alone.
     let secure = if is_proxied(headers) { "; Secure" } else { "" };
-    let name = &app.cookie;
     let value =
         format!("{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}");
     [(SET_COOKIE, value)]

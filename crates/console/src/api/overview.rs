@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gabion_layout::NodeId;
 use gabion_planner::placement::Space;
-use gabion_protocol::message::{ClusterStatus, Meter};
+use gabion_protocol::message::{ClusterStatus, Meter, NodeStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,27 @@ impl Age {
             age_ms: u64::try_from(look.age.as_millis()).unwrap_or(u64::MAX),
             stale_because: look.failure.clone(),
         }
+    }
+
+    /// The light of an answer of this age.
+    pub(super) fn light(&self, light: &'static str) -> &'static str {
+        if self.stale_because.is_some() {
+            "unknown"
+        } else {
+            light
+        }
+    }
+
+    /// A silence that the answer has told, until now.
+    fn until_now(&self, silence_ms: Option<u64>) -> Option<u64> {
+        silence_ms.map(|silence_ms| silence_ms.saturating_add(self.age_ms))
+    }
+
+    /// A node of the answer, with its silence until now.
+    fn node(&self, status: &ClusterStatus, node: &NodeStatus) -> NodeView {
+        let mut view = NodeView::of(status, node, None);
+        view.heard_ms_ago = self.until_now(view.heard_ms_ago);
+        view
     }
 }
 
@@ -79,7 +100,7 @@ pub(super) struct RackView {
 pub(super) struct Overview {
     #[serde(flatten)]
     age: Age,
-    /// `green`, `yellow` or `red`.
+    /// `green`, `yellow` or `red`; `unknown` while there is no newer answer.
     light: &'static str,
     /// The problems, a sentence each, the worst first.
     troubles: Vec<String>,
@@ -139,31 +160,34 @@ fn racks(status: &ClusterStatus) -> Vec<RackView> {
 )]
 pub(super) async fn overview(State(app): State<Arc<App>>) -> Result<Json<Overview>, Problem> {
     let look = app.status.look(app.client.status()).await?;
-    let status = &*look.now;
+    let (status, age) = (&*look.now, Age::of(&look));
+    let mut repair = RepairView::of(status, &Meter::default());
+    repair.light = age.light(repair.light);
     let unwell = status.nodes.iter();
     let unwell = unwell.filter(|node| !["up", "drained"].contains(&state_name(status, node)));
     Ok(Json(Overview {
-        age: Age::of(&look),
-        light: health::light(status),
+        light: age.light(health::light(status)),
         troubles: health::troubles(status),
         signs: health::signs(status),
-        heard_at_most_ms_ago: health::age_ms(status),
+        heard_at_most_ms_ago: age.until_now(health::age_ms(status)),
         node_count: status.nodes.len(),
         unwell: unwell
             .take(UNWELL_COUNT_MAX)
-            .map(|node| NodeView::of(status, node, None))
+            .map(|node| age.node(status, node))
             .collect(),
         racks: racks(status),
         stripes_by_failures_left: status.stripes_by_failures_left.clone(),
         at_risk: status.at_risk.clone(),
         appending_stripes: status.appending_stripe_count,
         unreachable_chunks: status.unreachable_chunk_count,
-        repair: RepairView::of(status, &Meter::default()),
+        repair,
+        age,
     }))
 }
 
 /// Which nodes to list.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct NodesAsked {
     /// Only those of this rack.
@@ -175,18 +199,27 @@ pub(super) struct NodesAsked {
 }
 
 /// Nodes, in the order of their numbers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Nodes {
+    #[serde(flatten)]
+    age: Age,
+    /// The nodes.
+    nodes: Vec<NodeView>,
+}
+
+/// Nodes, in the order of their numbers.
 #[utoipa::path(
     get,
     path = "/api/v1/nodes",
     params(NodesAsked),
-    responses((status = 200, body = [NodeView]), (status = 503, body = ProblemView))
+    responses((status = 200, body = Nodes), (status = 503, body = ProblemView))
 )]
 pub(super) async fn nodes(
     State(app): State<Arc<App>>,
     Asked(asked): Asked<NodesAsked>,
-) -> Result<Json<Vec<NodeView>>, Problem> {
+) -> Result<Json<Nodes>, Problem> {
     let look = app.status.look(app.client.status()).await?;
-    let status = &*look.now;
+    let (status, age) = (&*look.now, Age::of(&look));
     let mut nodes: Vec<_> = status.nodes.iter().collect();
     nodes.sort_by_key(|node| node.node);
     let nodes = nodes.into_iter().filter(|node| {
@@ -194,10 +227,11 @@ pub(super) async fn nodes(
             && asked.after.is_none_or(|after| node.node.0 > after)
     });
     let limit = asked.limit.unwrap_or(NODE_COUNT_MAX).min(NODE_COUNT_MAX);
-    let nodes = nodes.take(limit);
-    Ok(Json(
-        nodes.map(|node| NodeView::of(status, node, None)).collect(),
-    ))
+    let nodes = nodes.take(limit).map(|node| age.node(status, node));
+    Ok(Json(Nodes {
+        nodes: nodes.collect(),
+        age,
+    }))
 }
 
 /// A node.
@@ -219,11 +253,11 @@ pub(super) async fn drain(
     State(app): State<Arc<App>>,
     Told(told): Told<OneNode>,
 ) -> Result<StatusCode, Problem> {
-    app.client.drain(NodeId(told.node)).await?;
+    app.ordered(app.client.drain(NodeId(told.node)).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Cancel a node's departure: `gabion node keep`.
+/// Cancel a node's departure: `gabion node drain --cancel`.
 #[utoipa::path(
     post,
     path = "/api/v1/nodes/keep",
@@ -234,7 +268,7 @@ pub(super) async fn keep(
     State(app): State<Arc<App>>,
     Told(told): Told<OneNode>,
 ) -> Result<StatusCode, Problem> {
-    app.client.keep(NodeId(told.node)).await?;
+    app.ordered(app.client.keep(NodeId(told.node)).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -281,4 +315,22 @@ pub(super) async fn traffic(State(app): State<Arc<App>>) -> Result<Json<Traffic>
             .map(|node| node.0)
             .collect(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_answer_has_no_light_and_its_silences_grow() {
+        let mut age = Age {
+            age_ms: 5_000,
+            stale_because: None,
+        };
+        assert_eq!(age.light("green"), "green");
+        age.stale_because = Some("no coordinator answers".to_owned());
+        assert_eq!(age.light("green"), "unknown");
+        assert_eq!(age.until_now(Some(300)), Some(5_300));
+        assert_eq!(age.until_now(None), None);
+    }
 }

@@ -6,17 +6,22 @@ use crate::problem::{Problem, ProblemView};
 use crate::view::plan::PlanView;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use gabion_client::Planned;
 use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_planner::repair::Scheme;
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::IntoParams;
 
-/// Most bytes of an update whose plans are shown: each stripe that it touches has a plan.
+/// Most bytes of an update whose plans are shown.
 const UPDATE_BYTES_MAX: u64 = 64 << 20;
+/// Most plans of an answer: each stripe that an update touches has one.
+const PLAN_COUNT_MAX: usize = 64;
 
 /// Which plan to show: of an update at `offset`, or of the repair of `chunk` of the stripe in place `stripe`.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PlanAsked {
     /// The file.
@@ -33,12 +38,16 @@ pub(super) struct PlanAsked {
     scheme: Option<String>,
 }
 
-/// The plans of an update, one for each stripe, or of a repair: `gabion plan show`.
+/// The plans of an update, one for each stripe, at most 64, or of a repair: `gabion plan show`.
 #[utoipa::path(
     get,
     path = "/api/v1/plans",
     params(PlanAsked),
-    responses((status = 200, body = [PlanView]), (status = 400, body = ProblemView))
+    responses(
+        (status = 200, body = [PlanView]),
+        (status = 400, body = ProblemView),
+        (status = 404, description = "There is no such file, or the bytes are in a hole", body = ProblemView),
+    )
 )]
 pub(super) async fn plans(
     State(app): State<Arc<App>>,
@@ -46,23 +55,7 @@ pub(super) async fn plans(
 ) -> Result<Json<Vec<PlanView>>, Problem> {
     let (client, name) = (&app.client, &asked.name);
     let planned = match (asked.offset, asked.stripe, asked.chunk) {
-        (Some(offset), None, None) => {
-            let length = match asked.length {
-                Some(length) if (1..=UPDATE_BYTES_MAX).contains(&length) => length,
-                Some(_) => {
-                    return Err(Problem::wrong(format!(
-                        "a plan can be shown for updates of 1 to {UPDATE_BYTES_MAX} bytes"
-                    )));
-                }
-                None => {
-                    let size = client.open(name).await?.size_bytes();
-                    size.saturating_sub(offset).clamp(1, 4 << 10)
-                }
-            };
-            client
-                .plan_update(name, ByteRange::new(offset, length))
-                .await?
-        }
+        (Some(offset), None, None) => update(&app, name, offset, asked.length).await?,
         (None, Some(stripe), Some(chunk)) if chunk < u8::MAX => {
             let scheme = asked.scheme.as_deref();
             let scheme: Scheme = scheme
@@ -78,4 +71,39 @@ pub(super) async fn plans(
         }
     };
     Ok(Json(planned.iter().map(PlanView::of).collect()))
+}
+
+/// The plans of an update, one for each stripe.
+async fn update(
+    app: &App,
+    name: &str,
+    offset: u64,
+    length: Option<u64>,
+) -> Result<Vec<Planned>, Problem> {
+    let length = match length {
+        Some(length) if (1..=UPDATE_BYTES_MAX).contains(&length) => length,
+        Some(_) => {
+            return Err(Problem::wrong(format!(
+                "an update that is shown has 1 to {UPDATE_BYTES_MAX} bytes"
+            )));
+        }
+        None => {
+            let size = app.client.open(name).await?.size_bytes();
+            size.saturating_sub(offset).clamp(1, 4 << 10)
+        }
+    };
+    let range = ByteRange::new(offset, length);
+    let planned = app.client.plan_update(name, range).await?;
+    match planned.len() {
+        0 => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            format!(
+                "these bytes of {name} are in a hole: a write there stores new stripes, and updates none"
+            ),
+        )),
+        1..=PLAN_COUNT_MAX => Ok(planned),
+        count => Err(Problem::wrong(format!(
+            "the update touches {count} stripes, and at most {PLAN_COUNT_MAX} plans are shown; ask for fewer bytes"
+        ))),
+    }
 }

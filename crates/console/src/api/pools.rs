@@ -113,7 +113,7 @@ pub(super) async fn create(
         append: None,
         lifecycle: None,
     };
-    let pool = app.client.create_pool(request).await?;
+    let pool = app.ordered(app.client.create_pool(request).await)?;
     let made = used(&pool, &PoolUsage::default())?;
     Ok((StatusCode::CREATED, Json(made)))
 }

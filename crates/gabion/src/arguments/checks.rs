@@ -45,15 +45,32 @@ pub(super) fn own_address(text: &str) -> Result<String, String> {
 /// The port of `host:port`, if that is one.
 fn port_of(text: &str) -> Option<u16> {
     let (host, port) = text.rsplit_once(':')?;
-    let of_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     let bracketed = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
     let is_host = match bracketed {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.chars().all(of_name),
+        None => is_name(host),
     };
     port.parse().ok().filter(|_| is_host)
+}
+
+/// Whether this can be the name of a host, or its IPv4 address.
+fn is_name(host: &str) -> bool {
+    let of_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    !host.is_empty() && host.chars().all(of_name)
+}
+
+/// Checks a host name without a port.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let is_address = text.parse::<std::net::Ipv6Addr>().is_ok();
+    let name = Some(text.to_owned()).filter(|text| is_address || is_name(text));
+    name.ok_or_else(|| {
+        "write the name alone, such as console.example; it has no scheme, port or path".to_owned()
+    })
 }
 
 /// Checks a stored file's name.
@@ -193,6 +210,16 @@ pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn host_names_stand_alone() {
+        for name in ["console.example", "10.0.0.1", "::1"] {
+            assert_eq!(host_name(name).as_deref(), Ok(name));
+        }
+        for wrong in ["", "https://x/", "a b", "x:7080", "x/"] {
+            assert!(host_name(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_have_a_host_and_a_port() {

@@ -30,6 +30,8 @@ impl Answer {
 struct Browser {
     address: String,
     cookie: String,
+    /// The session's key; before a login any value.
+    key: String,
 }
 
 impl Browser {
@@ -69,7 +71,8 @@ impl Browser {
         } else {
             body.to_string()
         };
-        self.send(request, &[&host, "x-gabion-console: 1"], &body)
+        let key = format!("x-gabion-console: {}", self.key);
+        self.send(request, &[&host, &key], &body)
     }
 
     fn get(&self, path: &str) -> Value {
@@ -92,6 +95,8 @@ impl Browser {
                 .next()
                 .expect("as described")
                 .clone_into(&mut self.cookie);
+            let key = answer.json()["key"].clone();
+            key.as_str().expect("a key").clone_into(&mut self.key);
         }
         answer
     }
@@ -118,6 +123,7 @@ fn open(cluster: &TestCluster) -> (Browser, String) {
     let browser = Browser {
         address: address.to_owned(),
         cookie: String::new(),
+        key: "1".to_owned(),
     };
     let password = up["console"]["password"].as_str().expect("a password");
     (browser, password.to_owned())
@@ -191,7 +197,7 @@ fn only_its_own_pages_with_a_session_are_answered() {
 
     // The password begins one session.
     let answer = browser.log_in(&password);
-    assert_eq!(answer.status, 204, "{}", answer.body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
     let cookie = answer.header("set-cookie").expect("as described");
     assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
     assert_eq!(browser.get("overview")["node_count"], 6);
@@ -205,7 +211,7 @@ fn only_its_own_pages_with_a_session_are_answered() {
     assert_ne!(next, password);
     let (mut other, again) = open(&cluster);
     assert_eq!(again, next, "the console runs on");
-    assert_eq!(other.log_in(&next).status, 204);
+    assert_eq!(other.log_in(&next).status, 200);
     other.order("DELETE /api/v1/session", &Value::Null, 204);
     assert_eq!(other.ask("GET /api/v1/overview", &Value::Null).status, 401);
     assert_eq!(
@@ -220,18 +226,28 @@ fn only_its_own_pages_with_a_session_are_answered() {
     assert_eq!(order.status, 403, "{}", order.body);
     assert_eq!(browser.get("repair")["paused"], false);
 
+    // The cookie alone, as every server of the host gets it.
+    let alone = browser.send("GET /api/v1/overview", &[&host], "");
+    assert_eq!(alone.status, 401, "{}", alone.body);
+
     for _ in 0..5 {
         browser.log_in("wrong");
     }
     let early = browser.log_in("wrong");
     assert_eq!(early.status, 429);
     assert!(early.header("retry-after").is_some());
+    let (mut guessed, right) = open(&cluster);
+    assert_eq!(
+        guessed.log_in(&right).status,
+        200,
+        "guesses do not keep it out"
+    );
 }
 
 #[test]
 fn what_is_wrong_is_refused_in_a_sentence() {
     let (_cluster, mut browser, password) = cluster_with_console();
-    assert_eq!(browser.log_in(&password).status, 204);
+    assert_eq!(browser.log_in(&password).status, 200);
     let pools = "POST /api/v1/pools";
     for (request, body, status) in [
         (pools, json!({ "name": "vm", "survive": "1-comet" }), 400),
@@ -241,7 +257,7 @@ fn what_is_wrong_is_refused_in_a_sentence() {
         (pools, json!({ "name": "vm", "colour": "red" }), 422),
         (pools, json!({ "name": "v".repeat(20 << 10) }), 413),
         (
-            "PUT /api/v1/repair/limits",
+            "PATCH /api/v1/repair/limits",
             json!({ "total_bytes_per_s": -1 }),
             422,
         ),
@@ -282,6 +298,16 @@ fn files_are_shown_down_to_their_chunks(cluster: &TestCluster, browser: &Browser
         file["stripes"],
         cluster.json(&["stat", "a/disk"])["stripes"]
     );
+    for (request, status) in [
+        ("file?name=b&offset=1", 400),
+        ("file?name=a", 400),
+        ("explain?name=a", 400),
+        ("plans?name=a&offset=0", 400),
+        ("file?name=b/c", 404),
+    ] {
+        let answer = browser.ask(&format!("GET /api/v1/{request}"), &Value::Null);
+        assert_eq!(answer.status, status, "{request}: {}", answer.body);
+    }
     let explained = browser.get("explain?name=a/disk&offset=70000");
     assert_eq!(explained, cluster.json(&["explain", "a/disk:70000"]));
     let plans = browser.get("plans?name=a/disk&offset=70000&length=100");
@@ -307,16 +333,21 @@ fn files_are_shown_down_to_their_chunks(cluster: &TestCluster, browser: &Browser
 /// The operator limits repairs, pauses them and has the chunks repaired.
 fn orders_repairs(cluster: &TestCluster, browser: &Browser) {
     let limits = json!({ "total_bytes_per_s": 1_000_000_000, "p99_target_ms": 50 });
-    browser.order("PUT /api/v1/repair/limits", &limits, 204);
+    browser.order("PATCH /api/v1/repair/limits", &limits, 204);
     browser.order("POST /api/v1/repair/pause", &Value::Null, 204);
     browser.order("POST /api/v1/repair/now", &Value::Null, 204);
-    wait_for("the pause shows", || {
-        browser.get("repair")["paused"] == true
-    });
+    assert_eq!(browser.get("repair")["paused"], true, "it shows at once");
     let status = cluster.json(&["repair", "status"]);
     assert_eq!(status["limits"]["total_bytes_per_s"], 1_000_000_000);
     assert!(status["lost_chunks"].as_u64().expect("as described") > 0);
-    browser.order("PUT /api/v1/repair/limits", &json!({}), 204);
+    // A change of one limit keeps the others, and shows at once.
+    let change = json!({ "total_bytes_per_s": null });
+    browser.order("PATCH /api/v1/repair/limits", &change, 204);
+    let limits = browser.get("overview")["repair"]["limits"].clone();
+    assert_eq!(
+        (&limits["total_bytes_per_s"], &limits["p99_target_ms"]),
+        (&Value::Null, &json!(50))
+    );
     browser.order("POST /api/v1/repair/resume", &Value::Null, 204);
     wait_for("all is repaired", || {
         browser.get("repair")["lost_chunks"] == 0
@@ -328,10 +359,36 @@ fn orders_repairs(cluster: &TestCluster, browser: &Browser) {
     });
 }
 
+/// Without a coordinator the last answer stays, and says how old it is. An order may be carried out or not.
+fn keeps_the_last_answer(cluster: &TestCluster, browser: &Browser) {
+    cluster.run(&["chaos", "kill-coordinator"]);
+    wait_for("the answer is old", || {
+        !browser.get("overview")["stale_because"].is_null()
+    });
+    let old = browser.get("overview");
+    assert_eq!(
+        (&old["node_count"], &old["light"]),
+        (&json!(6), &json!("unknown"))
+    );
+    assert!(browser.get("nodes")["stale_because"].is_string());
+    let order = browser.order("POST /api/v1/repair/pause", &Value::Null, 503);
+    assert!(
+        order
+            .body
+            .contains("it is unknown whether the order was carried out"),
+        "{}",
+        order.body
+    );
+    cluster.up();
+    wait_for("it answers again", || {
+        browser.get("overview")["stale_because"].is_null()
+    });
+}
+
 #[test]
 fn a_killed_node_shows_and_is_repaired() {
     let (cluster, mut browser, password) = cluster_with_console();
-    assert_eq!(browser.log_in(&password).status, 204);
+    assert_eq!(browser.log_in(&password).status, 200);
     let made =
         json!({ "name": "vm", "code": "rs(2,2)", "chunk_bytes": 64 << 10, "survive": "1-rack" });
     let pool = browser.order("POST /api/v1/pools", &made, 201).json();
@@ -383,16 +440,7 @@ fn a_killed_node_shows_and_is_repaired() {
 
     orders_repairs(&cluster, &browser);
 
-    // Without a coordinator the last answer stays, and says how old it is.
-    cluster.run(&["chaos", "kill-coordinator"]);
-    wait_for("the answer is old", || {
-        !browser.get("overview")["stale_because"].is_null()
-    });
-    assert_eq!(browser.get("overview")["node_count"], 6);
-    cluster.up();
-    wait_for("it answers again", || {
-        browser.get("overview")["stale_because"].is_null()
-    });
+    keeps_the_last_answer(&cluster, &browser);
 }
 
 #[test]
@@ -404,6 +452,9 @@ fn a_console_serves_loopback_only() {
         "{error}"
     );
     fails(&["console"], 2);
+    for host in ["", "https://x/", "a b"] {
+        fails_on(&cluster, &["console", &format!("--host={host}")], 2);
+    }
     let nowhere = cluster.path("none/password");
     let file = format!("--password-file={}", path_text(&nowhere));
     fails_on(&cluster, &["console", &file], 1);

@@ -3,6 +3,7 @@
 use super::{LocalCluster, namespaces};
 use crate::error::{Context, TestbedError};
 use std::fs;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 /// The name of the console's process.
@@ -41,6 +42,10 @@ impl LocalCluster {
             format!("--coordinator={}", self.coordinator()?),
             format!("--password-file={}", self.password_file().display()),
         ];
+        // Bookmarks and tunnels go on after a restart.
+        if let Some(address) = self.last_url(CONSOLE).and_then(|url| free_again(&url)) {
+            arguments.push(format!("--listen={address}"));
+        }
         // Renews the operator's certificate if it is due.
         self.security()?;
         arguments.push(if self.shape.options.insecure {
@@ -59,5 +64,27 @@ impl LocalCluster {
     /// The file with the password that is valid now.
     fn password_file(&self) -> PathBuf {
         self.directory.join("console.password")
+    }
+}
+
+/// The address of a page of a process that has ended, if nothing else listens there now.
+fn free_again(url: &str) -> Option<SocketAddr> {
+    let address = url.strip_prefix("http://")?.strip_suffix('/')?;
+    let address = address.parse().ok()?;
+    TcpListener::bind(address).ok().map(|_| address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_is_not_taken_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}/");
+        assert_eq!(free_again(&url), None);
+        drop(listener);
+        assert_eq!(free_again(&url), Some(address));
     }
 }

@@ -39,6 +39,11 @@ impl LocalCluster {
         self.write_run_file(name, &running)
     }
 
+    /// Where a process, which may have ended, has served its page.
+    pub(super) fn last_url(&self, name: &str) -> Option<String> {
+        self.noted(name)?.url
+    }
+
     /// Where a running process, such as `coordinator` or `node-3`, serves its metrics.
     #[must_use]
     pub fn metrics_url(&self, name: &str) -> Option<String> {
@@ -64,9 +69,13 @@ impl LocalCluster {
     }
 
     pub(super) fn running(&self, name: &str) -> Option<Running> {
+        self.noted(name).filter(Running::is_alive)
+    }
+
+    /// A process that may have ended.
+    fn noted(&self, name: &str) -> Option<Running> {
         let text = fs::read_to_string(self.run_file(name)).ok()?;
-        let running: Running = serde_json::from_str(&text).ok()?;
-        running.is_alive().then_some(running)
+        serde_json::from_str(&text).ok()
     }
 
     pub(super) fn run_file(&self, name: &str) -> PathBuf {

@@ -12,9 +12,11 @@ export class Refused extends Error {
 
 /** Longest wait for an answer. The server answers earlier, if it is there. */
 const LIMIT_MS = 25_000;
+/** Where the tab keeps the session's key. Unlike the cookie it is of this port alone. */
+const KEY = 'key';
 
 async function send(method: string, path: string, body?: unknown): Promise<Response> {
-  const headers: Record<string, string> = { 'X-Gabion-Console': '1' };
+  const headers: Record<string, string> = { 'X-Gabion-Console': sessionStorage.getItem(KEY) ?? '1' };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const answer = await fetch(`/api/v1/${path}`, {
     method,
@@ -37,8 +39,18 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
   return (await send('GET', asked)).json() as Promise<T>;
 }
 
-export async function tell(method: 'POST' | 'PUT' | 'DELETE', path: string, body?: unknown): Promise<void> {
+export async function tell(method: 'POST' | 'PATCH', path: string, body?: unknown): Promise<void> {
   await send(method, path, body);
+}
+
+export async function logIn(password: string): Promise<void> {
+  const begun = (await (await send('POST', 'session', { password })).json()) as { key: string };
+  sessionStorage.setItem(KEY, begun.key);
+}
+
+export async function logOut(): Promise<void> {
+  await send('DELETE', 'session');
+  sessionStorage.removeItem(KEY);
 }
 
 export function sentence(error: unknown): string {

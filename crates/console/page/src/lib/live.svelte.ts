@@ -7,6 +7,16 @@ const EVERY_MS = 2_000;
 /** Age at which knowledge counts as old. */
 const OLD_MS = 8_000;
 
+/** Counts looks: the result begins one, and its result tells whether that is still the newest. So an answer that was asked
+    for before an order never takes the place of one that was asked for after it. */
+export function looks(): () => () => boolean {
+  let newest = 0;
+  return () => {
+    const own = (newest += 1);
+    return () => own === newest;
+  };
+}
+
 class Live {
   overview = $state.raw<Overview | null>(null);
   /** None while that is not known yet. */
@@ -25,17 +35,23 @@ class Live {
   /** Why what is shown is old; none while it is not. */
   get lost(): string | null {
     if (this.failure) return this.failure;
-    if (this.overview?.stale_because) return 'the coordinator does not answer';
+    if (this.overview?.stale_because) return this.overview.stale_because;
     return this.ageMs > OLD_MS ? 'there is no newer answer' : null;
   }
 
+  #begin = looks();
+
   async look(): Promise<void> {
+    const isNewest = this.#begin();
     try {
-      this.overview = await ask<Overview>('overview');
+      const overview = await ask<Overview>('overview');
+      if (!isNewest()) return;
+      this.overview = overview;
       this.heardAt = performance.now();
       this.failure = null;
       this.isIn = true;
     } catch (error) {
+      if (!isNewest()) return;
       if (error instanceof Refused && error.status === 401) {
         this.isIn = false;
         this.overview = null;

@@ -23,6 +23,10 @@ export interface Node {
   heard_ms_ago: number | null;
 }
 
+export interface Nodes extends Age {
+  nodes: Node[];
+}
+
 export interface Cell {
   node: number;
   state: State;
@@ -71,7 +75,7 @@ export interface Repair {
 }
 
 export interface Overview extends Age {
-  light: 'green' | 'yellow' | 'red';
+  light: 'green' | 'yellow' | 'red' | 'unknown';
   troubles: string[];
   signs: string[];
   heard_at_most_ms_ago: number | null;
