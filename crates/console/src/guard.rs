@@ -1,5 +1,5 @@
-//! Which requests are answered at all: those of a browser that reached the console by a name of it, of pages of the
-//! console itself, and with both secrets of a session.
+//! Admission of requests. The console answers a request only if the browser used one of the console's names, if a page
+//! of the console sent it, and if it has both secrets of a session.
 
 use crate::app::App;
 use crate::places::Seat;
@@ -103,7 +103,7 @@ fn check(app: &App, request: &Request, now: Instant) -> Result<(), Problem> {
     }
     Err(Problem::new(
         StatusCode::UNAUTHORIZED,
-        "log in with the one-time password that the console has printed; a program sends the cookie and the key of the \
+        "log in with the one-time password that the console printed; a program sends the cookie and the key of the \
          answer with each request",
     ))
 }

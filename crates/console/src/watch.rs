@@ -1,5 +1,5 @@
-//! What the console knows of the cluster. It asks once for all browsers, only while one of them asks, and keeps the last
-//! answer for the time in which there is none. After an order it asks anew.
+//! The console's knowledge of the cluster. It asks once for all browsers, only while a browser asks, and shows the last
+//! answer while the cluster does not answer. After an order it asks anew.
 
 use gabion_client::{Client, ClientError};
 use gabion_protocol::message::{LoggedEvent, ask};

@@ -36,9 +36,9 @@ pub(super) struct Begun {
     path = "/api/v1/session",
     request_body = Login,
     responses(
-        (status = 200, description = "The session has begun; its cookie is set", body = Begun),
-        (status = 401, description = "It is not the password", body = ProblemView),
-        (status = 429, description = "There were too many wrong ones", body = ProblemView),
+        (status = 200, description = "The session has started; its cookie is set", body = Begun),
+        (status = 401, description = "The password is wrong", body = ProblemView),
+        (status = 429, description = "Too many wrong passwords", body = ProblemView),
     )
 )]
 pub(super) async fn log_in(
@@ -68,7 +68,7 @@ pub(super) async fn log_in(
             "the system gives no random numbers",
         ),
     })?;
-    tracing::info!(target: "cluster", "a session of the console has begun");
+    tracing::info!(target: "cluster", "a session of the console has started");
     let name = cookie_name(&app, &secrets.token);
     let cookie = cookie(&headers, &name, &secrets.token, SESSION_LIMIT.as_secs());
     let begun = Json(Begun { key: secrets.key });

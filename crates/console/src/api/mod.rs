@@ -96,7 +96,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/", get(page::index))
         .route("/console.js", get(page::script))
         .route("/console.css", get(page::style))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing here"))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "this path does not exist"))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "use another method")
         })

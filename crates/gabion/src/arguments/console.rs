@@ -10,7 +10,7 @@ pub(crate) struct ConsoleArguments {
     /// TLS proxy
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
-    /// Host name by which browsers reach the console through a proxy with TLS; may be given several times
+    /// Host name by which browsers reach the console through a TLS proxy; may be repeated
     #[arg(long = "host", value_name = "NAME", value_parser = checks::host_name)]
     pub(crate) hosts: Vec<String>,
     /// File for the valid one-time password, readable by its owner only [default: print it]
