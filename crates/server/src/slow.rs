@@ -172,7 +172,7 @@ mod tests {
             last: Some(NodeId(5)),
         };
         let expected = "an update of pool vm by plr: 1 ms for earlier updates of its stripe, 2 ms for its lease, its plan \
-                        and commits before it, 900 ms for the parts of its nodes, node 5 was the last to answer";
+                        and commits before it, 900 ms for the parts of its nodes, the last answer came from node 5";
         assert_eq!(reason_of(&updated), expected);
     }
 

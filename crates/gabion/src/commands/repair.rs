@@ -260,7 +260,7 @@ mod tests {
     fn a_scrub_that_could_not_ask_a_node_fails() {
         assert!(all_were_asked(&[]).is_ok());
         let failure = all_were_asked(&[NodeId(3), NodeId(5)]).unwrap_err();
-        let words = "could not ask node 3, node 5";
+        let words = "could not reach node 3, node 5";
         assert!(failure.to_string().contains(words), "{failure}");
     }
 }

@@ -112,12 +112,12 @@ fn a_store_is_not_started_with_the_other_engine() {
     fs::create_dir(directory.path().join("store")).unwrap();
     let array = [&node[..], &["--engine=tween", &devices]].concat();
     let said = fails(&array, 1);
-    assert!(said.contains("made with --engine files"), "{said}");
+    assert!(said.contains("created with --engine files"), "{said}");
     assert!(!said.contains("--init"), "{said}");
     fs::remove_dir(directory.path().join("store")).unwrap();
     File::create(directory.path().join("nvram")).unwrap();
     let said = fails(&node, 1);
-    assert!(said.contains("made with --engine tween"), "{said}");
+    assert!(said.contains("created with --engine tween"), "{said}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_coordinator_on_an_earlier_copy_of_its_metadata_serves_nothing() {
     });
     cluster.output(&["chaos", "kill-coordinator"]);
     fs::remove_dir_all(&directory).expect("remove the earlier copy");
-    fs::rename(newest, &directory).expect("put the newest copy back");
+    fs::rename(newest, &directory).expect("restore the newest copy");
     cluster.up();
     wait_until_green(&cluster);
     for name in ["f", "later"] {
@@ -124,7 +124,7 @@ fn a_second_process_on_a_copy_of_a_node_s_directory_is_refused() {
     let process = OwnProcess(process.expect("the binary runs"));
     wait_for("the second process is refused", || {
         let said = fs::read_to_string(&log).expect("read the log");
-        said.contains("node 2 runs at")
+        said.contains("node 2 already runs at")
     });
     wait_until_green(&cluster);
     assert!(cluster.get("f") == bytes);

@@ -50,5 +50,5 @@ fn a_scrub_that_could_not_ask_a_node_fails_and_names_it() {
     cluster.run(&["chaos", "kill-node", "1"]);
     cluster.wait_until_failed(&[1]);
     let said = fails_on(&cluster, &["scrub"], 1);
-    assert!(said.contains("could not ask node 1"), "{said}");
+    assert!(said.contains("could not reach node 1"), "{said}");
 }

@@ -54,7 +54,10 @@ fn a_lost_chunk_of_hdfs_raid_is_restored_and_wrong_use_is_told() {
         (vec![&*out, first, "-", parity], "is not replaced"),
         (vec![&*out, first, second, parity], "--lost"),
         (vec![&*out, "-", "-", parity], "--lost"),
-        (vec![&*out, first, "-"], "more than the 2 with data"),
+        (
+            vec![&*out, first, "-"],
+            "more chunks than its 2 data chunks",
+        ),
         (vec![&*out, first, "-", parity, parity], "1 parity chunk"),
         (vec![first, "-", parity], "--out"),
     ] {

@@ -367,7 +367,7 @@ fn files_are_listed_by_pages_and_directories_and_removed_by_prefix() {
     cluster.run(&["rm", "a", "e"]);
     assert_eq!(list(&[]), set([]));
     let error = fails_on(&cluster, &["rm", "--prefix=d/"], 2);
-    assert!(error.contains("begins with 'd/'"), "{error}");
+    assert!(error.contains("has the prefix 'd/'"), "{error}");
     fails_on(&cluster, &["rm"], 2);
     fails_on(&cluster, &["ls", "--limit=0"], 2);
 }

@@ -199,7 +199,7 @@ fn a_volume_is_stored_where_its_trace_touches_it() {
     assert_eq!(stat(&cluster, "far", "hole_bytes"), size - STRIPE - 512);
     let long = replay("long", (0..10_000).map(|at| row(at, 1 << 30)).collect());
     let error = fails_on(&cluster, &long.each_ref().map(String::as_str), 2);
-    assert!(error.contains("are free; fold the trace"), "{error}");
+    assert!(error.contains("are free there; fold the trace"), "{error}");
 }
 
 #[tokio::test]

@@ -320,7 +320,7 @@ mod tests {
         );
         check_refused("rs(12,4)", "6x2+2x2", Some(4), "has 8 racks, not 4");
         check_refused("rs(6,3)", "6x2+2x2", None, "has places for 12 data");
-        check_refused("rs(6,3)", "spiral", None, "'spiral' is no layout");
+        check_refused("rs(6,3)", "spiral", None, "'spiral' is not a layout");
         check_refused("rs(6,3)", "random:x", Some(3), "the seed 'x'");
     }
 }

@@ -110,7 +110,7 @@ fn malformed_rows_name_the_line_and_the_fault() {
     check_problem("1,h,0,Read,0,512,", "response '' is not");
     check_problem("1,h,0,Write,0,0,9", "size is 0");
     check_problem("1,h,0,Write,18446744073709551615,1,9", "past the last byte");
-    check_problem("1,h,0,Write,0,1073741825,9", "more than 1073741824");
+    check_problem("1,h,0,Write,0,1073741825,9", "exceeds 1073741824 bytes");
     check_problem(&"1".repeat(5000), "longer than 1024");
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct CrossRackAware;
 /// What others know of the scheme.
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Cau,
-    help: "data nodes log new bytes with interim replicas, and parity is updated at a commit",
+    help: "data nodes log new bytes with interim replicas; a commit updates the parity",
     paper: "CAU section 3",
     planner: &CrossRackAware,
     traffic: Traffic::AppendPhases,

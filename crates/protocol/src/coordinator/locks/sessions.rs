@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_request_that_its_client_has_abandoned_counts_no_more() {
         let sessions = LockSessions::new(vec![SESSION], 0);
-        sessions.note(&request(1, 1, None));
+        sessions.note(&request(1, 0, None));
         assert_eq!(sessions.standing(SESSION, 1), Standing::Counts);
         // The second attempt of the same change; an older request is still awaited.
         sessions.note(&request(2, 0, Some(1)));

@@ -235,6 +235,6 @@ fn a_renamed_file_is_found_by_its_new_name_and_by_its_put() {
     refused(&bed.ask(rename(("g", 1), "f")), "file 'f' already exists");
     refused(
         &bed.ask(rename(("f", 0), "h")),
-        "changed the names of 'g' meanwhile",
+        "changed the names of 'g'; look it up again",
     );
 }
