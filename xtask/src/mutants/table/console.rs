@@ -28,8 +28,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "passwords-of-the-console-are-guessed-at-any-rate",
         file: "crates/console/src/session.rs",
-        text: "state.try_count -= 1;",
-        replacement: "state.try_count += 0;",
+        text: "self.try_count -= 1;",
+        replacement: "self.try_count += 0;",
         check: unit(
             "gabion-console",
             "session::tests::wrong_passwords_are_limited_in_rate",

@@ -7,14 +7,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "runs-are-forgotten-with-their-records",
         file: "crates/store/src/records/runs.rs",
-        text: "sequence > self.complete_after && self.known.insert(sequence, run).is_none()",
+        text: "sequence > self.complete_after && self.known.insert((sequence, run))",
         replacement: "sequence > self.complete_after && run != run",
         check: store("runs::runs_outlive_their_records_and_the_process"),
     },
     Mutant {
         name: "the-run-of-a-dropped-update-is-remembered",
         file: "crates/store/src/records/runs.rs",
-        text: "self.known.remove(&sequence);",
+        text: "self.known.retain(|(known, _)| *known != sequence);",
         replacement: "let _ = sequence;",
         check: store("runs::the_run_of_a_dropped_update_is_forgotten_and_nothing_else"),
     },
