@@ -62,7 +62,7 @@ try {
   await page.goto(up.console.url);
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  await page.getByRole('alert').filter({ hasText: 'not the password' }).waitFor();
+  await page.getByRole('alert').filter({ hasText: 'the password is wrong' }).waitFor();
   await page.getByLabel('One-time password').fill(up.console.password);
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'All is well' }).waitFor();
@@ -106,7 +106,7 @@ try {
   await page.getByText('at most 1 GiB/s').waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).limits.total_bytes_per_s, 2 ** 30);
   // Another operator's limit is not undone.
-  run('repair', 'limit', '--node=900MB/s', '--total=2GiB/s');
+  run('repair', 'limit', '--node=900MB', '--total=2000MB');
   await page.getByLabel('All nodes together').fill('40');
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('at most 1 GiB/s').waitFor();
