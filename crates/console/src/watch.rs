@@ -20,7 +20,7 @@ const EVENT_PAGE_COUNT: u64 = 1_000;
 /// The last answer to a question.
 pub(crate) struct Latest<T> {
     known: Mutex<Known<T>>,
-    /// When the last order ended. Answers to earlier questions may be of the time before it.
+    /// End of the last order. An answer to an earlier question may show the state before the order.
     ordered: std::sync::Mutex<Option<Instant>>,
 }
 

@@ -189,7 +189,7 @@ async fn operators_do_not_undo_each_others_limits() {
             change(format!("{{\"total_bytes_per_s\":{round}}}")),
             change(format!("{{\"node_bytes_per_s\":{round}}}")),
         );
-        // The answer after an order is of the time after it.
+        // An answer after an order shows the state after it.
         let overview = ask(&address, "GET /api/v1/overview", &head, "").await;
         let limits = format!(
             "{{\"node_bytes_per_s\":{round},\"rack_bytes_per_s\":null,\"total_bytes_per_s\":{round},"
