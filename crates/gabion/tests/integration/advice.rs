@@ -35,22 +35,25 @@ fn metered_and_advised(
     (metered, advised)
 }
 
-/// A slow machine makes a client ask again, and what is sent twice is metered twice: then the replay is made anew.
+/// A slow machine makes a client ask again, and what is sent twice is metered twice. Where a node is thought to be down,
+/// less is sent. Then the replay is made anew.
 fn check(cluster: &TestCluster, trace: &str, (scheme, pool): (&str, &str)) {
     let mut pairs = Vec::new();
     for attempt in 0..8 {
         let file = format!("{pool}-{attempt}");
         let (metered, advised) = metered_and_advised(cluster, (trace, scheme, pool, &file));
-        assert!(
-            metered >= advised && advised > 0,
-            "{pool}: {metered} metered, {advised} advised"
-        );
+        assert!(advised > 0, "{pool}: nothing is advised");
         if metered == advised {
             return;
         }
         pairs.push((metered, advised));
     }
     panic!("{pool}: metered and advised bytes differ: {pairs:?}");
+}
+
+/// A cluster that leaves no node out because a busy machine delays its heartbeats: none is down in these tests.
+fn without_failures(per_rack: u32) -> TestCluster {
+    TestCluster::start_with(3, per_rack, &["--lease-ms=30000", "--grace-s=3600"])
 }
 
 /// The first rows of a trace, as a file.
@@ -70,7 +73,7 @@ fn stand_in(cluster: &TestCluster) -> String {
 
 #[test]
 fn what_the_lab_advises_is_what_nodes_meter_to_the_byte() {
-    let cluster = TestCluster::start(3, 3);
+    let cluster = without_failures(3);
     let mut traces = vec![stand_in(&cluster)];
     if let Some(wdev_1) = trace("msr/wdev_1.csv") {
         traces.push(beginning(&cluster, &wdev_1, 120, "wdev_1.csv"));
@@ -89,7 +92,7 @@ fn what_the_lab_advises_is_what_nodes_meter_to_the_byte() {
 
 #[test]
 fn commits_between_updates_are_advised_too() {
-    let cluster = TestCluster::start(3, 3);
+    let cluster = without_failures(3);
     let trace = stand_in(&cluster);
     for scheme in ["parix", "cau"] {
         let pool = format!("{scheme}-small");
@@ -145,7 +148,7 @@ fn metered(cluster: &TestCluster, trace: &str, (scheme, pool): (&str, &str)) -> 
 /// advised for 95 of 100, so that three in a row are outside once in 8,000 runs.
 #[test]
 fn a_pool_sends_what_is_advised_for_pools() {
-    let cluster = TestCluster::start(3, 4);
+    let cluster = without_failures(4);
     // The trace's addresses as a file of 64 whole stripes has them, so that stripes of both are the same.
     let folded = cluster.path("folded.csv");
     let rows = fs::read_to_string(stand_in(&cluster)).expect("read the trace");

@@ -82,13 +82,6 @@ impl Line {
     }
 }
 
-impl Asked {
-    pub(super) fn refuse(self, refusal: Refusal) {
-        // A client that does not wait any more asks for the fate of its run.
-        let _ = self.answer.send(Err(NotMade::NotBegun(refusal)));
-    }
-}
-
 impl Batch {
     /// Whether a request may be made with those of the batch.
     fn admits(&self, update: &ask::Update) -> bool {
@@ -126,6 +119,7 @@ impl Batch {
     /// Answers all requests.
     pub(super) fn answer(self, made: impl Fn() -> Result<Sequence, NotMade>) {
         for asked in self.0 {
+            // A client that does not wait any more asks for the fate of its run.
             let _ = asked.answer.send(made());
         }
     }

@@ -53,13 +53,14 @@ impl Primaries {
     async fn make(
         &self,
         primary: &mut Primary,
-        (line, batch): (&Line, Batch),
+        (line, mut batch): (&Line, Batch),
         nodes: &[NodeStatus],
     ) {
         let turn_us = self.ports.now_us();
-        let prepared = self.prepare(primary, (line, batch), nodes).await;
-        let Some((batch, plan)) = prepared else {
-            return;
+        let prepared = self.prepare(primary, (line, &mut batch), nodes).await;
+        let plan = match prepared {
+            Ok(plan) => plan,
+            Err(refusal) => return batch.answer(|| Err(NotMade::NotBegun(refusal.clone()))),
         };
         let planned_us = self.ports.now_us();
         match self.run(primary, &batch, &plan).await {
@@ -97,34 +98,18 @@ impl Primaries {
     }
 
     /// All steps before an update gets a sequence: it is planned, and noted at the coordinator where
-    /// needed. No part of it begins. Answers the requests that are refused.
+    /// needed. No part of it begins.
     async fn prepare(
         &self,
         primary: &mut Primary,
-        (line, mut batch): (&Line, Batch),
+        (line, batch): (&Line, &mut Batch),
         nodes: &[NodeStatus],
-    ) -> Option<(Batch, Plan)> {
+    ) -> Result<Plan, Refusal> {
         // All requests of a batch have the same generation, file and token.
-        let planned = match self.admit(primary, &batch.0[0].update, nodes).await {
-            Ok(()) => plan(primary, (line, &mut batch), nodes),
-            Err(refusal) => Err(refusal),
-        };
-        let noted = match planned {
-            Ok(Planned { plan, missed }) => {
-                let noted = self.note(primary, &plan, missed, nodes).await;
-                noted.map(|()| plan)
-            }
-            Err(refusal) => Err(refusal),
-        };
-        match noted {
-            Ok(plan) => Some((batch, plan)),
-            Err(refusal) => {
-                for asked in batch.0 {
-                    asked.refuse(refusal.clone());
-                }
-                None
-            }
-        }
+        self.admit(primary, &batch.0[0].update, nodes).await?;
+        let Planned { plan, missed } = plan(primary, (line, batch), nodes)?;
+        self.note(primary, &plan, missed, nodes).await?;
+        Ok(plan)
     }
 
     /// Makes sure of a term in which an update may be made: of its layout, and with its token.
