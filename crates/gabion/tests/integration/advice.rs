@@ -37,7 +37,7 @@ fn metered_and_advised(
 }
 
 /// Time in which one of the replays must send what is advised.
-const REPLAYS_MAX: Duration = Duration::from_secs(120);
+const REPLAYS_MAX: Duration = Duration::from_mins(2);
 
 /// A slow machine makes a client ask again, and what is sent twice is metered twice. Where a node is thought to be down,
 /// less is sent. Then the replay is made anew, until a busy disk has had time to calm down.
