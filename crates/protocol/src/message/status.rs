@@ -106,7 +106,7 @@ pub struct ClusterStatus {
     /// Damaged chunks that each node has found since the coordinator's start; nodes without any are left
     /// out. The chunks are repaired: a growing count shows a decaying disk.
     pub damaged_chunk_counts: BTreeMap<NodeId, u64>,
-    /// The number of evictions of nodes since the coordinator's start, because others could not reach them.
+    /// The number of evictions of each node since the coordinator's start, because others could not reach them.
     pub eviction_counts: BTreeMap<NodeId, u64>,
     /// Chunks that are not lost, but whose nodes do not answer now.
     pub unreachable_chunk_count: u64,

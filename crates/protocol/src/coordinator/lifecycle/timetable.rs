@@ -56,7 +56,7 @@ impl Timetable {
     }
 }
 
-/// The time for which a block has not changed.
+/// The newest update of a block, and the time since which it has not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Quiet {
     pub(super) latest: Sequence,
