@@ -31,7 +31,7 @@ pub(crate) struct SlowLog {
     disk: Mutex<Said>,
 }
 
-/// The lines of one kind, so that slow syncs do not displace slow updates.
+/// Counts of logged lines of one kind, so that slow syncs do not displace slow updates.
 #[derive(Debug)]
 struct Said {
     since: Instant,

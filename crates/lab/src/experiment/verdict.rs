@@ -27,7 +27,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The error of sums of floating-point numbers.
+/// Rounding error of sums of floating-point numbers.
 const ROUNDING: f64 = 1e-9;
 
 /// A figure that a paper prints.

@@ -37,7 +37,7 @@ const REPAIR_POLL: Duration = Duration::from_millis(100);
 /// A repair that repairs no chunk for this long is not waited for.
 const REPAIR_STALL: Duration = Duration::from_secs(30);
 
-/// The subject of a benchmark.
+/// The parameters of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Names of the pools, each once.

@@ -54,7 +54,7 @@ enum Place {
     At(f64),
     /// Over all values, on average.
     All,
-    /// By the fall from the first value to the last.
+    /// As the fall from the first value to the last.
     Fall(f64, f64),
 }
 
