@@ -9,7 +9,7 @@ use crate::steps::{self, Step};
 /// One registered benchmark.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bench {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
     /// The package that holds the target.
     pub(crate) package: &'static str,

@@ -1,4 +1,4 @@
-//! What `cargo xtask` was asked to do, and what to say when it was asked wrongly.
+//! The command line of `cargo xtask`, and the answer to a wrong one.
 //!
 //! Parsing only: nothing here runs anything.
 

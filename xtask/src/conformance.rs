@@ -85,7 +85,7 @@ pub(crate) const SUITES: [Suite; 8] = [
     },
 ];
 
-/// What `cargo xtask conformance` was asked for.
+/// The options of `cargo xtask conformance`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// Minutes instead of an hour or two.
@@ -107,7 +107,7 @@ enum Verdict {
 /// Most time of a suite.
 const SHORT_LIMIT: Duration = Duration::from_mins(15);
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
-/// How often a running suite is looked at.
+/// Interval of looking at a running suite.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Runs the suites; `false` means that a check failed.
@@ -247,7 +247,7 @@ fn wait(mut child: Child, limit: Duration) -> anyhow::Result<bool> {
     }
 }
 
-/// What the last line of a suite counts.
+/// Returns the counts in the last line of a suite.
 fn counts(line: &str) -> Option<[u64; 3]> {
     let (passed, rest) = line.split_once(" passed, ")?;
     let (failed, rest) = rest.split_once(" failed, ")?;

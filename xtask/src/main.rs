@@ -1,8 +1,8 @@
 //! The project's own chores, run as `cargo xtask <command>`.
 //!
-//! What a machine can check about the code is checked here and nowhere else, so that a developer's
-//! `cargo xtask ci` and the real one cannot disagree. It is not a build system: Cargo builds, and
-//! this only says in which order and with which arguments.
+//! All checks of the code that a machine can do are here and nowhere else, so that a developer's `cargo xtask ci` and
+//! the real one cannot disagree. It is not a build system: Cargo builds, and this only says in which order and with
+//! which arguments.
 //!
 //! The exit code is 0 when all is well, 1 when a check failed and 2 when the command line was wrong.
 

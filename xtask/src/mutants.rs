@@ -18,7 +18,7 @@ use std::time::Instant;
 /// One way to break the code.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mutant {
-    /// What the code does then, in a few words with dashes.
+    /// The behaviour of the code then, in a few words with dashes.
     pub(crate) name: &'static str,
     /// Below the workspace's directory.
     pub(crate) file: &'static str,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 /// The page's directory.
 const PAGE: &str = "crates/console/page";
-/// Where a check builds it.
+/// Directory in which a check builds it.
 const BUILT: &str = "target/page";
 
 /// Builds the page; with `checks`, elsewhere, and compares it with the committed one. `false` means that they differ.

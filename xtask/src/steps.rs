@@ -70,7 +70,7 @@ impl fmt::Display for Step<'_> {
     }
 }
 
-/// How one step went.
+/// The outcome of one step.
 struct Outcome<'a> {
     step: Step<'a>,
     passed: bool,

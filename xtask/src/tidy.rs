@@ -32,7 +32,7 @@ pub(crate) struct Problem {
     path: String,
     /// The line, counted from 1.
     line: usize,
-    /// What is wrong; what is allowed.
+    /// The fault, and what is allowed.
     message: String,
 }
 

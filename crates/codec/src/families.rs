@@ -298,7 +298,7 @@ fn lrc_group(k: usize, l: usize, group: usize) -> std::ops::Range<usize> {
 /// Hence any g + 1 failures are recoverable, and by the Singleton-like bound for locality no code
 /// of this shape does better when a group has more than g chunks of data.
 ///
-/// Where the field allows, the global rows are chosen so that every pattern is recoverable that is
+/// If the field allows, the global rows are chosen so that every pattern is recoverable that is
 /// recoverable with any coefficients; see [`lrc_points`].
 fn lrc_parities(k: usize, l: usize, g: usize) -> Matrix {
     let points = if g <= 2 { lrc_points(k, l) } else { None };

@@ -48,9 +48,9 @@ pub(crate) enum LoginError {
 /// The two secrets of a session. A request needs both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Secrets {
-    /// What the browser keeps as a cookie, and sends to every server of the host.
+    /// The browser's cookie, which it sends to every server of the host.
     pub(crate) token: String,
-    /// What the page keeps, and sends to its own server alone.
+    /// The key that the page keeps, and sends to its own server alone.
     pub(crate) key: String,
 }
 

@@ -25,7 +25,7 @@ impl<S> Timed<S> {
         }
     }
 
-    /// What a write has come to, unless it has waited too long.
+    /// Returns the result of a write, or an error if it has waited too long.
     fn judge<T>(
         &mut self,
         written: Poll<io::Result<T>>,

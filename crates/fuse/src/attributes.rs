@@ -28,7 +28,7 @@ pub(crate) struct Wish {
     pub(crate) modified: Option<WallTime>,
 }
 
-/// Who makes a new inode, and with which mode.
+/// The owner and the group of a new inode, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maker {
     pub(crate) owner: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Maker {
 }
 
 impl Gateway {
-    /// What the kernel is told of an inode.
+    /// Returns an inode's attributes for the kernel.
     pub(crate) fn stat(&self, status: &InodeStatus) -> Stat {
         let InodeStatus {
             inode,
@@ -107,7 +107,7 @@ impl Gateway {
         status.ok_or(Errno::Stale)
     }
 
-    /// What the kernel is told of an inode now.
+    /// Returns an inode's present attributes for the kernel.
     pub(crate) async fn stat_number(&self, number: INodeNo) -> Result<Stat, Errno> {
         let status = self.status(self.numbers.inode(number)).await?;
         Ok(self.stat(&status))

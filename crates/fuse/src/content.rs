@@ -20,7 +20,7 @@ pub(crate) mod allocate_modes {
     pub(crate) const ZERO_RANGE: i32 = 0x10;
 }
 
-/// What `lseek` looks for.
+/// The target of `lseek`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sought {
     /// Bytes that are stored.

@@ -99,7 +99,7 @@ impl Gateway {
         Ok(name)
     }
 
-    /// Where a file is stored.
+    /// Returns the attributes that show where a file is stored.
     async fn own_attributes(&self, inode: Inode) -> Result<Vec<(&'static str, Vec<u8>)>, Errno> {
         let status = self.status(inode).await?;
         let Some(pool) = status.pool else {
@@ -144,7 +144,7 @@ fn checked(name: &OsStr, of_others: Errno) -> Result<String, Errno> {
     }
 }
 
-/// What a reply of values or names holds.
+/// The contents of a reply of values or names.
 pub(crate) enum Fitted {
     /// Only the size was asked for.
     Size(u32),

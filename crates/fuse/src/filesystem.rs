@@ -32,7 +32,7 @@ const TRANSFER_BYTES: u32 = 1 << 20;
 /// Most requests that the kernel sends ahead of need.
 const BACKGROUND_COUNT: u16 = 64;
 
-/// What the kernel is asked to do, where it can.
+/// Capabilities that are requested of the kernel, if it has them.
 const CAPABILITIES: [InitFlags; 9] = [
     InitFlags::FUSE_AUTO_INVAL_DATA,
     InitFlags::FUSE_POSIX_LOCKS,

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// What the kernel is told of an inode.
+/// An inode's attributes for the kernel.
 pub(crate) type Stat = FileAttr;
 
 /// Most bytes of a name in a directory.

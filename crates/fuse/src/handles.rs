@@ -14,7 +14,7 @@ pub(crate) mod open_flags {
     pub(crate) const APPEND: i32 = 0o2000;
 }
 
-/// What the kernel has opened, by the numbers of its handles.
+/// The kernel's open files or directories, by the numbers of its handles.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
     open: Mutex<BTreeMap<u64, Arc<T>>>,
@@ -72,7 +72,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the kernel is told of a new handle.
+/// The answer to the kernel about a new handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) handle: FileHandle,
@@ -101,7 +101,7 @@ impl<T> Handles<T> {
         self.lock().remove(&number)
     }
 
-    /// What has the handle.
+    /// Returns the open file or directory of the handle.
     pub(crate) fn get(&self, FileHandle(number): FileHandle) -> Result<Arc<T>, Errno> {
         let handle = self.lock().get(&number).cloned();
         handle.ok_or(Errno::BadDescriptor)

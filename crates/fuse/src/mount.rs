@@ -29,13 +29,13 @@ const THREAD_COUNT: usize = 2;
 /// Bytes that the kernel reads ahead of a sequential reader, in its unit. Its own choice is 128 KiB, of which each is one
 /// round trip.
 const READ_AHEAD_KIB: &str = "4096";
-/// How long the end of a mount waits for the kernel, and then for requests in flight.
+/// Maximum wait of the end of a mount for the kernel, and then for requests in flight.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often the removal of hidden names is tried again.
+/// Period of further tries to remove hidden names.
 const OWED_EVERY: Duration = Duration::from_secs(5);
 
-/// What is mounted where, and how.
+/// The source, the directory and the options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountSettings {
     /// The pool, and the directory in the cluster.
@@ -140,7 +140,7 @@ impl Mount {
         Arc::clone(&self.metrics)
     }
 
-    /// Where it is mounted.
+    /// Returns the directory at which it is mounted.
     pub fn directory(&self) -> &Path {
         &self.entry.directory
     }

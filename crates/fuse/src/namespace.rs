@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Gateway {
-    /// What has a name.
+    /// Returns the attributes of the inode with this name.
     pub(crate) async fn look_up(&self, at: RelativePath) -> Result<Stat, Errno> {
         let status = self.client.inode(at).await?;
         Ok(self.stat(&status))

@@ -45,7 +45,7 @@ pub(crate) struct OpenFile {
     checked: Mutex<Option<Instant>>,
 }
 
-/// What changes when handles come and go.
+/// The state that changes when handles come and go.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) handle_count: u64,

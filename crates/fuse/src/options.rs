@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What is mounted: `POOL` or `POOL:/path`.
+/// The source of a mount: `POOL` or `POOL:/path`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSource {
     /// The pool of new files.
@@ -22,7 +22,7 @@ pub struct MountOptions {
     pub allows_others: bool,
     /// Time for which the kernel may go by attributes and names that it was told.
     pub kept: Duration,
-    /// What programs on it may do.
+    /// The rights of programs on it.
     pub programs: Programs,
     /// The coordinator's address, for lines of fstab.
     pub coordinator: Option<String>,
@@ -30,7 +30,7 @@ pub struct MountOptions {
     pub tls: Option<String>,
 }
 
-/// What the programs on a mount may do.
+/// The rights of the programs on a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Programs {
     /// Be run.

@@ -1,4 +1,4 @@
-//! How requests of the kernel are started and answered, by the kind of their replies.
+//! The start of the kernel's requests and their answers, by the kind of their replies.
 
 use crate::directory::Entry;
 use crate::errno::Errno;

@@ -324,7 +324,7 @@ impl Command {
         }
     }
 
-    /// How the process logs. Only servers have options for it.
+    /// Returns the options for the process's log. Only servers have options for it.
     pub(crate) fn log_options(&self) -> LogOptions {
         match self {
             Self::Coordinator(options) => options.log.clone(),

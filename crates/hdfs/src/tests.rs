@@ -8,7 +8,7 @@ use gabion_layout::ChunkIndex;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What Hadoop's own coders and layout give, written by `hdfs/`'s `KnownAnswersTest`.
+/// The results of Hadoop's own coders and layout, written by `hdfs/`'s `KnownAnswersTest`.
 const ANSWERS: &str = include_str!("tests/hadoop_answers.txt");
 
 #[test]

@@ -26,7 +26,7 @@ const HOUR_MS: f64 = 3.6e6;
 /// Units of 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
 
-/// What is counted.
+/// The unit of counting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
     /// The bytes that the nodes of a cluster send, with its rules for append phases.
@@ -36,13 +36,13 @@ pub enum Unit {
     Chunks,
 }
 
-/// Where stripes are.
+/// The placement of stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// On as many nodes as a stripe has chunks, over which stripes rotate.
     #[default]
     Rotate,
-    /// Where a pool of each scheme puts them, at random over all nodes.
+    /// As a pool of each scheme places them, at random over all nodes.
     Pools {
         /// Nodes of each rack.
         nodes_per_rack: u32,
@@ -58,13 +58,13 @@ pub struct AdviceQuestion {
     pub trace: String,
     /// Racks.
     pub racks: u32,
-    /// Where stripes are. What pools send is counted in bytes alone, whatever the unit.
+    /// The placement of stripes. The traffic of pools is counted in bytes alone, whatever the unit.
     pub placement: Placement,
     /// Codes to try; those that do not survive what is asked are left out.
     pub codes: Vec<Code>,
     /// Chunk sizes to try.
     pub chunk_bytes: Vec<u64>,
-    /// What is counted.
+    /// The unit of counting.
     pub unit: Unit,
     /// Schemes and settings.
     pub terms: Terms,

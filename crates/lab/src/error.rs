@@ -270,13 +270,13 @@ pub enum RowProblem {
     FieldCount {
         /// Fields found.
         found: usize,
-        /// How many a row has, and which.
+        /// The number of fields of a row, and their names.
         columns: &'static str,
     },
     /// A field that must be a time is not.
     #[error("the timestamp '{text}' is outside the range of a trace's times")]
     NotATime {
-        /// What stands there, cut short.
+        /// The field's text, cut short.
         text: String,
     },
     /// A log of fio that does not begin with its version.
@@ -293,17 +293,17 @@ pub enum RowProblem {
     NotANumber {
         /// The field's name.
         field: &'static str,
-        /// What stands there, cut short.
+        /// The field's text, cut short.
         text: String,
     },
     /// Neither a read nor a write.
     #[error("the type '{text}' is neither {read} nor {write}")]
     UnknownType {
-        /// What stands there, cut short.
+        /// The field's text, cut short.
         text: String,
-        /// What a read is called.
+        /// The word for a read.
         read: &'static str,
-        /// What a write is called.
+        /// The word for a write.
         write: &'static str,
     },
     /// A request of no bytes.

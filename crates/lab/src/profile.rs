@@ -29,7 +29,7 @@ pub struct Profile {
     pub stats: Stats,
     /// Sizes of writes with at least one sector that was accessed before.
     pub update_sizes: UpdateSizes,
-    /// How many stripes updates touch.
+    /// The locality of updates.
     pub locality: Locality,
 }
 
@@ -50,7 +50,7 @@ impl Profile {
     }
 }
 
-/// How many updates have which size, by requests.
+/// The number of updates by size, in requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpdateSizes {
     /// Updates by [`SIZE_BOUNDS_BYTES`]; the last are longer than all of them.

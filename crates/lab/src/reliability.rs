@@ -121,7 +121,7 @@ pub fn life_hours(failure_probability_a_year: f64) -> f64 {
     -YEAR_HOURS / f64::ln_1p(-failure_probability_a_year)
 }
 
-/// What has failed, as far as it decides whether data is lost.
+/// The failures, as far as they decide whether data is lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct Failures {
     data: usize,

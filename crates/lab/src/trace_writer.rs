@@ -20,7 +20,7 @@ impl<W: Write> TraceWriter<W> {
     /// responded.
     ///
     /// # Errors
-    /// What the sink says.
+    /// The error of the sink.
     ///
     /// # Panics
     /// When the host's name has a comma or a line break, which would make another row of it.

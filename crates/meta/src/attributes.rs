@@ -13,7 +13,7 @@ pub struct WallTime {
     pub nanoseconds: u32,
 }
 
-/// How exact the times of a directory are, in nanoseconds: many names may change in it at nearly the same time, and
+/// Resolution of the times of a directory, in nanoseconds: many names may change in it at nearly the same time, and
 /// then not each change writes its row.
 const NAMES_NS: i128 = 10_000_000;
 

@@ -181,7 +181,7 @@ pub(crate) fn last_name(path: &str) -> &str {
     split(path).1
 }
 
-/// What a name in a directory belongs to.
+/// Returns the inode of a name in a directory.
 fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<Inode>, MetaError> {
     match NAMES.get(txn, &(parent, name.to_owned()))? {
         Some(entry) => Ok(Some(entry)),
@@ -189,7 +189,7 @@ fn entry(txn: &dyn ReadTxn, parent: DirectoryId, name: &str) -> Result<Option<In
     }
 }
 
-/// What a path belongs to, and the directory in which that lies.
+/// Returns the inode of a path, and the directory in which it lies.
 ///
 /// # Errors
 /// [`MetaError::NotADirectory`] when a file has a path above it.

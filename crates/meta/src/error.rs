@@ -27,7 +27,7 @@ pub enum MetaError {
         "this process may not use the metadata any longer ({reason}); the request may be repeated at the coordinator that leads"
     )]
     Deposed {
-        /// What has happened, with the database.
+        /// The cause, with the database.
         reason: String,
     },
     /// The store's database has not answered for some seconds, so another process may have taken it over. It may
@@ -163,7 +163,7 @@ pub enum MetaError {
         "{what} has {limit} advisory locks, which is the limit; release some, or lock larger ranges"
     )]
     TooManyLocks {
-        /// What has them, as the begin of a sentence.
+        /// The holder of the locks, as the begin of a sentence.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -183,7 +183,7 @@ pub enum MetaError {
     NotReplicated {
         /// The pool.
         pool: String,
-        /// What its files were to become.
+        /// The requested form of its files.
         what: &'static str,
     },
     /// An invalid address of a node.
@@ -226,7 +226,7 @@ pub enum MetaError {
     PutLost {
         /// The stripe.
         stripe: StripeId,
-        /// How many of its chunks are missing.
+        /// The number of its missing chunks.
         missing_count: usize,
     },
     /// A client has the file open exclusively.

@@ -9,7 +9,7 @@ use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::GROWTHS;
 use crate::tokens::check_token;
 
-/// How many growths of a file are remembered, for requests that are repeated after a lost answer.
+/// Growths of a file that are remembered, for requests that are repeated after a lost answer.
 const REMEMBERED_COUNT: usize = 64;
 
 impl<K: KeyValue> Meta<K> {

@@ -39,7 +39,7 @@ pub struct InodeStatus {
     pub size_bytes: u64,
     /// Names of a file; 1 for a directory.
     pub link_count: u64,
-    /// How often its names changed.
+    /// The number of changes of its names.
     pub generation: u64,
     /// The stripes of a file.
     pub stripe_count: u64,
@@ -52,7 +52,7 @@ pub struct InodeStatus {
 pub struct DirectoryEntry {
     /// The name.
     pub name: String,
-    /// What it belongs to.
+    /// The status of its inode.
     pub status: InodeStatus,
 }
 

@@ -41,7 +41,7 @@ pub enum Locking {
     Over,
 }
 
-/// What a change of locks does to the rows.
+/// The effect of a change of locks on the rows.
 struct Step {
     outcome: Locking,
     /// The session's locks in the file, before and afterwards.

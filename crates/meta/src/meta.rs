@@ -86,8 +86,8 @@ impl<K: KeyValue> Meta<K> {
         self.incarnation
     }
 
-    /// How many transactions have changed the metadata, all of them durable. A copy of an earlier time has made
-    /// fewer.
+    /// Returns the number of transactions that have changed the metadata, all of them durable. A copy of an earlier
+    /// time has made fewer.
     pub fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Acquire)
     }

@@ -29,8 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The generation of a stripe that has not changed since it was placed.
 const FIRST: Generation = Generation(1);
 
-/// How many later puts may begin before a commit is forgotten: far more than while its client waits
-/// for an answer.
+/// Later puts that may begin before a commit is forgotten: far more than while its client waits for an answer.
 const REMEMBERED_COUNT: u64 = 1 << 16;
 
 /// A put that has begun.

@@ -129,7 +129,7 @@ pub struct PoolSpec {
     pub survive: Survive,
     /// Most chunks of one stripe on a rack when the stripe is first placed.
     pub chunks_per_rack: usize,
-    /// Where updates are kept until they are merged into their chunks.
+    /// The place of updates until they are merged into their chunks.
     pub update: UpdateScheme,
     /// Reserved space behind parity chunks, if the update scheme has it.
     pub reserve: Option<ReserveSpec>,
@@ -203,7 +203,7 @@ pub struct DirectoryRecord {
     pub name: String,
     /// Levels of directories below it, the most that it ever had.
     pub level_count: u32,
-    /// How often it was renamed: a late message of an earlier rename is told by it.
+    /// The number of its renames: a late message of an earlier rename is told by it.
     pub generation: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
@@ -231,7 +231,7 @@ impl DirectoryRecord {
     }
 }
 
-/// What a name belongs to.
+/// The file or directory to which a name belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Inode {
     /// The file that this put made.
@@ -260,13 +260,13 @@ pub struct FileRecord {
     pub put: PutId,
     /// When it was committed, in milliseconds that coordinators had run by then.
     pub created_ms: u64,
-    /// How often its names changed: a late message of an earlier change is told by it.
+    /// The number of changes of its names: a late message of an earlier change is told by it.
     pub generation: u64,
-    /// How often it became shorter: a late message of an earlier growth is told by it.
+    /// The number of its truncations: a late message of an earlier growth is told by it.
     pub truncation_count: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
-    /// How many names it has.
+    /// The number of its names.
     pub link_count: u64,
     /// If it is a symbolic link, which has no bytes.
     pub symlink: Option<Symlink>,
@@ -335,7 +335,7 @@ impl Listing {
     }
 }
 
-/// What happens to a file that has the name already which a put or a rename asks for.
+/// The fate of a file that already has the name which a put or a rename asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Existing {
     /// It stays, and the operation is refused.
@@ -347,14 +347,14 @@ pub enum Existing {
     IsReplacedIf(PutId),
 }
 
-/// What an open put makes.
+/// The result of an open put.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PutTarget {
     /// A file of this name.
     New {
         /// The name.
         at: RelativePath,
-        /// What happens to a file that has it at the commit.
+        /// The fate of a file that has the name at the commit.
         existing: Existing,
         /// The file's pool.
         pool: PoolId,
@@ -437,7 +437,7 @@ pub struct Exclusive {
     pub session: Option<SessionId>,
 }
 
-/// What a replacement changes in its file.
+/// The change of a replacement in its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rewrite {
     /// The stripes that leave the file, with the offsets of their extents, in the file's order.
@@ -464,7 +464,7 @@ pub struct ReplacementRecord {
 pub struct StripeRun {
     /// The first.
     pub first: StripeId,
-    /// How many there are.
+    /// The number of ids.
     pub count: u64,
 }
 
@@ -485,11 +485,11 @@ impl StripeRun {
 pub struct PutRecord {
     /// Its id.
     pub id: PutId,
-    /// What it makes.
+    /// Its result.
     pub target: PutTarget,
     /// The ids that its stripes had when they were reserved, in the file's order.
     pub runs: Vec<StripeRun>,
-    /// How often it was extended: a late message of an earlier extension is told by it.
+    /// The number of its extensions: a late message of an earlier extension is told by it.
     pub step: u64,
     /// When its client was last active, in milliseconds of the coordinator's clock.
     pub touched_ms: u64,

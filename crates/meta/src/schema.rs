@@ -144,7 +144,7 @@ pub(crate) enum Counter {
     NextStripe = 3,
     /// Rows of [`STRIPES`].
     StripeCount = 4,
-    /// How often the cluster has been opened.
+    /// The number of times the cluster has been opened.
     Incarnation = 5,
     /// Total run time of coordinators in milliseconds, as last noted.
     LifetimeMs = 6,

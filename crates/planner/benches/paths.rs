@@ -1,5 +1,5 @@
-//! How long the search for a weighted path takes (`ECPipe` section 4.3; experiment ECP-A2): the mean
-//! and the longest over 1,000 random weightings, ours and the paper's algorithm 2. `--quick` takes ten.
+//! Measures the search for a weighted path (`ECPipe` section 4.3; experiment ECP-A2): the mean and the longest time
+//! over 1,000 random weightings, ours and the paper's algorithm 2. `--quick` takes ten.
 
 use gabion_layout::NodeId;
 use gabion_planner::repair::{

@@ -1,5 +1,5 @@
-//! How long it takes to place a replicated block, in the setting of EAR's simulations: 20 racks of 20
-//! nodes, (14,10), 3 replicas. Prints the mean of the best of five rounds, and draws per block.
+//! Measures the time to place a replicated block, in the setting of EAR's simulations: 20 racks of 20 nodes, (14,10), 3
+//! replicas. Prints the mean of the best of five rounds, and draws per block.
 //!
 //! `cargo bench -p gabion-planner --bench placement -- --quick` runs short rounds.
 

@@ -1,5 +1,5 @@
-//! What it takes to plan, check and count: the price of an update before its first byte moves, and
-//! that of encodings and repairs. Prints one line a plan, in nanoseconds, the best of five rounds.
+//! Measures the time to plan, check and count: the price of an update before its first byte moves, and that of
+//! encodings and repairs. Prints one line a plan, in nanoseconds, the best of five rounds.
 //!
 //! `cargo bench -p gabion-planner --bench planning -- --quick` runs short rounds.
 

@@ -7,9 +7,9 @@ use gabion_layout::ChunkIndex;
 /// The most sets of further losses that are tried one by one; a narrow code needs far fewer.
 const SETS_MAX: u64 = 20_000;
 
-/// How many further losses, whichever they are, a stripe survives that has lost `lost` already; -1
-/// when data is lost. Exact for codes that survive any `m` losses, and for others while the sets of
-/// losses to try stay within some thousands; then a lower bound.
+/// Returns the number of further losses, of any chunks, that a stripe survives after it has lost `lost`; -1 when data
+/// is lost. Exact for codes that survive any `m` losses, and for others while the sets of losses to try stay within
+/// some thousands; then a lower bound.
 ///
 /// # Panics
 /// Never: a stripe has at most 255 chunks.

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 /// One direction of a node's or rack's connection to the rest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Port {
-    /// What a node receives.
+    /// From others into a node.
     IntoNode(NodeId),
-    /// What a node sends.
+    /// From a node to others.
     OutOfNode(NodeId),
-    /// What a rack receives from others.
+    /// From other racks into a rack.
     IntoRack(RackId),
-    /// What a rack sends to others.
+    /// From a rack to other racks.
     OutOfRack(RackId),
 }
 

@@ -1,4 +1,4 @@
-//! How long it takes a node to check a client's ticket, and the coordinator to make one.
+//! Measures the time in which a node checks a client's ticket, and in which the coordinator makes one.
 //!
 //! `cargo bench -p gabion-protocol --bench ticket [-- --quick]`; `--quick` takes a tenth.
 
@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 const COUNT: u64 = 1_000_000;
-/// What a check may take, in nanoseconds.
+/// The goal for a check, in nanoseconds.
 const GOAL_NS: f64 = 1_000.0;
 const EXPIRES_MS: u64 = 1_000;
 

@@ -31,7 +31,7 @@ pub(crate) struct CommitTerms {
     pub(crate) sequence: Sequence,
 }
 
-/// How a commit treats lost chunks that were not stale before: they will be.
+/// A commit's treatment of lost chunks that were not stale before: they will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absent {
     /// Their nodes may return, and then each chunk counts again unless the commit stands. So the commit

@@ -21,17 +21,17 @@ use thiserror::Error;
 
 /// Time limit of the coordinator's answer to a join or a heartbeat.
 pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
-/// How often a message of a session is sent before the node begins anew.
+/// Attempts to send a message of a session before the node begins anew.
 const TRY_COUNT: usize = 3;
 /// Period of asking for the operator's permission, and of keeping the session alive.
 const ASK_EVERY_MS: u64 = 1_000;
 /// Chunks that are looked up before the time is checked: on a slow disk each takes a read.
 const READ_COUNT: usize = 256;
-/// How long chunks are looked up for one page.
+/// Time for looking up the chunks of one page.
 const READ_MS: u64 = 1_000;
 /// Chunks that are set aside before it checks whether a keep-alive is due.
 const SET_ASIDE_COUNT: usize = 16;
-/// How often the coordinator may say that stripes have changed before the node begins anew.
+/// Answers of the coordinator that stripes have changed, before the node begins anew.
 const CHANGE_ROUND_COUNT: usize = 64;
 /// Stripes whose answers may wait until the node is a member.
 const LATE_COUNT_MAX: usize = 256;
@@ -43,7 +43,7 @@ pub struct NodeOptions {
     pub node: Option<NodeId>,
     /// Its rack.
     pub rack: RackId,
-    /// Where it listens, as `host:port`.
+    /// Its listening address, as `host:port`.
     pub address: String,
     /// Bytes that it can store.
     pub capacity_bytes: u64,
@@ -96,8 +96,8 @@ pub(crate) struct Membership {
     pub(crate) keyring: Keyring,
 }
 
-/// Where the journal ended when the store was first opened since the start that was let in last; up to
-/// where it is durable if this is that start.
+/// Returns the end of the journal when the store was first opened since the start that was let in last; up to where it
+/// is durable if this is that start.
 fn shown_position(store: &Store, identity: &Identity) -> u64 {
     let found = identity.found_position;
     found.unwrap_or_else(|| store.position())

@@ -58,7 +58,7 @@ pub struct Updated<'a> {
     pub scheme: &'static str,
     /// Bytes that it has changed.
     pub bytes: u64,
-    /// Where its time went.
+    /// The parts of its time.
     pub times: UpdateTimes,
     /// The node that was the last to do its part.
     pub last: Option<NodeId>,

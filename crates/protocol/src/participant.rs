@@ -24,7 +24,7 @@ const NOTE_CHANGES_MS: u64 = 10_000;
 pub(crate) struct Participant {
     pub(crate) store: Arc<Store>,
     pub(crate) ports: Arc<dyn Ports>,
-    /// How often the node has asked to join. Held while a part makes a change durable, which it may only in
+    /// The number of times the node has asked to join. Held while a part makes a change durable, which it may only in
     /// the membership in which it began: a joining node's report is final.
     membership: Arc<RwLock<u64>>,
     /// The newest coordinator of which the node has learnt in this run.

@@ -269,8 +269,8 @@ async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Resu
 
 /// Time limit of the answer that shows that a node lives.
 const LIVES_DEADLINE_MS: u64 = 500;
-/// How long nodes may work before they are probed, and the time limits of two consecutive probes: together
-/// less than a second, since reads and writes wait for them.
+/// Time that nodes may work before they are probed, and the time limit of each of two consecutive probes: together less
+/// than a second, since reads and writes wait for them.
 const PROBED_AFTER_MS: u64 = 250;
 const PROBE_DEADLINE_MS: u64 = 350;
 /// The same for nodes that were silent recently.

@@ -50,7 +50,7 @@ pub(crate) struct Primaries {
     phases: Mutex<Phases>,
     /// Planned bytes of the plans that have run to their end.
     planned: Mutex<Meter>,
-    /// How often the node's membership has ended.
+    /// The number of times the node's membership has ended.
     memberships: AtomicU64,
 }
 

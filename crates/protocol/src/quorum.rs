@@ -114,7 +114,7 @@ pub fn agree(
     })
 }
 
-/// How long nodes may still answer when enough others have, in milliseconds.
+/// Time that nodes may still answer when enough others have, in milliseconds.
 const LATECOMERS_MS: u64 = 50;
 
 /// Asks the nodes of a stripe with `k` data chunks, except those in `without`, and returns their answers,

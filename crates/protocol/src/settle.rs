@@ -214,7 +214,7 @@ pub async fn verify_survivors(
     verify_irreplaceable(ports, code, stripe, &survivors).await
 }
 
-/// How long a node may take to read these bytes of chunks, in milliseconds.
+/// Returns the time that a node may take to read these bytes of chunks, in milliseconds.
 pub(crate) fn verify_deadline_ms(bytes: u64) -> u64 {
     SETTLE_DEADLINE_MS.saturating_add(bytes / VERIFY_BYTES_PER_MS)
 }

@@ -52,11 +52,11 @@ pub(crate) struct Staging {
     waiting_by: BTreeMap<Address, Load>,
     over: Over,
     unknown: Withdrawn,
-    /// How often each limit has refused bytes or frames.
+    /// The number of times each limit has refused bytes or frames.
     limited: BTreeMap<&'static str, u64>,
 }
 
-/// What is held: bytes, and the pieces or frames that they are in.
+/// The held bytes, and the pieces or frames that they are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Load {
     bytes: u64,

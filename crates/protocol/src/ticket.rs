@@ -36,7 +36,7 @@ impl Operations {
     }
 }
 
-/// What a ticket permits.
+/// The permission of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// The put that made the file, or that is to store the stripes.
@@ -61,7 +61,7 @@ impl Grant {
 /// A grant that only the coordinator can make.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// What it permits.
+    /// Its permission.
     pub grant: Grant,
     /// The number of the key that it was made with.
     pub key: u32,
@@ -148,7 +148,7 @@ impl PutKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, &secret.0))
     }
 
-    /// What the client that begins a put is told.
+    /// Returns the put's id and its proof for the client that begins it.
     pub(crate) fn open(&self, id: PutId) -> OpenPut {
         let proof = cut(hmac::sign(&self.0, &id.0.to_be_bytes()));
         OpenPut { id, proof }
@@ -172,7 +172,7 @@ fn is_same(code: [u8; MAC_BYTES], other: [u8; MAC_BYTES]) -> bool {
     u128::from_ne_bytes(code) == u128::from_ne_bytes(other)
 }
 
-/// What a request needs a ticket for.
+/// The operation and the stripe for which a request needs a ticket, and its ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// The operation.
@@ -216,7 +216,7 @@ pub enum TicketFault {
     Expired,
 }
 
-/// What the coordinator tells nodes, and no other process, about its tickets.
+/// The coordinator's information about its tickets for nodes, and for no other process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TicketKeys {
     /// The present time.
@@ -256,7 +256,7 @@ impl ReadyKey {
     }
 }
 
-/// How many earlier keys a node remembers: those of a day, if a key is drawn each hour.
+/// Earlier keys that a node remembers: those of a day, if a key is drawn each hour.
 const PAST_KEY_COUNT: usize = 25;
 
 /// The keys of a node.

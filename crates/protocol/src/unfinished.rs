@@ -6,7 +6,7 @@ use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence};
 use gabion_store::ChunkWriter;
 use std::collections::BTreeMap;
 
-/// How long a chunk waits for the run that resumes it.
+/// Time that a chunk waits for the run that resumes it.
 const KEEP_MS: u64 = 30_000;
 
 /// The unfinished chunks of a node.

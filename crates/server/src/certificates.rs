@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Interval of looking for revoked certificates and changed files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How a coordinator proves what it is, and certifies others.
+/// A coordinator's proof of its identity, and its certification of others.
 #[derive(Clone, Debug)]
 pub enum Protection {
     /// Not at all: on loopback only.
@@ -287,7 +287,7 @@ impl CertificateOffice {
 }
 
 impl Managed {
-    /// What the ledger has that the event log does not know.
+    /// Returns the entries of the ledger that the event log does not know.
     fn news(&self) -> Result<Vec<Happening>, TrustError> {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let ledger_bytes = self.authority.ledger_bytes()?;

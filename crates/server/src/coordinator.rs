@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How long a stopped coordinator still reports the reason.
+/// Time for which a stopped coordinator still reports the reason.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The file that notes the last commit of metadata in a database.
 const LAST_COMMIT: &str = "last-commit";
@@ -36,9 +36,9 @@ const STAND_BY_PAUSE: Duration = Duration::from_secs(1);
 pub struct CoordinatorConfig {
     /// Directory of its files.
     pub directory: PathBuf,
-    /// Where the metadata are.
+    /// The place of the metadata.
     pub metadata: MetadataPlace,
-    /// How long the start waits for a database that cannot be reached.
+    /// Maximum wait of the start for a database that cannot be reached.
     pub database_wait: Duration,
     /// Whether to create a new cluster if there is no metadata.
     pub init: bool,
@@ -46,7 +46,7 @@ pub struct CoordinatorConfig {
     pub listen: String,
     /// Its timeouts and limits.
     pub options: CoordinatorOptions,
-    /// How it proves what it is, and certifies others.
+    /// Its proof of its identity, and its certification of others.
     pub protection: Protection,
     /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
     pub metrics: Option<String>,
@@ -200,7 +200,7 @@ impl CoordinatorProcess {
     }
 }
 
-/// What a coordinator answers requests with, and its connections and ports.
+/// A coordinator's handler of requests, and its connections and ports.
 type Environment = (Arc<CoordinatorHandler>, Arc<Endpoint>, Arc<ProcessPorts>);
 
 fn environment(
@@ -237,10 +237,10 @@ fn address_of(
     Ok(address)
 }
 
-/// Where a coordinator listens, also for its metrics if they are served.
+/// A coordinator's listening sockets, also that for its metrics if they are served.
 type Sockets = (TcpListener, Option<MetricsListener>);
 
-/// What a coordinator opens.
+/// The parameters with which a coordinator opens its files.
 #[derive(Clone)]
 struct Opening {
     directory: PathBuf,
@@ -310,7 +310,7 @@ impl Opening {
     }
 }
 
-/// What a coordinator keeps: the metadata, certificates and events.
+/// The durable parts of a coordinator: the metadata, certificates and events.
 struct Opened {
     meta: Meta<MetadataStore>,
     leadership: Option<Leadership>,
@@ -381,7 +381,7 @@ fn new_cluster(protection: &Protection) -> Result<ClusterId, ServerError> {
     random_bytes().map(|id| ClusterId(u128::from_le_bytes(id)))
 }
 
-/// How metadata in a database are used.
+/// Returns the options for metadata in a database.
 fn store_options(directory: &Path, address: SocketAddr, wait: Duration) -> StoreOptions {
     StoreOptions {
         last_commit: Some(directory.join(LAST_COMMIT)),
@@ -390,7 +390,7 @@ fn store_options(directory: &Path, address: SocketAddr, wait: Duration) -> Store
     }
 }
 
-/// What other processes are told about the one that uses the metadata.
+/// Returns the description of the process that uses the metadata, for other processes.
 fn holder(address: SocketAddr) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!(

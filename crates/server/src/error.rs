@@ -67,7 +67,7 @@ pub enum ServerError {
         node: NodeId,
         /// Its cluster.
         cluster: ClusterId,
-        /// Where its store should be.
+        /// The expected path of its store.
         path: PathBuf,
     },
     /// The store belongs to another node than the directory.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
-/// How long a process waits for a port in use.
+/// Maximum wait of a process for a port in use.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 

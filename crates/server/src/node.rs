@@ -58,7 +58,7 @@ pub struct NodeConfig {
     pub reserve_bytes_per_s: u64,
     /// Directory of the emulated links' table, if links are emulated.
     pub links: Option<PathBuf>,
-    /// How it proves what it is, and checks its peers.
+    /// Its proof of its identity, and its check of its peers.
     pub security: Security,
     /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
     pub metrics: Option<String>,

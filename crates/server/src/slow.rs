@@ -31,7 +31,7 @@ pub(crate) struct SlowLog {
     disk: Mutex<Said>,
 }
 
-/// What was said of one kind, so that slow syncs do not displace slow updates.
+/// Counts of logged lines of one kind, so that slow syncs do not displace slow updates.
 #[derive(Debug)]
 struct Said {
     since: Instant,
@@ -132,7 +132,7 @@ fn may_be_slow(answered: &Answered) -> bool {
     is_client_path && !is_made && !PATIENT.contains(&answered.request)
 }
 
-/// What an update has waited for longest.
+/// Returns the parts of an update's time as a sentence.
 fn reason_of(updated: &Updated<'_>) -> String {
     let times = &updated.times;
     let ms = |us: u64| us / 1000;

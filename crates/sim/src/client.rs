@@ -39,7 +39,7 @@ pub(crate) struct SimClient {
     doubted: Arc<Mutex<BTreeSet<UpdateId>>>,
 }
 
-/// Where frames for a client's runs arrive.
+/// The receiver of frames for a client's runs.
 pub(crate) struct ClientService(pub(crate) Arc<FlowRouter>);
 
 impl Service for ClientService {

@@ -84,7 +84,7 @@ struct Known {
     zeros: Zeros,
 }
 
-/// What a read shows: ranges of cells, and the write of each.
+/// The result of a read: ranges of cells, and the write of each.
 type Shown = Vec<(Range<u64>, UpdateId)>;
 
 impl Registers {

@@ -1,5 +1,5 @@
-//! How many operations on files the metadata take a second in a database, beside redb on the same disk, and what `pgbench`
-//! gets from the same server with the same statements.
+//! Measures the metadata's rates of operations on files in a database, beside redb on the same disk, and the rates of
+//! `pgbench` on the same server with the same statements.
 //!
 //! Each operation is a durable transaction; a creation is two. Queries and SQL transactions an operation show what the
 //! leader's cache and its shared commits save. `pgbench` sends the statements of one SQL transaction of a creation: the
@@ -99,7 +99,7 @@ fn redb_rates(directory: &Path, count: u64) -> BTreeMap<(String, u64), f64> {
     found.into_inner()
 }
 
-/// What `pgbench` gets with the statements of an SQL transaction, in transactions a second.
+/// Returns the rate of `pgbench` with the statements of an SQL transaction, in transactions a second.
 fn pgbench(
     server: &LocalDatabase,
     directory: &Path,

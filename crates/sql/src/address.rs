@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// A connection to one of a host's IP addresses that is not made by then has failed.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// What the address of a database begins with.
+/// Begins of the address of a database.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 /// Bytes that the peer has not acknowledged by then end the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub enum AddressError {
     },
 }
 
-/// Where a database is, and how to log in. `Display` shows the URL without a password.
+/// The address of a database, and its login. `Display` shows the URL without a password.
 #[derive(Clone)]
 pub struct DatabaseAddress {
     shown: String,
@@ -305,7 +305,7 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// What a URL asks of TLS.
+/// The TLS settings of a URL.
 #[derive(Default)]
 struct Asked {
     mode: Option<String>,

@@ -34,7 +34,7 @@ impl Cache {
         }
     }
 
-    /// What is known of a row.
+    /// Returns the known state of a row.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Change> {
         let mut generations = self.lock();
         if let Some(known) = generations.young.get(key) {

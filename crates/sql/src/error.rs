@@ -38,7 +38,7 @@ pub enum SqlError {
         found: i64,
         /// The version that this program needs.
         needed: i64,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The database is an older state of itself.
@@ -69,7 +69,7 @@ pub enum SqlError {
     InUse {
         /// The database, without a password.
         address: String,
-        /// What uses it.
+        /// The process that uses it.
         holder: String,
     },
     /// A statement failed.
@@ -84,7 +84,7 @@ pub enum SqlError {
     },
 }
 
-/// How a statement failed. The outcome of a transaction is unknown after each of them.
+/// The failure of a statement. The outcome of a transaction is unknown after each of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// The connection is lost, or the answer is late.

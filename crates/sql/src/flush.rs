@@ -33,9 +33,9 @@ pub(crate) struct Flusher {
     address: DatabaseAddress,
     identity: String,
     term: i64,
-    /// Where the last commit is noted; none for a store that is opened for one command.
+    /// The note of the last commit; none for a store that is opened for one command.
     last_commit: Option<LastCommit>,
-    /// How long an operation is tried before the store fails.
+    /// Time that an operation is tried before the store fails.
     patience: Duration,
     state: Mutex<State>,
     changed: Condvar,
@@ -57,7 +57,7 @@ struct State {
     leader: Leader,
 }
 
-/// What a flusher begins with.
+/// The parts with which a flusher begins.
 pub(crate) struct Beginning {
     pub(crate) connection: Connection,
     pub(crate) identity: String,

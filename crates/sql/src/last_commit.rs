@@ -16,7 +16,7 @@ const MAGIC: [u8; 8] = *b"GABIONC1";
 const RECORD_BYTES: usize = 8 + IDENTITY_BYTES + 8 + 8 + 4;
 /// Bytes of an identity, as text.
 pub(crate) const IDENTITY_BYTES: usize = 32;
-/// Where each record begins: in a disk's block of its own.
+/// Offset of each record: in a disk's block of its own.
 const PLACES: [u64; 2] = [0, 4096];
 
 /// A commit of a database.

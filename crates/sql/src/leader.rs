@@ -13,13 +13,13 @@ use crate::moment::Moment;
 use crate::randomness::random_bytes;
 use std::time::Duration;
 
-/// How long a leader that has stopped keeps others out.
+/// Time that a leader that has stopped keeps others out.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// A leader relies on its lease for this long: clocks may run 10 % apart over a lease.
 pub(crate) const RELIANCE: Duration = Duration::from_millis(2_700);
 /// A leader renews its lease when its last transaction is as old as this.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
-/// How long a command watches the row of a leader whose lease has expired.
+/// Time that a command watches the row of a leader whose lease has expired.
 pub(crate) const COMMAND_WATCH: Duration = Duration::from_secs(15);
 /// Asking for the leadership ends this long after the row could have been taken.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ const MIGRATIONS: [&[&str]; 1] = [&[
 pub(crate) const VERSION: i64 = 1;
 const _: () = assert!(VERSION as usize == MIGRATIONS.len());
 
-/// What a migration has done.
+/// The result of a migration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migration {
     /// The version of the tables before; 0 without tables.
@@ -69,7 +69,7 @@ pub fn migrate(address: &DatabaseAddress) -> Result<Migration, SqlError> {
     Ok(migration)
 }
 
-/// How the steps of a migration are made.
+/// The way in which the steps of a migration are made.
 enum Attempt {
     /// Without tables: of two processes that make them at once, one fails.
     OfNothing,

@@ -24,23 +24,25 @@ use std::time::{Duration, Instant};
 /// Parameters of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// What other processes are told about the one that uses the metadata, such as `the coordinator at HOST:PORT`.
+    /// The description of the process that uses the metadata, for other processes, such as `the coordinator at
+    /// HOST:PORT`.
     pub holder: String,
-    /// How long an operation waits for a database that does not answer before it fails, and with it the store.
+    /// Time that an operation waits for a database that does not answer before it fails, and with it the store.
     pub patience: Duration,
-    /// How long the start waits for a database that cannot be reached. One that refuses the user is not waited for.
+    /// Maximum wait of the start for a database that cannot be reached. One that refuses the user is not waited for.
     pub start_patience: Duration,
-    /// How long the row of a leader whose lease has expired must stay as it is before this process takes over.
+    /// Time that the row of a leader whose lease has expired must stay as it is before this process takes over.
     pub watch: Duration,
-    /// Where the number of the last commit is noted, so that a later start recognises a database that has lost it.
+    /// The file in which the number of the last commit is noted, so that a later start recognises a database that has
+    /// lost it.
     pub last_commit: Option<PathBuf>,
     /// Memory for rows.
     pub cache_bytes: usize,
 }
 
 impl StoreOptions {
-    /// How long a command watches: longer than a leader that lives needs for a renewal after an outage of its database,
-    /// since a command must not end a coordinator.
+    /// Time that a command watches: longer than a leader that lives needs for a renewal after an outage of its
+    /// database, since a command must not end a coordinator.
     pub const COMMAND_WATCH: Duration = COMMAND_WATCH;
 
     /// Those of a coordinator: a minute of patience, also at the start, the watch of a lease, no note of the last commit,
@@ -66,18 +68,18 @@ impl StoreOptions {
     }
 }
 
-/// What a store has asked of its database.
+/// The requests of a store to its database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
     /// Queries, each a round trip.
     pub query_count: u64,
     /// SQL transactions, each two round trips or more; renewals of the lease count too.
     pub commit_count: u64,
-    /// How often those were sent.
+    /// The number of times those were sent.
     pub try_count: u64,
 }
 
-/// How long the end of a store waits for the database. The lease has expired by then.
+/// Maximum wait of the end of a store for the database. The lease has expired by then.
 const RELEASE_DEADLINE: Duration = LEASE;
 /// The first pause before the start tries again, and the longest.
 const START_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -193,7 +195,7 @@ impl PostgresStore {
         Leadership(Arc::clone(&self.shared))
     }
 
-    /// What it has asked of its database since it was opened.
+    /// Returns its requests to its database since it was opened.
     pub fn traffic(&self) -> Traffic {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         Traffic {

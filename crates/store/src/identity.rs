@@ -31,7 +31,7 @@ pub struct Identity {
     pub starts: Vec<Start>,
     /// The newest start of the coordinator that the node knows.
     pub coordinator: Option<Start>,
-    /// How many changes the coordinator's metadata had made when that was written last.
+    /// The number of changes that the coordinator's metadata had made when that was written last.
     pub metadata_changes: Option<u64>,
     /// The journal's end when the store was first opened after the last admitted start. Opening a
     /// store appends to its journal, so each opening of an older copy would look newer. `None`

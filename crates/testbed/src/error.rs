@@ -16,7 +16,7 @@ pub enum TestbedError {
     /// The operating system or a file refused an operation.
     #[error("cannot {operation}: {source}")]
     Cannot {
-        /// What was tried, such as `write PATH`.
+        /// The operation, such as `write PATH`.
         operation: String,
         /// Why it failed.
         source: io::Error,
@@ -38,7 +38,7 @@ pub enum TestbedError {
         has: String,
         /// The given value.
         wants: String,
-        /// How to get the given value.
+        /// The way to get the given value.
         remedy: &'static str,
     },
     /// The disk has too little free space for what was asked for.
@@ -47,7 +47,7 @@ pub enum TestbedError {
         bytes(*needed), directory.display(), bytes(*free)
     )]
     NoSpace {
-        /// What needs the space.
+        /// The user of the space.
         what: String,
         /// Bytes that it needs.
         needed: u64,
@@ -55,7 +55,7 @@ pub enum TestbedError {
         directory: PathBuf,
         /// Free bytes there.
         free: u64,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
     /// The cluster's certificates cannot be used.
@@ -80,7 +80,7 @@ pub enum TestbedError {
     Late {
         /// The process.
         name: String,
-        /// How long it had, in seconds.
+        /// The time that it had, in seconds.
         after_s: u64,
         /// The last sentence of its log.
         said: String,
@@ -102,9 +102,9 @@ pub enum TestbedError {
     DataGone {
         /// The process.
         name: String,
-        /// Where its data should be.
+        /// The expected path of its data.
         path: PathBuf,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// A killed process does not end.
@@ -112,7 +112,7 @@ pub enum TestbedError {
     Lingers {
         /// The process.
         what: String,
-        /// How long it had, in seconds.
+        /// The time that it had, in seconds.
         after_s: u64,
     },
     /// Another command holds the cluster's lock.
@@ -146,7 +146,7 @@ pub enum TestbedError {
     Regions {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// A program refused to build a part of the testbed's network.
@@ -154,7 +154,7 @@ pub enum TestbedError {
     Network {
         /// The program and its arguments.
         command: String,
-        /// What it printed.
+        /// Its output.
         said: String,
     },
     /// A testbed within a testbed.

@@ -2,7 +2,7 @@
 
 use gabion_client::Progress;
 
-/// What the numbers of a [`Progress`] count.
+/// The unit of the numbers of a [`Progress`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Bytes.

@@ -169,7 +169,7 @@ impl Cluster {
         address.map(str::to_owned)
     }
 
-    /// How clients prove that they belong to the cluster.
+    /// Returns the clients' proof that they belong to the cluster.
     pub(crate) fn security(&self) -> Result<Security, Stop> {
         let opened = Security::open(&self.directory.join("coordinator/operator"));
         opened.map_err(|error| Stop::Failed(error.to_string()))

@@ -71,8 +71,8 @@ struct State {
 
 /// Shorter gaps are not kept.
 const GAP_MIN_US: u64 = 50_000;
-/// How long a write may still take effect after its client has left it: a minute, plus the delay of
-/// a stopped process.
+/// Time in which a write may still take effect after its client has left it: a minute, plus the delay of a stopped
+/// process.
 const LEFT_US: u64 = 90_000_000;
 /// Most different messages kept.
 const ERRORS_MAX: usize = 40;

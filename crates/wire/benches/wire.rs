@@ -1,5 +1,5 @@
-//! What the wire costs over loopback: slices against bare TCP in the same run, calls, staged bytes,
-//! and how true the emulated links are.
+//! Measures the wire over loopback: slices against bare TCP in the same run, calls, staged bytes, and the accuracy of
+//! the emulated links.
 //!
 //! `cargo xtask bench wire [--quick]`. Both ends run in this process on two threads, so the figures
 //! are those of one machine's processors, not of a network. Each figure is the best of some rounds,
@@ -45,7 +45,7 @@ impl Handler for Receiver {
     }
 }
 
-/// How much to do.
+/// Amounts of work.
 struct Scale {
     rounds: usize,
     bytes_a_round: usize,
@@ -122,7 +122,7 @@ async fn run(scale: &Scale) {
     shaped(scale).await;
 }
 
-/// How near a flow over emulated links comes to the links' rate.
+/// Measures the rate of a flow over emulated links against the links' rate.
 async fn shaped(scale: &Scale) {
     println!("\nemulated links  slices      MB/s    measured     share");
     for (bytes_per_s, slice_bytes) in [

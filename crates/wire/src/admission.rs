@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long a peer may take for its hello while others wait for its place. A handshake takes some milliseconds.
+/// Time that a peer may take for its hello while others wait for its place. A handshake takes some milliseconds.
 const SILENT_FOR: Duration = Duration::from_millis(250);
 
 /// The limits on a process's connections.
@@ -88,7 +88,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// What it means for a peer, to be read after "it".
+    /// Returns the meaning for a peer, to be read after "it".
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Self::Descriptors => "reserves its last descriptors for its files",
@@ -129,7 +129,7 @@ struct Nameless {
     displace: oneshot::Sender<()>,
 }
 
-/// What one network address has taken.
+/// Places that one network address has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Here {
     client_count: usize,

@@ -43,7 +43,7 @@ use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 pub struct Connection {
     endpoint: Arc<Endpoint>,
     peer: Hello,
-    /// What the peer's certificate says; none without TLS.
+    /// The contents of the peer's certificate; none without TLS.
     certified: Option<Certified>,
     /// The id that a new node has got on this connection.
     joined: OnceLock<NodeId>,
@@ -194,7 +194,7 @@ impl Connection {
         &self.peer.identity
     }
 
-    /// What the peer's certificate says; none without TLS.
+    /// Returns the contents of the peer's certificate; none without TLS.
     pub fn certified(&self) -> Option<&Certified> {
         self.certified.as_ref()
     }

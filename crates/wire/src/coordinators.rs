@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-/// How long an answer may take before the other addresses are tried.
+/// Time for an answer before the other addresses are tried.
 const DOUBT_AFTER: Duration = Duration::from_secs(1);
 
 /// Pause before the other addresses are tried again, after none of them has answered.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a silent node is doubted, unless it answers before.
+/// Time for which a silent node is doubted, unless it answers before.
 const DOUBTED_FOR: Duration = Duration::from_secs(5);
 
 /// Nodes that were silent recently.

@@ -43,7 +43,7 @@ pub struct Options {
     pub intake_bytes: usize,
     /// The limits on accepted connections.
     pub connections: ConnectionLimits,
-    /// How the process proves what it is, and checks its peers.
+    /// The process's proof of its identity, and its check of its peers.
     pub security: Security,
     /// Interval of looking for changed certificates; the coordinator is asked for revoked ones at each third time.
     pub refresh_interval: Duration,
@@ -120,7 +120,7 @@ impl Endpoint {
         self.hello.role
     }
 
-    /// How it proves what it is, and checks its peers.
+    /// Its proof of its identity, and its check of its peers.
     pub fn security(&self) -> &Security {
         &self.options.security
     }

@@ -44,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// What the sender is to a node: whether its requests need tickets.
+    /// Returns the sender's relation to a node: whether its requests need tickets.
     pub fn asker(&self) -> Asker {
         if self.column() == NODE || self.column() == COORDINATOR {
             Asker::Member

@@ -59,7 +59,7 @@ pub trait Observer: Send + Sync + 'static {
 
 /// The ports of one process.
 pub struct ProcessPorts {
-    /// Where the coordinator may be; none for the coordinator itself.
+    /// The coordinator's possible addresses; none for the coordinator itself.
     coordinator: Option<Arc<Coordinators>>,
     /// Replaced once, when a node learns its id.
     peers: RwLock<Arc<Peers>>,
@@ -168,7 +168,7 @@ impl ProcessPorts {
         }
     }
 
-    /// How this process proves what it is, and checks its peers.
+    /// This process's proof of its identity, and its check of its peers.
     pub(crate) fn security(&self) -> Security {
         self.peers().endpoint().options.security.clone()
     }

@@ -133,7 +133,7 @@ fn failed(error: io::Error, socket: &Socket) -> WireError {
     }
 }
 
-/// What a peer that does not speak TLS has said in a frame.
+/// Returns the message in a frame of a peer that does not speak TLS.
 fn plain_frame(first: &[u8]) -> Option<WireError> {
     let header = Header::decode(first.first_chunk()?).ok()?;
     let body = first.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes as usize)?;

@@ -1,4 +1,4 @@
-//! What notices a mutant: a named test or the simulator.
+//! Checks that notice a mutant: a named test or the simulator.
 
 use super::copy::Copy;
 use anyhow::Context;
@@ -14,10 +14,10 @@ const SEED_COUNT: &str = "300";
 const DEADLINE: Duration = Duration::from_mins(20);
 /// Characters of what a check says that the table shows.
 const CELL_CHARS: usize = 90;
-/// How often a process is asked whether it has ended.
+/// Interval of asking whether a process has ended.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What has to fail.
+/// The check that has to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
     /// Seeds 0 to 299 of the simulator.
@@ -42,7 +42,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// How a check has ended.
+/// The end of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing was noticed.
@@ -82,7 +82,8 @@ impl Check {
         run_together(&[self], copy)
     }
 
-    /// What Cargo builds for the check: one package's simulator or one binary of tests.
+    /// Returns the package and the target that Cargo builds for the check: one package's simulator or one binary of
+    /// tests.
     pub(crate) fn binary(self) -> (&'static str, &'static str) {
         match self {
             Self::Simulator => ("gabion-sim", ""),
@@ -164,7 +165,7 @@ fn end(mut command: Command, copy: &Copy) -> anyhow::Result<(Option<bool>, Strin
     Ok((ended, fs::read_to_string(&path)?))
 }
 
-/// How many tests have passed in one run.
+/// Returns the number of tests that have passed in one run.
 fn passed_count(said: &str) -> usize {
     let results = said
         .lines()
@@ -176,7 +177,7 @@ fn passed_count(said: &str) -> usize {
     counts.sum()
 }
 
-/// What a test has found: the first line of its panic that is no place in a file.
+/// Returns the finding of a test: the first line of its panic that is no place in a file.
 fn failed_test(said: &str) -> String {
     let mut lines = said
         .lines()

@@ -45,7 +45,7 @@ impl Copy {
         command
     }
 
-    /// Where what a check says is kept.
+    /// Returns the path of the file for a check's output.
     pub(crate) fn output(&self) -> PathBuf {
         self.target.join("check-output")
     }

@@ -15,7 +15,7 @@ const DOCUMENT: &str = "GLOSSARY.md";
 /// The header of each table.
 const HEADER: [&str; 4] = ["term", "meaning", "source", "not"];
 
-/// What opens an escape.
+/// Begin of an escape.
 const ESCAPE: &str = "tidy: allow(";
 
 /// The glossary's tables, read.
@@ -23,7 +23,7 @@ struct Glossary<'a> {
     /// Each term and its line.
     terms: Vec<(&'a str, usize)>,
     bans: Vec<Ban<'a>>,
-    /// What is wrong with the tables themselves.
+    /// Faults of the tables themselves.
     problems: Vec<Problem>,
 }
 
@@ -33,7 +33,7 @@ struct Ban<'a> {
     written: &'a str,
     /// In lower case, one by one. Invariant: not empty.
     words: Vec<String>,
-    /// What to say.
+    /// The term to use.
     term: &'a str,
     /// The term's line in the glossary.
     line: usize,

@@ -75,7 +75,7 @@ pub(crate) fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     dependencies
 }
 
-/// What a table header says of the section, and the dependency that it names if it names one.
+/// Returns the section of a table header, and the dependency that it names if it names one.
 fn section_of(header: &str) -> (Option<Section>, Option<&str>) {
     let kinds = [
         ("dev-dependencies", Section::Test),

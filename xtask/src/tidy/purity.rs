@@ -1,4 +1,4 @@
-//! What the crates below `wire` must not know, and what libraries must not link.
+//! Rules for the crates below `wire`, which must not know some things, and for libraries, which must not link some.
 //!
 //! Planners, the executor, the store and the protocol's roles give equal results for equal inputs,
 //! and the simulator drives them through any schedule. That holds only while they reach for nothing
@@ -10,12 +10,12 @@ use super::source::Source;
 use super::tree::Tree;
 use super::{Problem, crate_of};
 
-/// What stands in the root of each library and binary below `wire`. The workspace allows these lints, and
-/// clippy.toml says what they refuse. Its tests, benches and examples may do as they like.
+/// The attribute in the root of each library and binary below `wire`. The workspace allows these lints, and clippy.toml
+/// says what they refuse. Its tests, benches and examples may do as they like.
 const DENIAL: &str =
     "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 
-/// What names one of these lints.
+/// Begin of the names of these lints.
 const LINTS: &str = "clippy::disallowed_";
 
 /// Packages that bring a runtime, a clock, sockets, threads or ambient randomness.

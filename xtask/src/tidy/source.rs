@@ -20,7 +20,7 @@ pub(crate) struct Source<'a> {
     pub(crate) functions: Vec<Function>,
     /// The modules that it declares, in files of their own or here: the line and the name of each.
     pub(crate) modules: Vec<(usize, String)>,
-    /// Where and why `syn` could not read it; the fields after this one are then empty.
+    /// The line at which `syn` could not read it, and the cause; the fields after this one are then empty.
     pub(crate) parse_error: Option<(usize, String)>,
     /// The lines of items that are compiled for tests only.
     test_lines: Vec<RangeInclusive<usize>>,
@@ -33,7 +33,7 @@ pub(crate) struct Source<'a> {
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     /// The line of its signature.
     pub(crate) line: usize,
@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How many of its lines are not test code.
+    /// Returns the number of its lines that are not test code.
     pub(crate) fn product_line_count(&self) -> usize {
         let line_count = self.text.lines().count();
         (1..=line_count).filter(|&line| !self.is_test(line)).count()
@@ -126,7 +126,7 @@ fn is_product(path: &str) -> bool {
     }
 }
 
-/// What a walk over the syntax finds.
+/// The result of a walk over the syntax.
 #[derive(Default)]
 struct Outline {
     functions: Vec<Function>,
@@ -282,7 +282,7 @@ fn paths(tokens: TokenStream) -> Vec<Path> {
     paths
 }
 
-/// What paths are made of.
+/// The parts of paths.
 enum Word {
     /// An identifier and its line.
     Name(String, usize),

@@ -88,7 +88,7 @@ impl Tree {
         })
     }
 
-    /// How many files were read.
+    /// Returns the number of files that were read.
     pub(crate) fn file_count(&self) -> usize {
         self.files.len()
     }

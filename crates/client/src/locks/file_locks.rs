@@ -1,4 +1,4 @@
-//! What this client knows of its owners' locks in one file. The coordinator has the locks; this says which owners may
+//! This client's knowledge of its owners' locks in one file. The coordinator has the locks; this says which owners may
 //! have any, and whether locks were lost.
 
 use super::session::LockSession;
@@ -18,7 +18,7 @@ struct State {
     /// The session of the locks, while there may be any.
     session: Option<Arc<LockSession>>,
     owners: BTreeMap<LockOwner, Owner>,
-    /// How often locks were lost with their session.
+    /// The number of times locks were lost with their session.
     loss_count: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Validity {
     Lost,
 }
 
-/// How a change has ended, for what is known of its owner.
+/// The outcome of a change, from which the knowledge of its owner follows.
 pub(super) enum Ended {
     /// With this answer.
     Answered(Locking),

@@ -78,9 +78,9 @@ pub struct Explained {
     pub update_cross_rack_bytes: Option<u64>,
     /// Bytes of it between nodes of one rack.
     pub update_inner_rack_bytes: Option<u64>,
-    /// How a read of the byte is answered.
+    /// The way in which a read of the byte is answered.
     pub read: String,
-    /// What the stripe survives, and why.
+    /// The failures that the stripe survives, and the reason.
     pub redundancy: String,
 }
 
@@ -208,7 +208,7 @@ impl Located {
         racks
     }
 
-    /// How a read of the byte is answered.
+    /// Returns a sentence about the answer to a read of the byte.
     pub fn read_sentence(&self) -> String {
         match self.node_of(self.chunk) {
             Some(node) if self.state_of(self.chunk) == "there" => {
@@ -221,7 +221,7 @@ impl Located {
         }
     }
 
-    /// What the stripe survives, and why.
+    /// Returns a sentence about the failures that the stripe survives, and the reason.
     pub fn redundancy_sentence(&self) -> String {
         let left = self.stat.failures_left[self.at];
         let racks = self.by_rack();

@@ -1,4 +1,4 @@
-//! What the machine gives: plain writes to its disk, and processor time as the kernel counts it.
+//! Measurements of the machine: plain writes to its disk, and processor time as the kernel counts it.
 
 use anyhow::Context;
 use std::fs::{self, File};
@@ -66,7 +66,7 @@ impl Sub for ProcessorTime {
     }
 }
 
-/// What some processes have used together so far.
+/// Returns the processor time that some processes have used together so far.
 pub(crate) fn used_by(pids: &[u64]) -> anyhow::Result<ProcessorTime> {
     let (mut user, mut system) = (0, 0);
     for pid in pids {
@@ -103,7 +103,7 @@ fn memory_bytes(pid: u64, name: &str) -> anyhow::Result<u64> {
     Ok(kib.with_context(|| format!("no {name} in {path}"))? << 10)
 }
 
-/// What the children of this process used that have ended and been waited for.
+/// Returns the processor time of the children of this process that have ended and been waited for.
 pub(crate) fn used_by_ended_children() -> anyhow::Result<ProcessorTime> {
     let [.., user, system] = process_ticks("self")?;
     Ok(ProcessorTime::of_ticks(user, system))
@@ -161,7 +161,7 @@ impl Machine {
     }
 }
 
-/// How many processors there are.
+/// Returns the number of processors.
 pub(crate) fn processor_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

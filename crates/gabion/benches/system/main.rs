@@ -1,7 +1,7 @@
 //! Times the whole system: the built `gabion` command on clusters of real processes on this
 //! machine, each figure beside what the hardware, or the emulated links, allow in the same run.
 //!
-//! What is timed and its yardstick:
+//! The timed operations, each with its yardstick:
 //! - `put` of a file: writing as many bytes as the nodes store, plainly and in sequence, with one
 //!   sync, to the same file system;
 //! - repair of one chunk over emulated links, pipelined (`ECPipe`) and conventional: one healthy
@@ -27,10 +27,10 @@ mod updates;
 use anyhow::bail;
 use std::process::ExitCode;
 
-/// What can be timed by itself.
+/// Parts that can be timed by themselves.
 const PARTS: [&str; 5] = ["put", "updates", "schemes", "repair", "tls"];
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 struct Scale {
     put: put::Scale,

@@ -1,4 +1,4 @@
-//! How long a put takes, held against writing the same bytes plainly.
+//! Measures the time of a put, held against writing the same bytes plainly.
 
 use crate::machine::{self, Machine, ProcessorTime};
 use crate::trial::{Trial, argument};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What a put may take, as a multiple of the plain write.
+/// The goal for a put, as a multiple of the plain write.
 const GOAL: f64 = 1.5;
 /// A put that keeps the processors busy for more than this share of its time waits for them and
 /// not for the disk.
@@ -16,12 +16,12 @@ const BOUND_SHARE: f64 = 0.8;
 /// With less idle time than this and less use by the put, other work on the machine was in the way.
 const BUSY_IDLE_SHARE: f64 = 0.1;
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     /// Bytes of the file. Whole stripes of 6 MiB have no padding; 1 GiB has 2 MiB of it.
     pub(crate) file_bytes: u64,
-    /// How often.
+    /// The number of puts.
     pub(crate) round_count: usize,
 }
 

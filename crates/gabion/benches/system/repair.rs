@@ -1,5 +1,5 @@
-//! How long the repair of one chunk takes over emulated links, pipelined and conventional, held
-//! against one healthy chunk's passage over one such link (`ECPipe`, section 3), and what nodes need for it.
+//! Measures the repair of one chunk over emulated links, pipelined and conventional, held against one healthy chunk's
+//! passage over one such link (`ECPipe`, section 3), and the nodes' resources for it.
 
 use crate::trial::{Trial, argument, number};
 use crate::{machine, median, verdict};
@@ -16,18 +16,18 @@ const N: u64 = 14;
 /// Each node's link, and its rate in bytes a second.
 const LINK: &str = "--inner=400Mbit";
 const LINK_BYTES_PER_S: f64 = 50e6;
-/// What a pipelined repair may take, as a multiple of one chunk's passage.
+/// The goal for a pipelined repair, as a multiple of one chunk's passage.
 const GOAL: f64 = 1.10;
-/// What a helper may use for each GiB that it passes on, in seconds of a processor, its disk excluded.
+/// The goal for a helper, for each GiB that it passes on, in seconds of a processor, its disk excluded.
 const GOAL_S_PER_GIB: f64 = 1.2;
 /// Bytes of memory that a repair may take at any node.
 const GOAL_BYTES: u64 = 8 << 20;
 /// The file, which is one stripe.
 const FILE: &str = "disk";
-/// How often one chunk's passage is timed before each repair.
+/// Passages of one chunk that are timed before each repair.
 const PASSAGE_COUNT: usize = 3;
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     /// The chunk size.
@@ -176,7 +176,7 @@ async fn lose_and_repair(trial: &Trial, scheme: &str, chunk_bytes: u64) -> anyho
     })
 }
 
-/// What nodes need to read and check their chunks, all those of a stripe.
+/// Returns the nodes' processor time to read and check their chunks, all those of a stripe, in seconds a GiB.
 async fn read_s_per_gib(trial: &Trial, chunk_bytes: u64) -> anyhow::Result<f64> {
     let processes = &trial.processes()?;
     let before = machine::used_by(processes)?;

@@ -6,10 +6,10 @@ use anyhow::Context;
 use serde_json::Value;
 
 const SCHEMES: [&str; 4] = ["fo", "fl", "pl", "plr"];
-/// How much faster than FO parity logging with reserved space should be, sixteen at once.
+/// The goal for parity logging with reserved space, as a multiple of the rate of FO, sixteen at once.
 const GOAL: f64 = 1.5;
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     /// Rounds over all schemes and depths, which are added up.

@@ -1,4 +1,4 @@
-//! What TLS costs: a cluster with certificates against one with `--insecure`, in turns.
+//! Measures the cost of TLS: a cluster with certificates against one with `--insecure`, in turns.
 
 use crate::machine;
 use crate::median;
@@ -16,10 +16,10 @@ const UPDATED_BYTES: usize = 24 << 20;
 /// Goals of `secure` against plain: rates of updates, and of sequential puts and gets.
 const GOAL: f64 = 0.6;
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// How often the two clusters take turns.
+    /// Turns of each cluster.
     pub(crate) turn_count: usize,
     /// Updates of each in one turn.
     pub(crate) turn_updates: usize,

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
-/// How often waiting for the coordinator's view looks at it.
+/// Interval of looking at the coordinator's view while waiting for it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a wait for the coordinator's view may take.
+/// Time limit of a wait for the coordinator's view.
 const WAIT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// A running cluster, stopped and deleted when this is dropped.
@@ -34,12 +34,12 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Where the coordinator listens.
+    /// Returns the coordinator's address.
     pub(crate) fn coordinator(&self) -> &str {
         &self.coordinator
     }
 
-    /// How clients prove that they belong to the cluster.
+    /// Returns the clients' proof that they belong to the cluster.
     pub(crate) fn security(&self) -> anyhow::Result<Security> {
         Ok(LocalCluster::open(&self.data())?.security()?)
     }

@@ -14,10 +14,10 @@ const UPDATE_BYTES: usize = 4 << 10;
 /// Bytes of the file that is updated: 16 stripes of 6 chunks of 1 MiB.
 const FILE_BYTES: usize = 96 << 20;
 
-/// How much is done.
+/// Amounts of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// How often updates and plain writes take turns.
+    /// Turns of updates and of plain writes.
     pub(crate) turn_count: usize,
     /// Updates, and plain writes, in one turn.
     pub(crate) turn_updates: usize,

@@ -28,7 +28,7 @@ pub(crate) async fn run(command: MetadataCommand, format: Format) -> Result<(), 
     done.await.expect("no command panics")
 }
 
-/// Where a coordinator keeps its metadata.
+/// Returns the place of a coordinator's metadata.
 pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<MetadataPlace, Failure> {
     let address = match (&options.metadata, &options.metadata_file) {
         (Some(url), _) => of_argument(url)?,

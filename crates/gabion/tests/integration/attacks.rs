@@ -1,6 +1,6 @@
-//! What an attacker once could do to a cluster of real processes, with and without certificates: delete the chunks of a
-//! node by one message, fence out every later primary, fill a node's memory with slices of unknown runs, and, as a client,
-//! read and write stripes for which it has no ticket.
+//! Attacks that once were possible on a cluster of real processes, with and without certificates: delete the chunks of
+//! a node by one message, fence out every later primary, fill a node's memory with slices of unknown runs, and, as a
+//! client, read and write stripes for which it has no ticket.
 
 use crate::support::{TestCluster, pattern};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ const BYTES: usize = 3 << 20;
 /// Bytes of slices of unknown runs that the attacker sends, far more than a node keeps.
 const FLOOD_BYTES: usize = 1 << 30;
 const SLICE_BYTES: usize = 1 << 20;
-/// What a node may hold of them, and what it has anyway.
+/// Most memory of a node with them, and with the memory that it has anyway.
 const MEMORY_MAX_KIB: u64 = (256 + 128) << 10;
 
 /// Takes part in no runs.
@@ -130,7 +130,8 @@ async fn reach(endpoint: &Arc<Endpoint>, nodes: &[NodeStatus], node: NodeId) -> 
     connection.expect("the attacker reaches the node")
 }
 
-/// What a client may ask of the node of a stripe's first chunk, each with the operation that its ticket must permit.
+/// Returns a client's possible requests to the node of a stripe's first chunk, each with the operation that its ticket
+/// must permit.
 fn client_requests(
     stripe: &StripeRecord,
     ticket: Option<Ticket>,

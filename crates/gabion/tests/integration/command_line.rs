@@ -1,4 +1,4 @@
-//! What the command line says: figures of the lab, and sentences for mistakes.
+//! Output of the command line: figures of the lab, and sentences for mistakes.
 
 use crate::support::{fails, gabion, path_text, run, trace};
 use serde_json::Value;

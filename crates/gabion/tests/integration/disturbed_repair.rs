@@ -20,7 +20,7 @@ fn cluster_of_one_stripe() -> (TestCluster, Vec<u8>, Vec<u64>) {
     (cluster, bytes, nodes)
 }
 
-/// Who has sent how much for repairs, by node.
+/// Returns the bytes that were sent for repairs, by the rack of the sender: each node has its own.
 fn sent(cluster: &TestCluster) -> Vec<(u64, u64)> {
     let status = cluster.json(&["repair", "status"]);
     let pairs = status["sent_by_racks"].as_array().expect("a list").iter();

@@ -1,4 +1,4 @@
-//! What users see when files of a node's store vanish, and when a node cannot be asked.
+//! Errors for users when files of a node's store vanish, and when a node cannot be asked.
 
 use crate::support::{TestCluster, fails_on, pattern, wait_for};
 use std::fs;

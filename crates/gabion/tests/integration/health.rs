@@ -1,4 +1,4 @@
-//! What a cluster says of itself when nodes die and come back: its status and its log.
+//! Reports of a cluster when nodes die and come back: its status and its log.
 
 use crate::support::{TestCluster, fails_on, pattern, text, wait_for};
 use serde_json::Value;

@@ -210,7 +210,7 @@ fn refuses_a_trace_of_several_volumes_or_none(path: &str) {
     }
 }
 
-/// What is odd about the times of a trace reaches stderr, once however often the trace is read, and spoils no result.
+/// A warning of odd times of a trace reaches stderr, once however often the trace is read, and spoils no result.
 #[test]
 fn odd_times_are_warned_of_on_stderr() {
     let directory = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ fn create(cluster: &TestCluster, name: &str, further: &[&str]) {
     cluster.run(&[&common[..], further].concat());
 }
 
-/// What the cluster says of its lifecycles.
+/// Returns the cluster's status of its lifecycles.
 fn lifecycle(cluster: &TestCluster) -> Value {
     cluster.json(&["cluster", "status"])["lifecycle"].clone()
 }

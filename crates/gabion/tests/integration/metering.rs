@@ -1,4 +1,4 @@
-//! What nodes meter is what plans say, to the byte, by racks of sender and receiver and by purpose: traces
+//! The nodes' metered bytes are the bytes of the plans, exactly, by racks of sender and receiver and by purpose: traces
 //! are replayed on a cluster of real processes under each update scheme.
 
 use crate::support::{TestCluster, path_text, pattern, run, trace, wait_for};
@@ -26,7 +26,7 @@ fn traffic(rows: &Value, bytes: &str) -> Traffic {
         .collect()
 }
 
-/// What the nodes have sent so far, as the status tells.
+/// Returns the bytes that the nodes have sent so far, by the status.
 fn sent(cluster: &TestCluster) -> Traffic {
     let mut all = traffic(&cluster.json(&["cluster", "status"])["traffic"], "bytes");
     all.retain(|(from, _, _), _| from.is_some());

@@ -1,4 +1,4 @@
-//! Where what a command gives goes: files, links, devices, FIFOs, pipes and a stdout that is full.
+//! Targets of a command's output: files, links, devices, FIFOs, pipes and a stdout that is full.
 
 use crate::support::{TestCluster, fails, fails_on, gabion, path_text, pattern, run, text};
 use std::fs;
@@ -13,7 +13,7 @@ fn make_fifo(path: &Path) {
     assert!(made.expect("mkfifo").success());
 }
 
-/// What comes out of a FIFO while a command runs.
+/// Returns the output of a command, and the bytes that come out of a FIFO while it runs.
 fn through_fifo(fifo: &Path, mut command: Command) -> (Output, Vec<u8>) {
     let path = fifo.to_owned();
     let reader = std::thread::spawn(move || fs::read(path).expect("read the FIFO"));

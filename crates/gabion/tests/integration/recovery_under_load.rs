@@ -40,7 +40,7 @@ fn told(name: &str, otherwise: u64) -> u64 {
     text.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What one writer knows of its part of the file.
+/// One writer, and its knowledge of its part of the file.
 struct Writer {
     number: usize,
     /// As all acknowledged writes have left it.

@@ -14,7 +14,7 @@ const WRITERS: usize = 2;
 /// Two stripes for each writer. Most writes change several chunks.
 const PART: usize = 96 * KIB;
 
-/// Who is killed.
+/// The node that is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Victim {
     /// A node that gathers deltas of other racks and sends more than its own on.

@@ -1,7 +1,7 @@
 //! Testbeds of network namespaces: their limits are installed, whole clusters run on them and move what
 //! was planned over the limited links, and nothing of one outlives it, however it ends.
 //!
-//! How fast the links come out is no test's business; docs/testbed.md says how it was measured.
+//! The resulting rates of the links are no test's business; docs/testbed.md says how they were measured.
 
 use crate::support::{complaint, gabion, path_text, run, text, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,7 +39,7 @@ fn testbed(options: &[&str], script: &str) -> Command {
     command
 }
 
-/// What the script prints; it must succeed.
+/// Returns the script's output; it must succeed.
 fn output_of(options: &[&str], script: &str) -> String {
     let output = testbed(options, script).output().expect("the binary runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -98,7 +98,7 @@ fn every_link_has_its_limit() {
     assert_eq!(bucket_rates(&unlimited), []);
 }
 
-/// What `tc` or `ip` says inside a testbed whose links serve connections in turn.
+/// Returns the output of `tc` or `ip` inside a testbed whose links serve connections in turn.
 fn fair(what: &str) -> String {
     let options = [
         "--racks=2",

@@ -73,7 +73,7 @@ impl Block {
     }
 }
 
-/// Where a block's position, a multiple of the unit or the block's end, is in the file.
+/// Returns the offset in the file of a block's position, a multiple of the unit or the block's end.
 fn place_of(position: u64, unit: u64) -> u64 {
     position + position.div_ceil(unit) * SUM_BYTES
 }

@@ -195,7 +195,7 @@ impl Stripe {
         }
     }
 
-    /// What its files' directory has.
+    /// Returns the entries of its files' directory.
     fn names(&self, chunk: usize) -> Vec<PathBuf> {
         let listed = fs::read_dir(self.out(chunk).parent().unwrap()).unwrap();
         let mut names: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();

@@ -23,7 +23,7 @@ const POOL: &str = "BP-1-127.0.0.1-1";
 const TOKEN: &[u8] = b"permitted";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What is wrong with an agent.
+/// The fault of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     /// Nothing listens at its address.
@@ -60,7 +60,7 @@ impl Drop for Cluster {
     }
 }
 
-/// What a plugin gets.
+/// The result for a plugin.
 #[derive(Debug)]
 pub(super) struct Rebuilt {
     pub(super) blocks: Vec<Vec<u8>>,

@@ -1,6 +1,6 @@
 //! The mechanics of a drive: seek, rotation and transfer, as expected values.
 
-/// What a drive is like.
+/// The properties of a drive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Drive {
     /// Its size, which distances are measured against. A model of scaled-down data may have a

@@ -71,7 +71,7 @@ pub enum Access {
     Remove,
 }
 
-/// What a model has done so far.
+/// The work of a model up to now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskUse {
     /// Time that the drive was busy.
@@ -85,7 +85,7 @@ pub struct DiskUse {
 }
 
 impl DiskUse {
-    /// What was done after `earlier`.
+    /// Returns the work after `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl DiskUse {
 pub struct DiskModel {
     head: Head,
     volume: Volume,
-    /// What the page cache holds, by address on the drive.
+    /// The contents of the page cache, by address on the drive.
     cached: Ranges,
     /// Written bytes that are not on the drive yet, by address.
     dirty: BTreeMap<FileNumber, Ranges>,
@@ -163,7 +163,7 @@ impl DiskModel {
         self.used.busy_ns - before_ns
     }
 
-    /// What was done so far.
+    /// Returns the work up to now.
     pub const fn used(&self) -> DiskUse {
         self.used
     }

@@ -56,8 +56,8 @@ impl Volume {
         }
     }
 
-    /// Where bytes of a file lie: address and length of each piece, in the file's order. Bytes that
-    /// have no place are left out: they are zeros that no drive is asked for.
+    /// Returns the places of bytes of a file: address and length of each piece, in the file's order. Bytes that have no
+    /// place are left out: they are zeros that no drive is asked for.
     pub(super) fn locate(&self, file: FileNumber, offset: u64, length: u64) -> Vec<(u64, u64)> {
         let end = offset.saturating_add(length);
         let Some(pieces) = self.files.get(&file) else {

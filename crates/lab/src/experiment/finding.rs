@@ -18,9 +18,9 @@ pub struct Finding {
     /// The least and the most that the paper prints, for programs; none if it is not a number. An end is infinite,
     /// `null` in JSON, if the paper gives a limit on one side.
     pub paper_range: Option<(f64, f64)>,
-    /// What is near.
+    /// The range that counts as near.
     pub tolerance: Option<String>,
-    /// How ours stands to the paper's; none if they are only shown side by side.
+    /// The verdict on ours against the paper's; none if they are only shown side by side.
     pub verdict: Option<Verdict>,
     /// The reading of the paper that it belongs to, if the experiment is judged by another reading.
     pub reading: Option<String>,
@@ -32,7 +32,7 @@ pub struct Finding {
     pub half_interval: Option<f64>,
     #[serde(skip)]
     unit: String,
-    /// What a mean is judged by.
+    /// The printed figure by which a mean is judged.
     #[serde(skip)]
     judge: Option<Paper>,
     /// The reason for a miss, kept for means, which may miss where the first run does not.

@@ -35,7 +35,7 @@ pub struct Report {
 /// A choice that the paper leaves open.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reading {
-    /// What the paper leaves open.
+    /// The detail that the paper leaves open.
     pub open: String,
     /// The reading that the experiment is judged by.
     pub chosen: String,
@@ -43,7 +43,7 @@ pub struct Reading {
     pub why: String,
 }
 
-/// How many findings have which verdict; those of other readings are not counted.
+/// The number of findings by verdict; those of other readings are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Tally {
     /// Findings that are near.
@@ -63,7 +63,7 @@ impl Report {
         self.findings.iter().filter_map(Finding::counted).max()
     }
 
-    /// How many findings have which verdict.
+    /// Returns the number of findings by verdict.
     pub fn tally(&self) -> Tally {
         let count = |verdict: Verdict| {
             let counted = self.findings.iter().filter_map(Finding::counted);
@@ -91,7 +91,7 @@ impl Report {
 /// A table of measurements.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Table {
-    /// What stands above it.
+    /// The text above it.
     pub title: String,
     /// Names of the columns, with units.
     pub columns: Vec<String>,

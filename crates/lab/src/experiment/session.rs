@@ -120,7 +120,7 @@ pub enum TestbedLimits {
     Regions {
         /// Rate of a node's own link in each direction, in bytes a second.
         inner_bytes_per_s: u64,
-        /// What all nodes of one region together send to another one, in bytes a second.
+        /// Rate of all nodes of one region together to another one, in bytes a second.
         cross_bytes_per_s: u64,
     },
 }
@@ -130,7 +130,7 @@ pub enum TestbedLimits {
 pub struct Throughput {
     /// Until the last write was durable and all parity had followed, in seconds.
     pub seconds: f64,
-    /// What of this parity took to follow when all writes were durable.
+    /// The part of this time in which parity followed after all writes were durable.
     pub commit_seconds: f64,
     /// Payload that nodes sent to other racks.
     pub cross_rack_bytes: u64,
@@ -224,7 +224,7 @@ pub struct Sent {
 
 /// One run of an experiment.
 pub struct Session<'a> {
-    /// How much of it.
+    /// The extent of the run.
     pub scale: Scale,
     /// Decides everything that is left to chance.
     pub seed: u64,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// How far a figure may be from a printed value.
+/// The distance that a figure may have from a printed value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Tolerance {
     /// This share of the printed value, in per cent.
@@ -23,7 +23,8 @@ pub enum Tolerance {
 }
 
 impl Tolerance {
-    /// How far a figure may be from this printed value; `no_effect` is what the figure would be without an effect.
+    /// Returns the distance that a figure may have from this printed value; `no_effect` is the figure without an
+    /// effect.
     pub fn room(self, printed: f64, no_effect: Option<f64>) -> f64 {
         let share = |percent: f64| printed.abs() * percent / 100.0;
         match self {
@@ -81,7 +82,7 @@ pub(crate) static SAVING: Rule = Rule::new(
         percent: 25.0,
     },
 );
-/// How many times as much.
+/// Ratios.
 pub(crate) static RATIO: Rule = Rule::new("ratios", Tolerance::Effect(15.0));
 /// Gains of rates that are multiples.
 pub(crate) static RATE_GAIN: Rule = Rule::new(
@@ -105,12 +106,12 @@ pub(crate) static LOG_READ: Rule = Rule::new(
     "reading with logs over reading in place (`COD-F52`)",
     Tolerance::Points(0.1),
 );
-/// What the thesis calls negligible, without a number.
+/// The thesis's "negligible", which has no number.
 pub(crate) static NEGLIGIBLE: Rule = Rule::new(
     "a spread that is printed as negligible (`COD-F52`), per cent from 0",
     Tolerance::Points(5.0),
 );
-/// What the thesis calls significant, without a number.
+/// The thesis's "significant", which has no number.
 pub(crate) static SIGNIFICANT: Rule = Rule::new(
     "a ratio that is printed as significantly below or above 1 (`COD-F53`), least distance from 1",
     Tolerance::Points(0.1),
@@ -150,12 +151,12 @@ pub(crate) static HOTTEST: [Rule; 3] = [
         Tolerance::Points(2.0),
     ),
 ];
-/// What counts as a rise.
+/// The least rise that counts as one.
 pub(crate) static RISE: Rule = Rule::new(
     "a rise without a number (`CAU-F13`, up to `u_s` = 10), least distance from 1",
     Tolerance::Points(0.05),
 );
-/// What counts as flat.
+/// The most that counts as flat.
 pub(crate) static FLAT: Rule = Rule::new(
     "flat (`CAU-F13`, from `u_s` = 10), distance from 1",
     Tolerance::Points(0.1),

@@ -5,7 +5,7 @@ use crate::sample::mean_and_interval;
 use serde::Serialize;
 use std::fmt;
 
-/// How a figure of ours stands to the paper's.
+/// The relation of a figure of ours to the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -27,7 +27,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What sums of floating-point numbers are off.
+/// Rounding error of sums of floating-point numbers.
 const ROUNDING: f64 = 1e-9;
 
 /// A figure that a paper prints.
@@ -37,14 +37,14 @@ pub struct Paper {
     /// The least and the most that is printed; infinite on the side on which everything holds.
     pub(super) range: (f64, f64),
     rule: &'static Rule,
-    /// What the figure would be if there were no effect; none for a statement, which holds or does not.
+    /// The figure without an effect; none for a statement, which holds or does not.
     no_effect: Option<f64>,
     /// Whether the tolerance is what a figure has to have, and not what it may be off.
     is_margin: bool,
 }
 
 impl Paper {
-    /// How many times as much: 1 is no effect.
+    /// A ratio: 1 is no effect.
     pub fn ratio(value: f64) -> Self {
         Self {
             printed: format!("{}x", digits(value)),
@@ -148,7 +148,7 @@ impl Paper {
         self
     }
 
-    /// What is printed, in words.
+    /// Returns the printed figure in words.
     pub(crate) fn words(&self) -> &str {
         &self.printed
     }
@@ -171,7 +171,7 @@ impl Paper {
         (least - room(least), most + room(most))
     }
 
-    /// What is near, in words.
+    /// Returns the range that counts as near, in words.
     pub(super) fn accepted(&self) -> String {
         let (least, most) = self.near();
         if least.is_infinite() {
@@ -225,7 +225,7 @@ pub struct Goal {
     reason: Option<String>,
 }
 
-/// What a number has to be.
+/// The range that a number must have.
 #[derive(Clone, PartialEq, Debug)]
 struct Bound {
     unit: String,

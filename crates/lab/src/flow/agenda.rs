@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What the owner of a flow or timer gets back when it is due.
+/// The owner's name for a flow or timer, which it gets back when that is due.
 pub type Token = u64;
 
-/// What is due.
+/// A timer or a slot that is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Due {
     /// A timer of the owner's.

@@ -7,7 +7,7 @@ use super::max_min::MaxMin;
 use super::script::Flow;
 use super::slotted::Slotted;
 
-/// How flows share links.
+/// The way in which flows share links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// All at once, each as fast as it can be without slowing down one that is slower: max-min fairness,
@@ -80,8 +80,8 @@ impl Engine {
         self.event_count
     }
 
-    /// How often a flow's rate was found to be another than before, under max-min sharing: an event changes the rates of
-    /// some flows, and that is its work. Flows that take turns have no rates.
+    /// Returns the number of changes of flows' rates, under max-min sharing: an event changes the rates of some flows,
+    /// and that is its work. Flows that take turns have no rates.
     pub const fn rate_change_count(&self) -> u64 {
         match &self.network {
             Network::MaxMin(network) => network.rate_change_count(),

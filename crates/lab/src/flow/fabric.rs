@@ -15,7 +15,7 @@ impl LinkNumber {
     }
 }
 
-/// What each link and disk carries, in bytes per second; one without a rate is never waited for.
+/// The rate of each link and disk, in bytes per second; one without a rate is never waited for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rates {
     /// A node's link, each way.
@@ -91,7 +91,7 @@ impl Fabric {
         self.bytes_per_s.len()
     }
 
-    /// What a link carries, in bytes per second.
+    /// Returns the rate of a link, in bytes per second.
     ///
     /// # Panics
     /// When there is no such link.
@@ -150,7 +150,7 @@ impl Fabric {
         self.has_disks.then_some(LinkNumber(first + number))
     }
 
-    /// What a node makes parity with, if that takes time.
+    /// Returns a node's coder, if it takes time to make parity.
     pub fn coder(&self, node: NodeId) -> Option<LinkNumber> {
         let first = 3 * self.node_count() + 2 * self.rack_count;
         let (number, _) = self.place(node)?;

@@ -46,7 +46,7 @@ pub struct Scenario {
     pub target_rack_count: Option<usize>,
     /// Replicas of a block.
     pub replica_count: usize,
-    /// Where those beyond the third go.
+    /// The places of those beyond the third.
     pub replica_spread: ReplicaSpread,
     /// Bytes of a block.
     pub chunk_bytes: u64,
@@ -122,7 +122,7 @@ pub struct Settings {
     pub is_core_encoder_nearest: bool,
     /// Whether a block is written by the node of its first replica; else by any node.
     pub is_writer_at_first_replica: bool,
-    /// How the nodes of a block's replicas pass it on.
+    /// The way in which the nodes of a block's replicas pass it on.
     pub write: Execution,
     /// Whether an encoder sends parity while it still gets data.
     pub encoding: Execution,
@@ -141,9 +141,9 @@ pub struct Outcome {
     pub write_count: u64,
     /// The times that they took, added up, in nanoseconds.
     pub write_ns: u64,
-    /// What each of them wrote in a second, in bytes, added up.
+    /// The speed of each of them, in bytes a second, added up.
     pub write_speeds: f64,
-    /// What was encoded of each stripe in a second of its own time, in bytes, added up.
+    /// The encoded bytes of each stripe in a second of its own time, added up.
     pub stripe_speeds: f64,
     /// Bytes that encodings sent across racks.
     pub encode_cross_rack_bytes: u64,
@@ -159,12 +159,12 @@ impl Outcome {
         self.encoded_bytes as f64 / (self.encode_ns as f64 / NS_PER_S)
     }
 
-    /// What was encoded of a stripe in a second of its own time, in bytes, on average of stripes.
+    /// Returns the encoded bytes of a stripe in a second of its own time, on average of stripes.
     pub fn mean_stripe_bytes_per_s(&self) -> f64 {
         self.stripe_speeds / self.stripe_count.max(1) as f64
     }
 
-    /// What a write wrote in a second, in bytes, on average of writes.
+    /// Returns the speed of a write in bytes a second, on average of writes.
     pub fn mean_write_bytes_per_s(&self) -> f64 {
         self.write_speeds / self.write_count.max(1) as f64
     }

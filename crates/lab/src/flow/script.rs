@@ -54,7 +54,7 @@ impl Flow {
 pub enum Execution {
     /// One after another, in the plan's order, as a process does that waits for each of its transfers.
     Serial,
-    /// What a step needs is there as a whole before the step begins.
+    /// The inputs of a step are there as a whole before the step begins.
     Staged,
     /// All steps go on at once, slice by slice. Those that depend on each other go at one rate.
     Streamed,
@@ -77,7 +77,7 @@ pub struct Script {
     pub connections: Vec<Connection>,
 }
 
-/// What carries one flow at a time, first come, first served: those of all scripts.
+/// A carrier of one flow at a time, first come, first served: of the flows of all scripts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Connection {
     /// The sender.
@@ -213,7 +213,7 @@ impl Script {
     }
 }
 
-/// What a part of a plan that streams sends over a link.
+/// The bytes that a part of a plan that streams sends over a link, and their connections.
 #[derive(Default)]
 struct Crossing {
     bytes: u64,
@@ -258,7 +258,7 @@ pub(super) fn used_by(step: &Step) -> Vec<usize> {
     }
 }
 
-/// How many bytes of what a step uses each of its bytes takes: parity is made of all of its terms.
+/// Returns the number of input bytes for each byte of a step: parity is made of all of its terms.
 fn uses(step: &Step) -> u64 {
     match step {
         Step::Combine { terms, .. } => terms.len() as u64,

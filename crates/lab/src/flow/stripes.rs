@@ -13,7 +13,7 @@ use gabion_planner::{PlanError, Stripe, encode};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// How replicas are placed, and stripes end.
+/// The placement of replicas, and the places in which stripes end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     /// Random replication: an encoder downloads what it does not have.
@@ -22,7 +22,7 @@ pub enum Layout {
     EncodingAware(ParityPlaces),
 }
 
-/// Where an encoder works. With encoding-aware replication this is the core rack of its stripes.
+/// The node of an encoder. With encoding-aware replication it is in the core rack of its stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncoderSeat {
     /// The encoders take racks in turn; for each stripe, any node of its rack.

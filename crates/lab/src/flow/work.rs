@@ -27,7 +27,7 @@ pub enum Work {
     Group {
         /// They.
         works: Vec<Work>,
-        /// How many are under way at a time; at least 1.
+        /// Works under way at a time; at least 1.
         at_once: usize,
     },
 }
@@ -54,25 +54,25 @@ pub struct Done {
     pub begun_ns: u64,
     /// When it had ended.
     pub ended_ns: u64,
-    /// What became of the works of a group, in their order.
+    /// The outcomes of the works of a group, in their order.
     pub parts: Vec<Done>,
 }
 
 impl Done {
-    /// How long it took, in seconds.
+    /// Returns its duration in seconds.
     pub fn seconds(&self) -> f64 {
         (self.ended_ns - self.begun_ns) as f64 / 1e9
     }
 }
 
-/// Where work is done.
+/// The links that work is done on.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'a> {
     /// Its links.
     pub fabric: &'a Fabric,
-    /// How flows share them.
+    /// The way in which flows share them.
     pub sharing: Sharing,
-    /// How long a message waits for a link that is full.
+    /// Wait of a message for a link that is full.
     pub queue_ns: u64,
 }
 
@@ -137,7 +137,7 @@ struct Run<'a> {
     engine: Engine,
     jobs: Jobs<u32>,
     parts: Vec<Part<'a>>,
-    /// What begins now, the next one last.
+    /// Parts that begin now, the next one last.
     ready: Vec<u32>,
 }
 

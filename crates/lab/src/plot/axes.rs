@@ -16,7 +16,7 @@ const NOTE_ROW_PX: f64 = 15.0;
 const NAME_PX_MAX: f64 = 150.0;
 const NAME_SIZE: u32 = 12;
 
-/// What a legend's key is.
+/// The kind of a legend's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Key {
     Area(usize),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Where a text's place is: at its start, middle or end.
+/// The part of a text that is at its place: its start, middle or end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Anchor {
     Start,

@@ -10,7 +10,7 @@ pub(super) type Points = Vec<(String, Vec<(f64, f64)>)>;
 pub struct Plot {
     /// The file's name without its ending; unique within an experiment.
     pub name: String,
-    /// What stands above it.
+    /// The text above it.
     pub title: String,
     /// The quantity on the horizontal axis, with its unit.
     pub x_label: String,
@@ -18,9 +18,9 @@ pub struct Plot {
     pub y_label: String,
     /// The contents.
     pub chart: Chart,
-    /// What stands below it: runs, and what the scale leaves out.
+    /// The text below it: runs, and the parts that the scale leaves out.
     pub notes: Vec<String>,
-    /// What the paper prints.
+    /// The values that the paper prints.
     pub(super) marks: Vec<Mark>,
     /// Names of groups or boxes whose data are of a stand-in.
     pub(super) stand_ins: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) struct Mark {
     pub(super) value: f64,
 }
 
-/// Where a mark is.
+/// The place of a mark.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum At {
     /// On the bar of a series in a group.

@@ -17,7 +17,7 @@ const BOX_HALF_PX: f64 = 14.0;
 /// A line has no more markers than this.
 const MARKERS_MAX: usize = 12;
 
-/// Where values are on an axis: from its start to its end, at pixels.
+/// The places of values on an axis: from its start to its end, at pixels.
 #[derive(Clone, Copy)]
 struct Scale {
     low: f64,

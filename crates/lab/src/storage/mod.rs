@@ -36,7 +36,7 @@ const EPOCH: Epoch = Epoch(1);
 /// Settled bytes that a node collects before it brings them into data chunks.
 const APPLY_BYTES: u64 = 4 << 20;
 
-/// What is built.
+/// The parameters of stripes and stores.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// The code.
@@ -51,12 +51,12 @@ pub struct Shape {
     pub node_count: u32,
     /// Stripes.
     pub stripe_count: u64,
-    /// How each store is opened.
+    /// The options with which each store is opened.
     pub options: Options,
 }
 
 impl Shape {
-    /// How a chunk keeps its records.
+    /// Returns the keeping of a chunk's records.
     fn keeping(&self, chunk: ChunkIndex) -> Keeping {
         let keepings = update::scheme(self.scheme).keepings(self.reserve_bytes);
         if chunk.at() < self.code.k() {
@@ -138,7 +138,7 @@ impl Storage {
         &self.stores
     }
 
-    /// What was recorded at each node since it was last taken.
+    /// Returns the operations recorded at each node since they were last taken.
     pub fn take_recordings(&self) -> Vec<Vec<Recorded>> {
         self.recorders.iter().map(Recorder::take).collect()
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Recorded {
     /// The file; it keeps its number when it is renamed.
     pub file: FileNumber,
-    /// What was done.
+    /// The operation.
     pub access: Access,
 }
 
@@ -32,7 +32,7 @@ struct Recording {
 }
 
 impl Recorder {
-    /// What was recorded since it was last taken.
+    /// Returns the operations recorded since they were last taken.
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut self.lock().operations)
     }
@@ -46,7 +46,7 @@ impl Recorder {
     }
 }
 
-/// What a stretch of a recording amounts to.
+/// The sums of a stretch of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoCount {
     /// Read operations.

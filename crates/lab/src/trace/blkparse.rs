@@ -1,4 +1,4 @@
-//! What `blkparse` prints of a trace of `blktrace`:
+//! The output of `blkparse` for a trace of `blktrace`:
 //! `major,minor cpu sequence seconds.nanoseconds pid action rwbs sector + sectors [process]`.
 //!
 //! A request has several events. Those with action `Q`, where it enters the queue, count; in a file

@@ -5,7 +5,7 @@ use std::fmt;
 /// Requests in a row that make a pattern of times.
 const RUN: u32 = 64;
 
-/// What is wrong with the times of a trace, at a line of its file. A reader tells each fault once.
+/// A fault of the times of a trace, at a line of its file. A reader tells each fault once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     /// The trace's name, usually its path.

@@ -34,7 +34,7 @@ pub enum Format {
     Srt,
 }
 
-/// What is said of a format wherever formats are listed.
+/// The description of a format, wherever formats are listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor {
     /// The format.
@@ -43,7 +43,7 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Its rows.
     pub rows: &'static str,
-    /// Where it is described.
+    /// The source of its description.
     pub source: &'static str,
     /// The first line of files that have the names of the columns there.
     header: Option<&'static str>,

@@ -17,7 +17,7 @@ const LISTED_VOLUMES: usize = 12;
 /// Rows that are read to list them.
 const LISTED_ROWS: u32 = 1_000_000;
 
-/// How a trace is read.
+/// The options with which a trace is read.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
     /// Its format; found by the first rows if not given.

@@ -1,4 +1,4 @@
-//! What the rows of all formats have in common: fields, numbers, times and the checks of a request.
+//! Common parts of the rows of all formats: fields, numbers, times and the checks of a request.
 
 use super::request::{Request, RequestKind};
 use crate::error::RowProblem;

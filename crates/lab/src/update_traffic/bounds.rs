@@ -16,7 +16,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// What must cross racks when the chunks of `set` change as a whole.
+    /// Returns the least that must cross racks when the chunks of `set` change as a whole.
     pub(super) fn least(&mut self, stripes: &Stripes, racks: &[u8], set: ChunkSet) -> Least {
         let pattern = Pattern::of(stripes, set, racks);
         if let Some(least) = self.known.get(&pattern) {

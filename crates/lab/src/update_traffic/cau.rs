@@ -35,7 +35,7 @@ pub(super) struct Cau {
     replica_costs: Costs,
     commit_costs: Costs,
     bounds: Bounds,
-    /// What replicas move, and the least that commits must.
+    /// The traffic of replicas, and the least traffic of commits.
     least: Least,
 }
 

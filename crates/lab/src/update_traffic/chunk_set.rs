@@ -35,7 +35,7 @@ impl ChunkSet {
         self.0[usize::from(chunk.0 >> 6)] >> (chunk.0 & 63) & 1 == 1
     }
 
-    /// How many chunks are in the set.
+    /// Returns the number of chunks in the set.
     pub fn count(self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! What plans cost, remembered: stripes whose racks hold alike what a plan touches cost alike.
+//! Costs of plans, remembered: stripes whose racks hold alike what a plan touches cost alike.
 
 use super::chunk_set::ChunkSet;
 use super::hashing::FastMap;

@@ -1,4 +1,4 @@
-//! What counts an update scheme's traffic, and the settings that it takes.
+//! The counter of an update scheme's traffic, and the settings that it takes.
 
 use super::layout::Stripes;
 use super::moved::Moved;

@@ -1,6 +1,6 @@
-//! What data grouping does with a stripe, remembered. Its rules look at how many chunks of each kind each rack has and at
-//! the order of racks, never at which chunks of one kind they are; so a stripe is brought into an order of chunks that it
-//! shares with others, and the exchange that the planner finds there is brought back.
+//! The effect of data grouping on a stripe, remembered. Its rules look at the number of chunks of each kind in each
+//! rack and at the order of racks, never at which chunks of one kind they are; so a stripe is brought into an order of
+//! chunks that it shares with others, and the exchange that the planner finds there is brought back.
 
 use super::chunk_set::ChunkSet;
 use super::costs::{make_room, stripe_at};
@@ -11,7 +11,7 @@ use gabion_layout::{ChunkIndex, GroupingRule};
 use gabion_plan::Cost;
 use gabion_planner::update::cau::{self, Swap};
 
-/// What grouping by one rule does with stripes, by the racks of their chunks.
+/// The effects of grouping by one rule on stripes, by the racks of their chunks.
 #[derive(Debug)]
 pub(super) struct Groupings {
     rule: GroupingRule,
@@ -101,7 +101,7 @@ impl Groupings {
 }
 
 impl Regrouping {
-    /// What the rule says of a stripe; none where nothing moves.
+    /// Returns the rule's exchange for a stripe; none if nothing moves.
     fn of(
         stripes: &Stripes,
         racks: &[u8],

@@ -1,4 +1,4 @@
-//! What a cluster's nodes send across racks for a trace, to the byte: each write is cut at the borders of stripes,
+//! Bytes that a cluster's nodes send across racks for a trace, exactly: each write is cut at the borders of stripes,
 //! planned as its stripe's primary plans it, and appended and committed by the rules that primaries follow. The papers'
 //! counts, of whole chunks, are [`super::count`]'s.
 //!
@@ -27,7 +27,7 @@ const POOL: PoolId = PoolId(0);
 /// Units of 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
 
-/// Where the stripes of a volume are.
+/// The places of the stripes of a volume.
 #[derive(Clone, Debug)]
 pub enum Volume {
     /// By a layout, without an end.
@@ -158,7 +158,7 @@ impl Volume {
     }
 }
 
-/// How long stripes wait for their parity.
+/// The times that stripes wait for their parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waits {
     /// Milliseconds of all stripes, from the first appended update to the commit.
@@ -198,12 +198,12 @@ pub struct ByteTraffic {
     /// Commits, of schemes that append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit_bytes: Option<u128>,
-    /// How long stripes wait for their parity.
+    /// The times that stripes wait for their parity.
     #[serde(skip)]
     pub waits: Waits,
 }
 
-/// What each scheme sends for a trace.
+/// The traffic of each scheme for a trace.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ByteReport {
     /// Writes of the trace.
@@ -282,8 +282,8 @@ struct PoolTraffic<'a> {
     volume: &'a Volume,
     scheme: &'static Descriptor,
     append: AppendSpec,
-    /// What each node keeps as the primary of stripes. It is the node of a stripe's first chunk, which clients ask
-    /// first.
+    /// The append phases of each node as the primary of stripes. It is the node of a stripe's first chunk, which
+    /// clients ask first.
     primaries: BTreeMap<NodeId, Phases>,
     /// Stripes with appended updates, and when the first of them came.
     waiting: HashMap<u64, (Waiting, u64)>,

@@ -1,5 +1,5 @@
-//! Where the experiment's stripes lie: a topology, and for each stripe number a placement that one
-//! of the cluster's own placement planners makes.
+//! The places of the experiment's stripes: a topology, and for each stripe number a placement that one of the cluster's
+//! own placement planners makes.
 
 use crate::error::LabError;
 use gabion_codec::{Code, Family};
@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// The seed of `random` when the user names none.
 const DEFAULT_SEED: u64 = 0;
 
-/// How stripes are laid out.
+/// The layout of stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     /// Chunk `j` of stripe `s` is on node `(s + j) mod n`, and node `v` in rack `v / (n / racks)`.

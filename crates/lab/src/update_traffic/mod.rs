@@ -51,7 +51,7 @@ use touched::stripes_touched;
 /// the cost of one update of the most stays far below 2^64 bytes.
 const CHUNK_BYTES: RangeInclusive<u64> = 512..=1 << 30;
 
-/// What is asked.
+/// The parameters of a count.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The trace's name in the result.
@@ -66,7 +66,7 @@ pub struct Question {
     pub chunk_bytes: u64,
     /// Names of the update schemes to count; see [`registry`].
     pub schemes: Vec<String>,
-    /// What the schemes leave open.
+    /// The settings that the schemes leave open.
     pub options: Options,
 }
 
@@ -93,7 +93,7 @@ pub struct BoundTraffic {
     pub cross_rack_chunks: u64,
     /// Whether plans of that form exist that need no more.
     pub is_exact: bool,
-    /// What the scheme moved over this; 1 is the least there is, and none where nothing must move.
+    /// The scheme's traffic over this; 1 is the least there is, and none if nothing must move.
     pub ratio: Option<f64>,
 }
 

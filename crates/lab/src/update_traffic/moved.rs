@@ -19,7 +19,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// What a scheme moved that does everything at once.
+    /// Returns the traffic of a scheme that does everything at once.
     pub const fn at_once(update: u128) -> Self {
         Self {
             update,

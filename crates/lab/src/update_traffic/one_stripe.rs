@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Schemes that update parity at once, so that one update says all of them.
 const AT_ONCE: [&str; 3] = ["baseline", "cau-selective", "rackcu"];
 
-/// What one update of whole chunks of one stripe costs at least, and by scheme.
+/// The least cost of one update of whole chunks of one stripe, and the cost by scheme.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StripeBound {
     /// The code.

@@ -1,4 +1,5 @@
-//! What decides the cost of a plan for chunks of a stripe: not which racks they are in, only which of them share racks.
+//! The pattern that decides the cost of a plan for chunks of a stripe: not which racks they are in, only which of them
+//! share racks.
 
 use super::chunk_set::ChunkSet;
 use super::layout::Stripes;

@@ -14,7 +14,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 #[derive(Debug)]
 pub(super) struct RackTable {
     n: usize,
-    /// How many classes there are; none where each stripe is a class of its own.
+    /// The number of classes; none if each stripe is a class of its own.
     classes: Option<u64>,
     /// By slot the stripe that it has, plus 1; empty for classes.
     stripes: Vec<u64>,

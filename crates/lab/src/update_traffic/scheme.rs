@@ -1,4 +1,4 @@
-//! How the experiment counts an update scheme, and which schemes it can count. A scheme of pools is counted as its
+//! The schemes that the experiment can count, and the way in which it counts each. A scheme of pools is counted as its
 //! descriptor says, so a new one needs nothing here unless it is counted in a new way.
 
 use super::baseline::Baseline;
@@ -19,7 +19,7 @@ pub struct SchemeEntry {
     counting: Counting,
 }
 
-/// How a scheme is counted.
+/// The way in which a scheme is counted.
 #[derive(Clone, Copy, Debug)]
 enum Counting {
     /// As its descriptor says.

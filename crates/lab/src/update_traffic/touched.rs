@@ -1,4 +1,4 @@
-//! What one write does to one stripe, as counters see it.
+//! The effect of one write on one stripe, as counters see it.
 
 use super::chunk_set::ChunkSet;
 use crate::trace::Request;

@@ -1,4 +1,4 @@
-//! Where a calibrated workload's working set lies, and how much of it is updated.
+//! The places of a calibrated workload's working set, and the part of it that is updated.
 //!
 //! The address space is a row of equal *slots*. A slot has room for one hot extent, which will be
 //! updated, and for cold sectors, which are accessed once. A gap after each keeps extents from
@@ -16,8 +16,8 @@ pub(super) const GAP_SECTORS: u64 = 8;
 pub(super) const READ_SECTORS: u64 = 128;
 /// Updates that each hot extent has on average, so that all of them are updated in a random order.
 const UPDATES_PER_EXTENT: f64 = 4.0;
-/// How far the working set that writes alone make may exceed the target: rounding in the target's
-/// last digit, not a contradiction.
+/// The most by which the working set that writes alone make may exceed the target: rounding in the target's last digit,
+/// not a contradiction.
 const ROUNDING: f64 = 1.06;
 
 /// The derived dimensions of a workload, in sectors unless a name says otherwise.
@@ -169,7 +169,7 @@ const fn scatter(seed: u64, area: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What the sizes of a target amount to.
+/// The mean and the longest of the sizes of a target.
 struct Mix {
     /// Sectors of a write on average.
     mean: f64,

@@ -10,7 +10,7 @@ pub(super) const SYSTEM_AREA_COUNT: u64 = 64;
 /// do: 5 (`wdev_1`), 110 (`rsrch_1`), 3 (`hm_1`) and 21 (`rsrch_2`).
 const DATA_AREA_COUNT: u64 = 14;
 
-/// What is known of the sizes and places of a volume's requests.
+/// The knowledge of the sizes and places of a volume's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// They are measured on the whole trace.
@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// What it is, for people.
+    /// Returns its description for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Measured => "sizes and places measured on the whole trace",

@@ -3,7 +3,7 @@
 use crate::trace::{Request, RequestKind};
 use std::num::NonZeroU64;
 
-/// How many files a workload's requests are to.
+/// The number of files of a workload's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Files {
     /// Files that are read or written.

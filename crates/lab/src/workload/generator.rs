@@ -50,7 +50,7 @@ pub struct Requests {
     largest_complete: u64,
 }
 
-/// How far one part of the working set has been accessed.
+/// The progress of accesses in one part of the working set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     /// The extent or slot that is being filled; those before it are done with.

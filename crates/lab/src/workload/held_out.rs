@@ -1,4 +1,4 @@
-//! What a measured volume's stand-in would be if the volume had not been measured, so that the error of stand-ins of
+//! A measured volume's stand-in as it would be if the volume had not been measured, so that the error of stand-ins of
 //! volumes that were not measured can be found.
 //!
 //! A held-out stand-in knows of its volume the row of Table 3.2 and the published class, and of its requests' sizes and
@@ -40,8 +40,8 @@ const DATA_AREAS: [(&str, f64); 4] = [
     ("rsrch_2", 21.0),
 ];
 
-/// What a stand-in of a volume has if neither sizes nor places of the volume are known: sizes of writes, and areas. None
-/// for a volume that was not measured.
+/// Returns the parameters of a stand-in of a volume of which neither sizes nor places are known: sizes of writes, and
+/// areas. None for a volume that was not measured.
 ///
 /// ```
 /// use gabion_lab::workload::held_out;

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 pub struct SizeShare {
     /// Bytes of the request; a multiple of 512.
     pub length_bytes: u64,
-    /// How many of the mix's requests have this size.
+    /// The number of the mix's requests of this size.
     pub weight: u32,
 }
 
@@ -36,8 +36,8 @@ pub(super) const WDEV_1: &[SizeShare] = &[
     share(60 * KIB, 10),
 ];
 
-/// Where sizes of other volumes were measured, they are brought to the nearest of these steps, by ratio, and counted in
-/// thousandths. Those of `rsrch_1`.
+/// Measured sizes of other volumes are brought to the nearest of these steps, by ratio, and counted in thousandths.
+/// Those of `rsrch_1`.
 pub(super) const RSRCH_1: &[SizeShare] = &[
     share(4 * KIB, 642),
     share(8 * KIB, 92),

@@ -16,9 +16,9 @@ use super::target::Target;
 pub struct Volume {
     /// The volume's name, host and disk number, such as `wdev_1`.
     pub name: &'static str,
-    /// What its machine did.
+    /// The role of its machine.
     pub role: &'static str,
-    /// Where sizes and places of its requests come from.
+    /// The source of sizes and places of its requests.
     pub class: Class,
     /// Its statistics.
     pub target: Target,

@@ -164,7 +164,7 @@ fn encoding_aware_replication_encodes_faster_and_sends_less() {
     assert!(crossing(1) <= parity_bytes, "only parity crosses");
 }
 
-/// What the model times is what the plan costs, however it is run.
+/// The bytes that the model times are those that the plan costs, in each execution.
 #[test]
 fn scripts_send_what_their_plans_cost() {
     let topology = Topology::uniform(8, 6);

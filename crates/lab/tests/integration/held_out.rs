@@ -33,7 +33,7 @@ const MEASURED: [(&str, Class, &str, usize); 7] = [
     ),
 ];
 
-/// What is compared of a volume's first writes.
+/// The compared figures of a volume's first writes.
 struct Figures {
     chunk_updates: [f64; 3],
     baseline: [f64; 3],
@@ -167,7 +167,7 @@ fn held_out_stand_ins_are_as_near_to_fitted_ones() {
     });
 }
 
-/// What was measured is in the stand-in: of each volume that was, chunk updates at 4 KiB are near 1.
+/// The stand-in has the measured properties: of each volume that was measured, chunk updates at 4 KiB are near 1.
 #[test]
 fn fitted_stand_ins_touch_as_many_chunks_as_their_volumes() {
     for (name, _, trace, writes) in MEASURED {

@@ -1,9 +1,8 @@
-//! How many operations on files the metadata take a second, from one client and from sixteen, and what a
-//! transaction costs the disk.
+//! Measures the metadata's rates of operations on files, from one client and from sixteen, and the disk time of a
+//! transaction.
 //!
-//! Each operation is one durable transaction on redb; a file has one extent of `rs(6,3)`. Beside the rates stands how
-//! often a second the disk syncs a page, one after another: the limit of a single client. Sixteen clients share
-//! syncs.
+//! Each operation is one durable transaction on redb; a file has one extent of `rs(6,3)`. Beside the rates stands the
+//! disk's rate of page syncs, one after another: the limit of a single client. Sixteen clients share syncs.
 //!
 //! `cargo bench -p gabion-meta --bench metadata [-- --quick]`; `--quick` takes a tenth.
 
@@ -15,9 +14,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What renames and creations are to reach from 16 clients, a second.
+/// Goal for renames and creations from 16 clients, a second.
 const CHANGES_GOAL: f64 = 3_000.0;
-/// What openings are to reach.
+/// Goal for openings, a second.
 const OPENINGS_GOAL: f64 = 5_000.0;
 /// The longest first page of a list of all names, in milliseconds.
 const PAGE_GOAL_MS: f64 = 10.0;

@@ -77,7 +77,7 @@ fn kind(error: &MetaError) -> &'static str {
     }
 }
 
-/// What an operation gave, and what it should have given.
+/// The result of an operation, and the expected one.
 type Outcomes = (Result<(), MetaError>, Result<(), &'static str>);
 
 /// Paths, each with what has it, and the attributes of all inodes.
@@ -177,7 +177,7 @@ impl Model {
         names
     }
 
-    /// What the attributes must be after an operation that has changed the names since `before`.
+    /// Notes the expected attributes after an operation that has changed the names since `before`.
     fn note_times(&mut self, before: &Self, operation: &Operation, now: WallTime) {
         let (old, new) = (before.names(), self.names());
         let places = |names: &BTreeMap<Inode, BTreeMap<&str, Inode>>, inode: Inode| {

@@ -3,7 +3,7 @@
 use crate::fixture::{cluster, discard_all, one_file, place, segments};
 use gabion_meta::{Existing, Listing, MemoryStore, Meta, MetaError, NewAttributes, StripeStatus};
 
-/// What a page shows: files, common beginnings, and whether more follow.
+/// Returns the contents of a page: files, common beginnings, and whether more follow.
 fn shown(listing: &Listing) -> (Vec<&str>, Vec<&str>, bool) {
     let files = listing.files.iter().map(|file| file.name.as_str());
     let prefixes = listing.prefixes.iter().map(String::as_str);

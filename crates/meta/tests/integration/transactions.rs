@@ -1,4 +1,4 @@
-//! What every engine must do with transactions. The tests of `sql` use this file too.
+//! Requirements on transactions for every engine. The tests of `sql` use this file too.
 
 use gabion_meta::{KeyValue, MetaError};
 

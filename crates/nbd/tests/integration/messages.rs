@@ -1,4 +1,4 @@
-//! What no tool of Debian's sends: extended headers, `EXPORT_NAME`, and the order of replies.
+//! Messages that no tool of Debian's sends: extended headers, `EXPORT_NAME`, and the order of replies.
 
 use crate::conversation::{DISC, FLUSH, READ, STATUS, Talk, WRITE, go};
 use crate::memory::{GATED_BYTE, SEGMENT};

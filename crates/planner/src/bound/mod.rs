@@ -9,7 +9,7 @@
 //!   each rack that holds changes updates each rack with parity by data deltas or parity deltas. CAU
 //!   (section 3.2) and `RackCU` (section III-B) are plans of this form.
 //!
-//! Where both agree, or where the search is small, the answer is exact.
+//! If both agree, or if the search is small, the answer is exact.
 
 mod cuts;
 

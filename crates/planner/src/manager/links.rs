@@ -5,11 +5,11 @@ use crate::repair::LinkWeights;
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 
-/// How much faster the fastest of some links must be than the slowest before it matters which of them
-/// a path takes: below that, measuring is no more exact.
+/// The least ratio of the fastest of some links to the slowest at which it matters which of them a path takes: below
+/// that, measuring is no more exact.
 const UNEVEN: u64 = 2;
 
-/// What a link was last found to carry.
+/// The last measured rate of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Measured {
     /// Bytes a second.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What was done in the last half minute.
+/// The work of the last half minute.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// When how many bytes were done, oldest first.
@@ -11,7 +11,7 @@ pub struct Progress {
     began_ms: Option<u64>,
 }
 
-/// How far back the rate looks.
+/// The period of the rate, up to now.
 const WINDOW_MS: u64 = 30_000;
 /// A pause between two pieces of work that says nothing.
 const PAUSE_MS: u64 = 2_000;

@@ -4,7 +4,7 @@
 use gabion_layout::StripeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How soon a stripe is to be repaired, smallest first.
+/// The urgency of a stripe's repair; the smallest comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Urgency(u32);
 
@@ -34,7 +34,7 @@ pub struct RepairQueue {
     ready: BTreeMap<StripeId, Place>,
     waiting: BTreeMap<StripeId, Place>,
     running: BTreeMap<StripeId, Place>,
-    /// How often in a row the repair of a stripe has failed.
+    /// The number of failed repairs of a stripe in a row.
     failures: BTreeMap<StripeId, u32>,
     /// The age of the next stripe that comes.
     next_age: u64,

@@ -10,9 +10,9 @@ use crate::PlanError;
 use gabion_layout::NodeId;
 use rand::Rng;
 
-/// Where the chunks of a stripe of replicated blocks go. `replicas` are the nodes of each block's
-/// replicas; those that the table does not have are not kept. As few blocks as possible move, and none
-/// after EAR has placed them; parity goes into the core rack first, if the blocks have one still.
+/// Returns the places of the chunks of a stripe of replicated blocks. `replicas` are the nodes of each block's
+/// replicas; those that the table does not have are not kept. As few blocks as possible move, and none after EAR has
+/// placed them; parity goes into the core rack first, if the blocks have one still.
 ///
 /// # Errors
 /// [`PlanError::NoRoom`] when the topology cannot hold the stripe with `per_rack` chunks in a rack.
@@ -46,10 +46,10 @@ pub fn encoding(
     ))
 }
 
-/// Where the replicas of each data chunk of a stripe go, given where these chunks are. A chunk stays
-/// where it is as its block's first replica. Two others go into a rack that is the same for all blocks, or
-/// for those that are in it already into another: so the blocks have a core rack, and become the same
-/// stripe again without a move. Further ones go into racks of their own.
+/// Returns the places of the replicas of each data chunk of a stripe, given the chunks' places. A chunk stays where it
+/// is as its block's first replica. Two others go into a rack that is the same for all blocks, or for those that are in
+/// it already into another: so the blocks have a core rack, and become the same stripe again without a move. Further
+/// ones go into racks of their own.
 ///
 /// # Errors
 /// [`PlanError::TooManyCopies`] when there are fewer nodes than replicas.

@@ -22,7 +22,7 @@ use rand::{Rng, RngExt};
 /// makes this one in 10^30 in its setting; narrow target racks and uneven clusters come here.
 const DRAWS_MAX: u64 = 256;
 
-/// Where the parity chunks of a stripe go.
+/// The places of the parity chunks of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParityPlaces {
     /// Into the core rack as far as its share allows, since they are made there. Data chunks are kept
@@ -32,7 +32,7 @@ pub enum ParityPlaces {
     Anywhere,
 }
 
-/// What encoding-aware replication has to know of the stripes to come.
+/// The rules of the stripes to come that encoding-aware replication needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StripeRules {
     /// Data chunks of a stripe, `k`.
@@ -41,7 +41,7 @@ pub struct StripeRules {
     pub parity_count: usize,
     /// Replicas of each block until it is encoded.
     pub replica_count: usize,
-    /// Where the replicas beyond the third go.
+    /// The places of the replicas beyond the third.
     pub replica_spread: ReplicaSpread,
     /// The most chunks of one stripe that a rack may hold once it is encoded, the paper's `c`.
     /// `floor(m / c)` rack failures are survived.
@@ -49,7 +49,7 @@ pub struct StripeRules {
     /// The racks that a stripe is to end in, the paper's `R'`; all without it. The core rack is one of
     /// them, and more are taken where small racks make it necessary.
     pub target_rack_count: Option<usize>,
-    /// Where parity goes.
+    /// The places of parity.
     pub parity_places: ParityPlaces,
 }
 

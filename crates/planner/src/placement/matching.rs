@@ -11,7 +11,7 @@ use crate::PlanError;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 
-/// What a rack could do for one more kept replica.
+/// A rack's way to keep one more replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// Nothing.
@@ -73,7 +73,7 @@ impl<'a> Matching<'a> {
         self.is_surveyed = false;
     }
 
-    /// How many more chunks a rack may hold.
+    /// Returns the number of further chunks that a rack may hold.
     pub(super) fn room_in(&self, rack: RackNumber) -> usize {
         self.room[rack]
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// node can have them.
 const FULL_PERCENT: u64 = 95;
 
-/// What a node's disk has room for.
+/// The size of a node's disk, and its room for new chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes of the disk.
@@ -20,7 +20,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// How full the disk is, in whole parts of a hundred.
+    /// Returns the used share of the disk, in whole percent.
     #[must_use]
     pub fn used_percent(&self) -> u64 {
         let used = self.capacity_bytes.saturating_sub(self.free_bytes);

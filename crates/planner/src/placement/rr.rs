@@ -12,7 +12,7 @@ use crate::PlanError;
 use gabion_layout::NodeId;
 use rand::{Rng, RngExt};
 
-/// Where a block's replicas beyond the third go, which EAR leaves open.
+/// The places of a block's replicas beyond the third, which EAR leaves open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaSpread {
     /// Each to a rack that holds none yet: an encoder then finds more of random replication's blocks in
@@ -25,7 +25,7 @@ pub enum ReplicaSpread {
     TwoRacks,
 }
 
-/// What is done about stripes of random replication that break their rack limit.
+/// The treatment of stripes of random replication that break their rack limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RackLimit {
     /// As few data chunks as possible are moved to other racks when the stripe is encoded.
@@ -37,7 +37,7 @@ pub enum RackLimit {
 
 /// Draws the nodes of one block's replicas, the first replica first.
 ///
-/// Where racks are too few or too small for the rule, a replica goes to any node that has none.
+/// If racks are too few or too small for the rule, a replica goes to any node that has none.
 ///
 /// # Errors
 /// [`PlanError::TooManyCopies`] when there are fewer nodes than replicas.
@@ -167,7 +167,7 @@ fn any_other(racks: &RackTable, replicas: &[NodeNumber], rng: &mut impl Rng) -> 
     }
 }
 
-/// Where the chunks of a stripe of independently placed blocks end. `replicas` are the nodes of each
+/// Returns the final places of the chunks of a stripe of independently placed blocks. `replicas` are the nodes of each
 /// block's replicas, `per_rack` is the most chunks that a rack may hold.
 ///
 /// # Errors

@@ -9,9 +9,8 @@ use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};
 use std::collections::BTreeMap;
 
-/// What a chunk's log says of updates after some point: ranges of that chunk, each with the data
-/// chunk from which the change came. A range that is noted under a parity chunk may have changed for
-/// any data chunk's sake.
+/// The updates in a chunk's log after some point: ranges of that chunk, each with the data chunk from which the change
+/// came. A range that is noted under a parity chunk may have changed for any data chunk's sake.
 pub type Touched = Vec<(ChunkIndex, ByteRange)>;
 
 /// The ranges of `chunk` that updates have touched of which the logs of other chunks tell, joined
@@ -117,7 +116,7 @@ mod tests {
     /// Ranges that a log tells of: data chunk, offset and length.
     type Log<'a> = &'a [(u8, u64, u64)];
 
-    /// What chunk `chunk` has missed, of `code` with 100 bytes a row, by logs of (chunk, [(data,
+    /// Checks the ranges that chunk `chunk` has missed, of `code` with 100 bytes a row, by logs of (chunk, [(data,
     /// offset, length)]).
     #[track_caller]
     fn check(code: &str, chunk: u8, logs: &[(u8, Log<'_>)], expected: Option<&[(u64, u64)]>) {

@@ -5,7 +5,7 @@ use gabion_codec::Equations;
 use gabion_layout::{ChunkIndex, NodeId, Slices};
 use gabion_plan::{PlanBuilder, ValueId};
 
-/// What one helper adds to a row: values that it has read, with their coefficients.
+/// One helper's terms of a row: values that it has read, with their coefficients.
 pub(super) type HelperReads = (NodeId, Vec<(u8, ValueId)>);
 
 /// Some slices of a row of a lost chunk, brought together.
@@ -47,7 +47,7 @@ impl LostRow<'_> {
         reads
     }
 
-    /// How many helpers the equation reads anything of, for this row.
+    /// Returns the number of helpers of which the equation reads anything for this row.
     pub(super) fn helper_count(&self, sub_chunks: usize) -> usize {
         let adds = |&at: &usize| {
             let coefficient = |row| self.equations.coefficient(self.output, self.row, at, row);

@@ -18,7 +18,7 @@ use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices, Topology};
 use gabion_plan::{Cost, Goal, Plan, Step};
 
-/// How the bytes of several lost chunks are brought together.
+/// The way in which the bytes of several lost chunks are brought together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MultiScheme<'a> {
     /// All helpers send to the first requestor, which sends the others' chunks on.
@@ -132,13 +132,13 @@ pub fn repair_together(
     Ok((sent_bytes(&plan) <= apart_bytes).then_some(plan))
 }
 
-/// What the busiest port of a node or rack carries in one direction.
+/// Returns the bytes of the busiest port of a node or rack in one direction.
 fn busiest_port_bytes(plan: &Plan, topology: &Topology) -> u64 {
     let ports = by_port(&Cost::of(plan, topology).links, topology);
     ports.into_values().max().unwrap_or(0)
 }
 
-/// What all nodes of a plan send to others.
+/// Returns the bytes that all nodes of a plan send to others.
 fn sent_bytes(plan: &Plan) -> u64 {
     let streams = plan.streams();
     let sent = |step: &Step| match step {

@@ -43,7 +43,8 @@ mod tests {
     use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId, Topology};
     use gabion_plan::Cost;
 
-    /// How many times the lost bytes the requestor and the busiest node receive, of `k` helpers.
+    /// Checks the bytes that the requestor and the busiest node receive, in multiples of the lost bytes, of `k`
+    /// helpers.
     #[track_caller]
     fn check(k: usize, requestor_receives: u64, busiest_receives: u64) {
         let code = Code::reed_solomon(k, 2).unwrap();

@@ -15,10 +15,10 @@ use gabion_layout::{ChunkIndex, NodeId, Topology};
 use gabion_plan::{Cost, LinkBytes};
 use std::collections::BTreeMap;
 
-/// How often all repairs are gone through. Random stripes settle after three or four times.
+/// Passes over all repairs. Random stripes settle after three or four.
 const PASS_COUNT_MAX: usize = 8;
 
-/// How many requestors are tried for a repair in one pass, those with the least to do first.
+/// Requestors that are tried for a repair in one pass, those with the least to do first.
 const REQUESTOR_COUNT_MAX: usize = 4;
 
 /// A lost chunk to be repaired.
@@ -32,7 +32,7 @@ pub struct Job<'a> {
     pub requestors: &'a [NodeId],
 }
 
-/// What the ports of every node and every rack carry in one direction, in bytes a second.
+/// Bandwidths of the ports of every node and every rack in one direction, in bytes a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bandwidths {
     /// Into or out of a node.
@@ -41,7 +41,7 @@ pub struct Bandwidths {
     pub rack_bytes_per_s: u64,
 }
 
-/// Who repairs one job: give `path` to [`repair`] with [`Scheme::Pipeline`].
+/// The nodes that repair one job: give `path` to [`repair`] with [`Scheme::Pipeline`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     /// The node that receives the chunk.
@@ -53,10 +53,10 @@ pub struct Assignment {
 /// An assignment for each job, in the jobs' order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// Who repairs what.
+    /// The assignment of each job.
     pub assignments: Vec<Assignment>,
-    /// How long the busiest port of a node or rack needs for all its bytes. No order of the same
-    /// repairs ends earlier, and enough slices and repairs at a time come close to it.
+    /// The time that the busiest port of a node or rack needs for all its bytes. No order of the same repairs ends
+    /// earlier, and enough slices and repairs at a time come close to it.
     pub finish_ns: u64,
 }
 

@@ -8,7 +8,7 @@ use gabion_plan::PlanBuilder;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// How a lost chunk's bytes are brought together.
+/// The way in which a lost chunk's bytes are brought together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Scheme {
     /// Every helper sends to the requestor, whose link carries the lost bytes as many times as

@@ -6,7 +6,7 @@ use gabion_codec::Equations;
 use gabion_layout::{ChunkIndex, NodeId, Slices};
 use gabion_plan::{PlanBuilder, ValueId};
 
-/// What one helper has read and adds to each row of each lost chunk.
+/// The values that one helper has read, and their coefficients in each row of each lost chunk.
 pub(super) struct Share {
     pub(super) node: NodeId,
     /// Rows that it reads, by the order of their numbers.
@@ -16,7 +16,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// What it adds to an output row: nothing, where that takes no read.
+    /// Returns its terms of an output row: none if it adds no read to that.
     fn terms(&self, output: usize) -> Vec<(u8, ValueId)> {
         let coefficients = self.coefficients[output].iter().copied();
         let terms = coefficients.zip(self.reads.iter().copied());
@@ -38,8 +38,7 @@ impl Share {
     }
 }
 
-/// What all helpers add, in their order. Each row of a chunk is read once, however many outputs it
-/// is for.
+/// The shares of all helpers, in their order. Each row of a chunk is read once, even for several outputs.
 pub(super) struct Shares {
     pub(super) of: Vec<Share>,
     /// Lost chunks times rows of a chunk.

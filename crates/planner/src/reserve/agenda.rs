@@ -4,10 +4,9 @@
 use super::policy::Review;
 use gabion_layout::ChunkId;
 
-/// How often a merge moves the bytes of a record: it reads the record, reads what it changes, and
-/// writes that.
+/// Times that a merge moves the bytes of a record: it reads the record, reads what it changes, and writes that.
 const MERGE_PASSES: u64 = 3;
-/// What shrinking costs beside the merge: a block of metadata.
+/// The cost of shrinking beside the merge: a block of metadata.
 const SHRINK_BYTES: u64 = 4096;
 
 /// One reserve that a review wants to change.
@@ -15,7 +14,7 @@ const SHRINK_BYTES: u64 = 4096;
 pub struct Task {
     /// The parity chunk.
     pub chunk: ChunkId,
-    /// What is to be done.
+    /// The work to do.
     pub review: Review,
 }
 
@@ -25,10 +24,9 @@ impl Task {
         SHRINK_BYTES.saturating_add(self.review.merge_bytes.saturating_mul(MERGE_PASSES))
     }
 
-    /// What is gained for each byte moved: the cost-benefit policy of log-structured file systems,
-    /// free space times age over cost. Free is what is given back and what the next period may use
-    /// again; the age is the time since the reserve was last used, so that one in use, which will
-    /// soon hold records again, comes later.
+    /// Returns the gain for each byte moved: the cost-benefit policy of log-structured file systems, free space times
+    /// age over cost. Free is the space that is given back and that the next period may use again; the age is the time
+    /// since the reserve was last used, so that one in use, which will soon hold records again, comes later.
     fn gain(&self) -> f64 {
         let free_bytes = self.review.freed_bytes + self.review.merge_bytes;
         let age = f64::from(self.review.idle_periods) + 1.0;
@@ -36,7 +34,7 @@ impl Task {
     }
 }
 
-/// What is left to do after reviews, best first.
+/// The remaining work after reviews, best first.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     /// Worst first, so that the best is taken off the end.
@@ -70,7 +68,7 @@ impl Agenda {
         self.tasks.retain(|task| task.chunk != chunk);
     }
 
-    /// How much is left to do.
+    /// Returns the number of remaining tasks.
     pub const fn len(&self) -> usize {
         self.tasks.len()
     }

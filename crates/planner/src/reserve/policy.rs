@@ -33,7 +33,7 @@ impl Default for Growth {
     }
 }
 
-/// How the reserves of a pool are managed. Sizes of reserves are multiples of the chunk size.
+/// The management of a pool's reserves. Sizes of reserves are multiples of the chunk size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
     /// The unit of reserves: bytes of the parity chunk, in whole pages.
@@ -78,7 +78,7 @@ impl Policy {
     }
 }
 
-/// What a reserve looks like now, and what happened to it since its last review.
+/// The present state of a reserve, and its stalls since its last review.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Its size.
@@ -101,7 +101,7 @@ impl Usage {
     }
 }
 
-/// What a review says about one reserve.
+/// The decision of a review about one reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Review {
     /// The size that it should have from now on.
@@ -123,7 +123,7 @@ impl Review {
     }
 }
 
-/// What is remembered of one reserve from period to period.
+/// The memory of one reserve from period to period.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Reserve {
     /// The moving average; none before the first review, which therefore measures alone.

@@ -55,6 +55,6 @@ pub trait Appending: Debug + Sync {
     /// where they are.
     fn is_by_rack(&self) -> bool;
 
-    /// How many nodes may fail, whichever they are, while something waits.
+    /// Returns the number of nodes, whichever they are, that may fail while something waits.
     fn survives(&self, code: &Code, spec: &AppendSpec) -> usize;
 }

@@ -59,11 +59,11 @@ pub fn check_left(stripe: &Stripe<'_>) -> Result<(), PlanError> {
     })
 }
 
-/// Who acts for a lost data chunk in an update.
+/// The substitute for a lost data chunk in an update.
 pub(super) struct Substitute {
     /// The node that gets the new bytes.
     pub(super) node: NodeId,
-    /// How its old bytes follow from other chunks; these are in the order of a chain to the node.
+    /// The equations of its old bytes from other chunks; these are in the order of a chain to the node.
     equations: Equations,
 }
 

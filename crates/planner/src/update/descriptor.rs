@@ -8,8 +8,8 @@ use gabion_plan::{Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Debug;
 
-/// How an update scheme plans: one file beside this one, which has its [`Descriptor`] too. All schemes follow the same
-/// protocol; a scheme determines how deltas reach parity nodes and where records go.
+/// The planner of an update scheme: one file beside this one, which has its [`Descriptor`] too. All schemes follow the
+/// same protocol; a scheme determines how deltas reach parity nodes and where records go.
 ///
 /// Data logging keeps new bytes in a log and parity in place. It is the example of CONTRIBUTING.md, "Add a scheme":
 ///
@@ -36,8 +36,8 @@ use std::fmt::Debug;
 /// gabion_plan::check(&plan, &code).unwrap();
 /// ```
 pub trait UpdatePlanner: Debug + Sync {
-    /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
-    /// reserved behind a new parity chunk.
+    /// Returns the keepings of update records in chunks of a pool of the scheme, if `reserve_bytes` are reserved behind
+    /// a new parity chunk.
     fn keepings(&self, reserve_bytes: u64) -> Keepings;
 
     /// Chooses nodes for the `k` data and `m` parity chunks of a new stripe, at most `per_rack` in a
@@ -71,7 +71,7 @@ pub trait UpdatePlanner: Debug + Sync {
         delta(stripe, topology, ranges, slice_bytes)
     }
 
-    /// How the scheme appends and commits, if parity follows later. Stripes with lost chunks are
+    /// Returns the planner of the scheme's appends and commits, if parity follows later. Stripes with lost chunks are
     /// updated by [`UpdatePlanner::plan`] all the same.
     fn appending(&self) -> Option<&dyn Appending> {
         None
@@ -83,17 +83,17 @@ pub trait UpdatePlanner: Debug + Sync {
 pub struct Descriptor {
     /// Its name in records and on the command line.
     pub scheme: UpdateScheme,
-    /// What it does, in one line.
+    /// Its description in one line.
     pub help: &'static str,
-    /// Where it is described.
+    /// Its source.
     pub paper: &'static str,
-    /// How it plans.
+    /// Its planner.
     pub planner: &'static dyn UpdatePlanner,
-    /// How its cross-rack traffic is counted.
+    /// The way in which its cross-rack traffic is counted.
     pub traffic: Traffic,
 }
 
-/// What is planned together when the traffic of a trace is counted (CAU, section 5.1; `RackCU`, section V).
+/// The unit of planning when the traffic of a trace is counted (CAU, section 5.1; `RackCU`, section V).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Traffic {
     /// Each updated chunk of a write, alone.

@@ -9,7 +9,7 @@ use gabion_plan::Keepings;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullLogging;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Fl,
     help: "new bytes and parity deltas in logs",

@@ -9,7 +9,7 @@ use crate::Stripe;
 use gabion_layout::{ChunkIndex, NodeId, Slices, Topology};
 use gabion_plan::{Log, PlanBuilder, ValueId};
 
-/// What a rack has to give: data deltas of cells, and partial sums of targets' parity deltas.
+/// The values that a rack has to give: data deltas of cells, and partial sums of targets' parity deltas.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Holding {
     /// Cell and its delta, at a node of the rack.
@@ -33,7 +33,7 @@ pub(super) struct Flow<'a> {
     sent: Vec<Vec<(NodeId, ValueId)>>,
 }
 
-/// Where the new bytes of an update are.
+/// The place of the new bytes of an update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewBytes {
     /// The asker gave them to the data nodes, which journal them.
@@ -78,7 +78,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What a rack has of its own.
+    /// Returns the rack's own values.
     pub(super) fn own(&self, rack: usize) -> Holding {
         let cells = (0..self.deltas.len()).filter(|&cell| self.spread.cell_racks[cell] == rack);
         Holding {

@@ -10,7 +10,7 @@ use gabion_plan::Keepings;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullOverwrite;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Fo,
     help: "data and parity in place at once",

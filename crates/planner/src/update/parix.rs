@@ -19,7 +19,7 @@ use gabion_plan::{Goal, Keepings, Log, Logged, Plan, PlanBuilder};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parix;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Parix,
     help: "parity nodes log data, and parity is updated at a commit",
@@ -232,7 +232,7 @@ fn commit_row(
     }
 }
 
-/// What the logs of nodes whose chunks are left keep of updated ranges.
+/// Returns the updated ranges in the logs of nodes whose chunks are left.
 fn logged(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Vec<Logged> {
     let is_there = |chunk: &ChunkIndex| !stripe.lost.contains(chunk);
     let mut logged = Vec::new();

@@ -9,7 +9,7 @@ use gabion_plan::Keepings;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParityLogging;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Pl,
     help: "parity deltas in a log",

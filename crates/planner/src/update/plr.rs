@@ -11,7 +11,7 @@ use gabion_plan::Keepings;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReservedSpace;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Plr,
     help: "parity deltas in space reserved behind the parity chunk",

@@ -31,7 +31,7 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RackCoordinated;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Rackcu,
     help: "like plr, with deltas sent through a collector rack",
@@ -120,7 +120,7 @@ pub fn rackcu(
     }))
 }
 
-/// Who sends to whom.
+/// The racks that send, and those that receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Route {
     /// Each rack updates each other rack.

@@ -80,7 +80,7 @@ pub fn check_pool(
     Err(PlanError::Pool(wrong))
 }
 
-/// How new chunks of `chunk_bytes` keep records in a pool of this scheme and reserve.
+/// Returns the keepings of records in new chunks of `chunk_bytes`, in a pool of this scheme and reserve.
 ///
 /// ```
 /// use gabion_layout::{Keeping, ReserveSpec, UpdateScheme};
@@ -95,7 +95,7 @@ pub fn keepings(name: UpdateScheme, reserve: Option<ReserveSpec>, chunk_bytes: u
     scheme(name).keepings(reserve_bytes)
 }
 
-/// How many failures stripes of a pool survive while updates of them wait for their parity; none where
+/// Returns the number of failures that stripes of a pool survive while updates of them wait for their parity; none if
 /// parity follows at once.
 ///
 /// ```

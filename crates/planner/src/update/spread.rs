@@ -142,8 +142,8 @@ impl Spread {
         self.rows[a * self.rack_count + b]
     }
 
-    /// What the selective update sends from one rack to another: the fewer of data deltas and
-    /// parity deltas.
+    /// Returns the number of deltas that the selective update sends from one rack to another: the fewer of data deltas
+    /// and parity deltas.
     pub(crate) fn selective(&self, a: usize, b: usize) -> u32 {
         self.cells(a, b).min(self.rows(a, b))
     }

@@ -64,7 +64,7 @@ impl Waiting {
         joined.collect()
     }
 
-    /// What each log has of them.
+    /// Returns the part of them in each log.
     pub fn logged(&self) -> Vec<Logged> {
         let logs = self.logs.iter().flat_map(|(&(chunk, log, node), ranges)| {
             let part = move |&range: &ByteRange| ChunkRange { chunk, range };

@@ -36,7 +36,7 @@ fn all_racks(count: usize, most: usize) -> Vec<Racks> {
     lists
 }
 
-/// What the planner's plan sends across racks, and what the search finds, in chunks.
+/// Returns the chunks that the planner's plan sends across racks, and those that the search finds.
 fn compare(racks: &Racks) -> Option<(u64, u64)> {
     let k: usize = racks.iter().map(|(u, _)| u).sum();
     let m: usize = racks.iter().map(|(_, t)| t).sum();

@@ -59,8 +59,8 @@ proptest! {
         prop_assert_eq!(cost.write_bytes, all, "every chunk is made");
     }
 
-    /// What EAR has placed is encoded without data that crosses racks, and nothing moves; what is promoted
-    /// and encoded again has the same places, at the same price.
+    /// A stripe that EAR has placed is encoded without data that crosses racks, and nothing moves; a stripe that is
+    /// promoted and encoded again has the same places, at the same price.
     #[test]
     fn nothing_crosses_racks_but_parity(seed in any::<u64>(), per_rack in 1usize..5, rack_count in 8u32..16) {
         let topology = Topology::uniform(rack_count, 6);

@@ -318,9 +318,9 @@ fn equal_seeds_give_equal_placements() {
     assert_ne!(place(7), place(8));
 }
 
-/// What one update of 4 KiB costs the disks of an `rs(6,3)` stripe until parity has moved, before and
-/// after the answer (`CodFS` section 2.1.2 and 4.1). Each node of the four logs 4 KiB, and the data
-/// node reads what it replaces.
+/// The disks' cost of one update of 4 KiB of an `rs(6,3)` stripe until parity has moved, before and after the answer
+/// (`CodFS` section 2.1.2 and 4.1). Each node of the four logs 4 KiB, and the data node reads the bytes that it
+/// replaces.
 #[test]
 fn update_schemes_cost_what_the_paper_says() {
     let code: Code = "rs(6,3)".parse().unwrap();

@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
-/// What logs keep: by node, log, chunk and position.
+/// The contents of logs: by node, log, chunk and position.
 type Kept = BTreeMap<(NodeId, Log, ChunkIndex, u64), u8>;
 
 /// A run of a plan: what it is given, and what it leaves behind.
@@ -28,7 +28,7 @@ struct Run<'a> {
     /// Chunks written, byte by byte: where, which, and what is at each position.
     written: BTreeMap<(NodeId, ChunkIndex), BTreeMap<u64, u8>>,
     delivered: BTreeMap<(ChunkIndex, u64), u8>,
-    /// What logs keep, byte by byte, from earlier plans and from this one.
+    /// The contents of logs, byte by byte, from earlier plans and from this one.
     kept: Kept,
     /// Stored chunks with journals applied and logged deltas added.
     merged: Chunks,

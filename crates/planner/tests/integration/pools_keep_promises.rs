@@ -1,4 +1,4 @@
-//! What is chosen for a promise fits the topology and keeps the promise, tried failure by failure.
+//! The choice for a promise fits the topology and keeps the promise, tried failure by failure.
 
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, NodeId, NodePlace, RackId, Survive, Topology, UpdateScheme};

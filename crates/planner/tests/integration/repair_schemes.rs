@@ -29,7 +29,7 @@ fn is_scalar_mds(setting: &Setting) -> bool {
     )
 }
 
-/// What is left of a stripe in each rack.
+/// Returns the number of remaining chunks of a stripe in each rack.
 fn left_by_rack(setting: &Setting, lost: &[ChunkIndex]) -> BTreeMap<RackId, usize> {
     let mut left = BTreeMap::new();
     for chunk in setting.stripe(lost).available() {
@@ -42,7 +42,7 @@ fn left_by_rack(setting: &Setting, lost: &[ChunkIndex]) -> BTreeMap<RackId, usiz
     left
 }
 
-/// What the busiest port of a node or rack carries in one direction.
+/// Returns the bytes of the busiest port of a node or rack in one direction.
 fn busiest_port(plan: &Plan, topology: &Topology) -> u64 {
     let mut ports: BTreeMap<(bool, Result<NodeId, RackId>), u64> = BTreeMap::new();
     for link in Cost::of(plan, topology).links {
@@ -218,7 +218,7 @@ proptest! {
     }
 }
 
-/// What a repair of data chunk 1 costs, in chunks: read by all nodes, sent by all, and received by the
+/// Checks the cost of a repair of data chunk 1, in chunks: read by all nodes, sent by all, and received by the
 /// requestor.
 #[track_caller]
 fn check_cost(code: &str, scheme: Scheme, expected: (f64, f64, f64)) {

@@ -79,8 +79,8 @@ fn any_case() -> impl Strategy<Value = (Vec<u32>, StripeRules, u64)> {
     })
 }
 
-/// What holds for each complete stripe: nothing crosses racks to be encoded, nothing moves, no node and
-/// no rack has too much, and only target racks have anything.
+/// Checks each complete stripe: nothing crosses racks to be encoded, nothing moves, no node and no rack has too much,
+/// and only target racks have anything.
 fn check_stripe(topology: &Topology, rules: &StripeRules, stripe: &ReplicatedStripe) {
     assert_eq!(stripe.replicas.len(), rules.data_count);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How long it takes to let a node in that holds a million chunks.
+//! Measures the time to let in a node that holds a million chunks.
 //!
 //! The node's own code and the coordinator's talk to each other directly in one thread, the metadata
 //! lie in redb, and the node's disk in memory: this is the work of both without the wire and without seeks.
@@ -38,7 +38,7 @@ use std::time::Instant;
 
 const CHUNK_BYTES: u64 = 4096;
 const STRIPES_PER_PUT: u64 = 10_000;
-/// What a join of a million chunks may take, in seconds.
+/// The goal for a join of a million chunks, in seconds.
 const GOAL_S: f64 = 5.0;
 
 type Boss = Coordinator<RedbStore>;

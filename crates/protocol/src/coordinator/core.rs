@@ -155,7 +155,7 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         self.ports.now_ms().saturating_sub(self.began_ms)
     }
 
-    /// How many milliseconds coordinators of this cluster have run, up to the last note.
+    /// Returns the milliseconds that coordinators of this cluster have run, up to the last note.
     pub(super) fn lifetime_ms(&self) -> u64 {
         self.lifetime_before_ms + self.age_ms()
     }

@@ -14,7 +14,7 @@ pub struct CoordinatorFigures {
     pub status: ClusterStatus,
     /// Space.
     pub usage: ClusterUsage,
-    /// How long the stripe that has waited longest for the end of its repair has waited, in milliseconds; none when no
+    /// Time that the stripe that has waited longest for the end of its repair has waited, in milliseconds; none when no
     /// stripe waits.
     pub repair_wait_ms: Option<u64>,
     /// Stripes whose chunks are still to be removed from nodes.

@@ -37,7 +37,7 @@ impl Default for TicketTimes {
 pub struct CoordinatorOptions {
     /// Timeouts of silent nodes.
     pub timing: Timing,
-    /// How often nodes should say that they are alive; several times in a lease.
+    /// Period of nodes' heartbeats in milliseconds; a lease should have several.
     pub heartbeat_ms: u64,
     /// The repair scheme, until a user changes it.
     pub repair_scheme: Scheme,
@@ -73,8 +73,8 @@ pub struct CoordinatorOptions {
 }
 
 impl CoordinatorOptions {
-    /// How long a single link between two nodes may be broken before one of them is evicted: three times as long as
-    /// a silent node takes to be declared failed. By default 10.5 s.
+    /// Returns the time that a single link between two nodes may be broken before one of them is evicted: three times
+    /// as long as a silent node takes to be declared failed. By default 10.5 s.
     pub const fn link_patience_ms(&self) -> u64 {
         3 * (self.timing.lease_ms + self.timing.margin_ms)
     }

@@ -36,7 +36,7 @@ impl PoolFacts {
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     facts: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
-    /// How many more losses stripes survive, by the chunks that they have lost.
+    /// Further losses that stripes survive, by the chunks that they have lost.
     endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
 }
 
@@ -73,8 +73,8 @@ impl Pools {
         encoded.transpose()
     }
 
-    /// How many more chunk losses a stripe of the pool survives that has lost these. Waits for the
-    /// disk the first time.
+    /// Returns the further chunk losses that a stripe of the pool survives after it has lost these. Waits for the disk
+    /// the first time.
     pub(super) fn failures_left<K: KeyValue>(
         &self,
         meta: &Meta<K>,

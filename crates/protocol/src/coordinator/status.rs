@@ -75,7 +75,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(status)
     }
 
-    /// How many failures appended updates of a pool survive before parity follows.
+    /// Returns the failures that appended updates of a pool survive before parity follows.
     fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<usize, MetaError> {
         let facts = self.shared.pools.facts(meta, pool)?;
         let spec = &facts.record.spec;

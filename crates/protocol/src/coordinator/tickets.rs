@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 /// Most keys that are live at a time.
 const LIVE_COUNT: usize = 2;
-/// How often in a period the coordinator looks whether a key is due. It notes its total run time then: a coordinator that
-/// ends unexpectedly forgets at most this part of a period.
+/// Times in a period that the coordinator looks whether a key is due. It notes its total run time then: a coordinator
+/// that ends unexpectedly forgets at most this part of a period.
 const TICKS: u64 = 16;
 
 /// Makes tickets, and knows the client of a put.
@@ -66,7 +66,7 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
         })
     }
 
-    /// What the client that begins a put names it by from then on.
+    /// Returns the put as the client that begins it names it from then on.
     pub(in crate::coordinator) fn open(&self, put: PutId) -> OpenPut {
         self.put_key.open(put)
     }
@@ -82,7 +82,7 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
         })
     }
 
-    /// What a node is told.
+    /// Returns the information for a node.
     pub(in crate::coordinator) fn told(&self) -> TicketKeys {
         TicketKeys {
             now_ms: self.core.lifetime_ms(),

@@ -43,7 +43,7 @@ pub struct DeviceStatus {
 pub struct ArrayStatus {
     /// The devices, in their order.
     pub devices: Vec<DeviceStatus>,
-    /// How many devices may fail.
+    /// The number of devices that may fail.
     pub parity_device_count: u32,
     /// The kind of its non-volatile memory.
     pub memory: ArrayMemory,

@@ -99,7 +99,7 @@ pub struct LifecycleRequest {
     pub replica_count: usize,
     /// When blocks are encoded.
     pub after: EncodeAfter,
-    /// How replicas are placed.
+    /// The placement of replicas.
     pub placement: ReplicaPlacement,
 }
 
@@ -190,7 +190,7 @@ pub enum CoordinatorReply {
     Attributes(Attributes),
     /// Those that users have given to the inode.
     UserAttributes {
-        /// How often clients have set attributes of it.
+        /// The number of times clients have set attributes of it.
         version: u64,
         /// Values by names.
         user: BTreeMap<String, Vec<u8>>,
@@ -313,7 +313,7 @@ pub struct NewExtent {
 pub struct Growth {
     /// The file's size.
     pub size_bytes: u64,
-    /// How often the file became shorter before it had this size.
+    /// The number of truncations of the file before it had this size.
     pub truncation_count: u64,
     /// Whether it has the size that was asked for. False if it was truncated in between, or had another size than the
     /// request demands.
@@ -381,15 +381,15 @@ pub struct FileLayout {
 /// Period of the renewals of a session, in milliseconds.
 pub const RENEW_EVERY_MS: u64 = 2_000;
 
-/// How long a session of locks outlives its last renewal at least, in milliseconds of the coordinator's clock.
+/// Least time that a session of locks outlives its last renewal, in milliseconds of the coordinator's clock.
 pub const LOCK_SESSION_MS: u64 = 10_000;
-/// How long a client relies on its locks from the moment on at which it has sent a renewal, in milliseconds of its
-/// own clock.
+/// Time that a client relies on its locks from the moment on at which it has sent a renewal, in milliseconds of its own
+/// clock.
 pub const LOCK_LEASE_MS: u64 = 9_000;
-/// How long a request waits at the coordinator for a lock, in milliseconds.
+/// Time that a request waits at the coordinator for a lock, in milliseconds.
 pub const LONG_CALL_MS: u64 = 500;
 
-/// How far a request goes for a lock.
+/// The extent of a request's attempt to get a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockAttempt {
     /// It only asks whether another owner's lock is in the way, and changes nothing.

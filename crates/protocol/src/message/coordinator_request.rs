@@ -174,7 +174,7 @@ calls! {
     BeginPut {
         /// The file's name.
         at: RelativePath,
-        /// What happens to a file that has the name already.
+        /// The fate of a file that has the name already.
         existing: Existing,
         /// The pool; may be absent when there is only one.
         pool: Option<String>,
@@ -188,7 +188,7 @@ calls! {
     ExtendPut {
         /// The put.
         put: OpenPut,
-        /// How often it was extended before.
+        /// The number of its earlier extensions.
         step: u64,
         /// The number of its first stripes that stay, and with them those of the same segment. No chunk of the
         /// others counts from now on.
@@ -252,7 +252,7 @@ calls! {
         number: u64,
         /// The new name.
         to: RelativePath,
-        /// What happens to a file that has that name already.
+        /// The fate of a file that has that name already.
         existing: Existing,
     }
     /// Give a file one more name. May be repeated.
@@ -320,10 +320,10 @@ calls! {
         number: u64,
         /// The new path.
         to: RelativePath,
-        /// What happens to an empty directory that has that path already.
+        /// The fate of an empty directory that has that path already.
         existing: Existing,
     }
-    /// What a path belongs to. An empty path is the directory itself.
+    /// The inode of a path. An empty path is the directory itself.
     LookupInode {
         /// The path.
         at: RelativePath,
@@ -354,7 +354,7 @@ calls! {
         file: PutId,
         /// Its new size, unless it is larger already.
         size_bytes: u64,
-        /// How often it was truncated, as the sender knows.
+        /// The number of its truncations, as the sender knows.
         truncation_count: u64,
         /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
         /// alone.
@@ -484,7 +484,7 @@ calls! {
         file: PutId,
         /// The change.
         change: LockChange,
-        /// What to do if another owner's lock is in the way.
+        /// The action if another owner's lock is in the way.
         attempt: LockAttempt,
     } -> Locking { CoordinatorReply::Locking(outcome) => outcome }
     /// The space of files, chunks and reserves by pool, and of nodes.

@@ -8,7 +8,7 @@ use gabion_planner::PlanError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What stands against a request. Gateways derive their error numbers from it; POSIX's are named here.
+/// The class of an error. Gateways derive their error numbers from it; POSIX's are named here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cause {
     /// No file, pool, stripe or node has the name or the id (`ENOENT`).

@@ -18,7 +18,7 @@ pub struct LoggedEvent {
     pub node: Option<NodeId>,
     /// The stripe that it concerns.
     pub stripe: Option<StripeId>,
-    /// What has happened, in one sentence.
+    /// The event in one sentence.
     pub sentence: String,
 }
 

@@ -57,11 +57,11 @@ pub struct JoinSession {
 pub struct JoinCount {
     /// The coordinator's run: it has no record of joins before it.
     pub incarnation: u64,
-    /// How many sessions of this run have begun, ended or been dropped.
+    /// The number of sessions of this run that have begun, ended or been dropped.
     pub count: u64,
 }
 
-/// How a session begins.
+/// The begin of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JoinBegun {
     /// The session.

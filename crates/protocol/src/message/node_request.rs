@@ -28,7 +28,7 @@ calls! {
         stripe: StripeId,
         /// The data chunk.
         chunk: ChunkIndex,
-        /// Where in the chunk they go.
+        /// Their offset in the chunk.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
@@ -225,8 +225,9 @@ calls! {
 }
 
 impl NodeRequest {
-    /// What the request needs a ticket for if it is a client's. All requests are listed: those without a claim tell or
-    /// change nothing of a stripe's bytes, name a run that only its client knows, or come from members only.
+    /// Returns the operation and the stripe for which the request needs a ticket if it is a client's. All requests are
+    /// listed: those without a claim tell or change nothing of a stripe's bytes, name a run that only its client knows,
+    /// or come from members only.
     pub fn claim(&self) -> Option<Claim> {
         let (operation, stripe, generation, file, ticket) = match self {
             Self::Stage(stage) => (Operations::UPDATE, stage.stripe, None, None, stage.ticket),

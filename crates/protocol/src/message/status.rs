@@ -96,7 +96,7 @@ pub struct ClusterStatus {
     pub arrays: BTreeMap<NodeId, ArrayStatus>,
     /// The disk space of these nodes, from their last heartbeats.
     pub spaces: BTreeMap<NodeId, Space>,
-    /// What these nodes have served, from their last heartbeats.
+    /// The requests that these nodes have served, from their last heartbeats.
     pub served: BTreeMap<NodeId, Served>,
     /// Age of the last heartbeat of each node that is not failed, in milliseconds; nodes without a
     /// heartbeat since the coordinator's start are left out.
@@ -106,7 +106,7 @@ pub struct ClusterStatus {
     /// Damaged chunks that each node has found since the coordinator's start; nodes without any are left
     /// out. The chunks are repaired: a growing count shows a decaying disk.
     pub damaged_chunk_counts: BTreeMap<NodeId, u64>,
-    /// How often nodes were evicted since the coordinator's start, because others could not reach them.
+    /// The number of evictions of each node since the coordinator's start, because others could not reach them.
     pub eviction_counts: BTreeMap<NodeId, u64>,
     /// Chunks that are not lost, but whose nodes do not answer now.
     pub unreachable_chunk_count: u64,
@@ -199,7 +199,7 @@ pub struct RepairStatus {
     pub caught_up_chunk_count: u64,
     /// Bytes written to catch up, for returned nodes or after a rebuild.
     pub caught_up_bytes: u64,
-    /// How often a repair was resumed with other helpers.
+    /// The number of times a repair was resumed with other helpers.
     pub resumed_count: u64,
     /// Planned cross-rack bytes of all of these.
     pub planned_cross_rack_bytes: u64,

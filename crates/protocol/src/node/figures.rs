@@ -29,7 +29,7 @@ pub struct NodeFigures {
     pub staged_bytes: u64,
     /// Bytes of slices that wait for their parts.
     pub waiting_bytes: u64,
-    /// How often each limit on these has refused some.
+    /// The number of times each limit on these has refused some.
     pub limited: BTreeMap<&'static str, u64>,
     /// Stripes in its memory as a primary.
     pub led_stripe_count: u64,

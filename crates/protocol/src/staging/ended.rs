@@ -5,7 +5,7 @@ use crate::ports::Address;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How long frames and bytes wait for their part.
+/// Time that frames and bytes wait for their part.
 pub(super) const KEEP_MS: u64 = 60_000;
 /// The most runs that are remembered after their parts have ended.
 pub(super) const OVER_COUNT_MAX: usize = 1 << 16;
@@ -20,7 +20,7 @@ pub(super) struct Withdrawn {
     pub(super) runs: BTreeSet<RunId>,
     /// When each was withdrawn, and by whom, oldest first. Invariant: the same runs.
     since_ms: VecDeque<(u64, RunId, Address)>,
-    /// How many each client has withdrawn. Invariant: no zeros, the sum of them is that of the runs.
+    /// The number of runs that each client has withdrawn. Invariant: no zeros, the sum of them is that of the runs.
     pub(super) counts: BTreeMap<Address, usize>,
 }
 

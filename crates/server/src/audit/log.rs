@@ -17,7 +17,7 @@ use tokio::time::timeout;
 pub(super) const DIRECTORY: &str = "audit";
 /// Records that may wait to be written.
 const WAITING_COUNT_MAX: usize = 4096;
-/// How long an order waits for its record.
+/// Maximum wait of an order for its record.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest subject or reason in bytes; the rest is cut off.
 const TEXT_BYTES_MAX: usize = 8192;

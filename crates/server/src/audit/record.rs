@@ -21,12 +21,12 @@ pub struct AuditRecord {
     pub number: u64,
     /// Milliseconds since 1970 by the coordinator's clock.
     pub time_ms: i64,
-    /// What is recorded.
+    /// Its contents.
     #[serde(flatten)]
     pub noted: Noted,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Noted {
@@ -37,7 +37,7 @@ pub enum Noted {
     },
     /// An order, before it is carried out.
     Order(AuditedOrder),
-    /// What became of an order. After a crash there is none.
+    /// The outcome of an order. After a crash there is none.
     Outcome(AuditedOutcome),
 }
 
@@ -68,16 +68,16 @@ pub struct AuditedPeer {
     pub address: Option<String>,
 }
 
-/// What became of an order.
+/// The outcome of an order, with the number of its record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditedOutcome {
     /// The number of the order's record.
     pub order: u64,
-    /// What became of it.
+    /// The outcome.
     pub became: Became,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Became {
@@ -90,7 +90,7 @@ pub enum Became {
 }
 
 impl Became {
-    /// What the answer to an order shows.
+    /// Returns the outcome that the answer to an order shows.
     pub(crate) fn of(reply: &CoordinatorReply) -> Self {
         match reply {
             CoordinatorReply::Refused(denial)
@@ -215,7 +215,7 @@ pub enum AuditFault {
 pub struct AuditTrail {
     /// The records that can be read.
     pub records: Vec<AuditRecord>,
-    /// Where the files are not as they were written.
+    /// Differences of the files from their state when they were written.
     pub faults: Vec<AuditFault>,
     /// Files that end in a cut line, as a crash leaves them: that record was not durable, and its order not carried out.
     pub cut: Vec<String>,

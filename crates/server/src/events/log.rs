@@ -23,7 +23,7 @@ const SENTENCE_BYTES_MAX: usize = 1000;
 /// Most events of one answer.
 const PAGE_COUNT_MAX: usize = 1000;
 
-/// What is to be noted.
+/// An event to be noted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Happening {
     pub(crate) kind: &'static str,

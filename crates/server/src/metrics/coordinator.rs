@@ -27,7 +27,7 @@ const COUNT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// processor.
 const COUNT_SHARE: u32 = 100;
 
-/// How long a scrape waits for a count: less than Prometheus waits for a scrape by default.
+/// Maximum wait of a scrape for a count: less than Prometheus waits for a scrape by default.
 const COUNT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The work of a coordinator since its process began.

@@ -125,7 +125,7 @@ impl Observer for NodeWork {
     }
 }
 
-/// What counts a node's work, and the listener from which the counts are read.
+/// The counters of a node's work, and the listener from which the counts are read.
 pub(crate) struct Counting {
     listener: Option<MetricsListener>,
     /// None where nothing is counted.
@@ -156,7 +156,7 @@ impl Counting {
     }
 }
 
-/// What a node's page is made of, beside its work.
+/// The parts of a node's page, beside its work.
 pub(crate) struct NodeParts {
     pub(crate) node: Arc<Node>,
     pub(crate) rack: RackId,

@@ -32,7 +32,7 @@ const TURNED_AWAY: [&str; 8] = [
 pub(super) struct Requests {
     seconds: Family<[Label; 2], Histogram>,
     refusals: Family<[Label; 2], Counter>,
-    /// How often each limit has refused something.
+    /// The number of times each limit has refused something.
     limits: Mutex<BTreeMap<&'static str, u64>>,
     connections: Family<[Label; 1], Counter>,
     events: Family<[Label; 1], Counter>,

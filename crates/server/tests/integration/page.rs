@@ -54,7 +54,7 @@ impl Page {
     }
 }
 
-/// What a server answers to a request of this path.
+/// Returns a server's answer to a request of this path.
 pub(crate) fn get(address: SocketAddr, path: &str, accept: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("metrics are served");
     let request = format!(

@@ -1,4 +1,4 @@
-//! What clients may see of holes, and of files that were truncated or punched, and what they may not.
+//! Views of holes, and of files that were truncated or punched, that clients may have, and views that they may not.
 
 use gabion_meta::PutId;
 use gabion_sim::cells::{CELL_BYTES, UpdateId, fill};

@@ -1,4 +1,4 @@
-//! What clients may see of names, and what they may not.
+//! Views of names that clients may have, and views that they may not.
 
 use gabion_meta::PutId;
 use gabion_sim::names::{Misnomer, Names, Span};

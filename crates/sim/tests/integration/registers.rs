@@ -1,4 +1,5 @@
-//! What clients may see of a file's bytes, and what they may not. That of one cell is tested in `gabion_history`.
+//! Views of a file's bytes that clients may have, and views that they may not. That of one cell is tested in
+//! `gabion_history`.
 
 use gabion_meta::PutId;
 use gabion_sim::cells::{UpdateId, fill};

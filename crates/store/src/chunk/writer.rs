@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// How a finished chunk takes its place.
+/// The way in which a finished chunk takes its place.
 #[derive(Clone, Copy)]
 enum Finish {
     /// In place of an older one, if there is one.

@@ -169,7 +169,7 @@ impl Journal {
         self.needed_lsn
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn segment_count(&self) -> usize {
         self.segments.len()
     }

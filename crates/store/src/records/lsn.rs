@@ -2,7 +2,7 @@
 
 use gabion_layout::ChunkId;
 
-/// Where a record was appended, for [`Store::sync`](crate::Store::sync) to make it durable.
+/// The position at which a record was appended, for [`Store::sync`](crate::Store::sync) to make it durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lsn {
     /// The chunk whose reserve it is in; `None` for the journal.

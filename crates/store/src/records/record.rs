@@ -176,7 +176,7 @@ pub struct ChunkSpec {
     pub chunk_bytes: u64,
     /// The last update that the chunk's own bytes include.
     pub base: Sequence,
-    /// Where it keeps the records of later updates.
+    /// The place of the records of later updates.
     pub keeping: Keeping,
 }
 

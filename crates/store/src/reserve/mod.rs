@@ -57,7 +57,7 @@ pub(crate) struct Reserve {
     unsettled: BTreeMap<Sequence, Reserved>,
     /// Bytes of frames appended since the store was opened.
     appended_bytes: u64,
-    /// How often it was emptied since the store was opened.
+    /// The number of times it was emptied since the store was opened.
     merge_count: u64,
     /// Appends that waited for a merge since the store was opened, because the reserve was full or
     /// had no space left.

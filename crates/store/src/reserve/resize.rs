@@ -36,7 +36,7 @@ pub struct ReserveStats {
     pub newest: Option<Sequence>,
     /// Bytes of records and frames appended to it.
     pub appended_bytes: u64,
-    /// How often it was emptied.
+    /// The number of times it was emptied.
     pub merge_count: u64,
     /// Appends that waited for a merge because it was full, or had no space left.
     pub stalled_append_count: u64,

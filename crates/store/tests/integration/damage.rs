@@ -6,7 +6,7 @@ use gabion_store::{Cut, Damage, RecordKind, SimDisk, Store, StoreError};
 use std::sync::Arc;
 
 const CHUNK_BYTES: usize = 20_000;
-/// Where the data of a chunk of this size begins in its file.
+/// Offset of the data of a chunk of this size in its file.
 const DATA_OFFSET: u64 = 8192;
 
 fn path_of(disk: &SimDisk, id: ChunkId) -> String {

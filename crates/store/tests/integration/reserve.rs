@@ -10,8 +10,7 @@ use std::sync::Arc;
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Room for four records of 4 KiB.
 pub(crate) const RESERVE_BYTES: u64 = 20 << 10;
-/// Where the reserve of a chunk of this size begins in its file: a page of header, a page of
-/// table, the data.
+/// Offset of the reserve of a chunk of this size in its file: a page of header, a page of table, the data.
 pub(crate) const RESERVE_OFFSET: u64 = (8 << 10) + CHUNK_BYTES;
 
 fn create(store: &Store, id: ChunkId) -> Vec<u8> {

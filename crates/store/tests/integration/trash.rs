@@ -5,7 +5,7 @@ use gabion_layout::{ChunkId, Sequence, StripeId};
 use gabion_store::{Cut, RecordKind::NewBytes, SimDisk, Store, StoreError};
 
 const NEW: &[u8] = b"settled, and not merged yet";
-/// Where a small chunk's data begin in its file.
+/// Offset of a small chunk's data in its file.
 const DATA_OFFSET: usize = 8192;
 
 /// A store with a chunk that a settled update has changed.

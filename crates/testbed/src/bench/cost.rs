@@ -19,7 +19,7 @@ pub struct Cost {
     pub client_s: f64,
     /// Processor time of the servers, if they run on this machine.
     pub servers: Option<Servers>,
-    /// What all nodes' stores did.
+    /// Counts of the work of all nodes' stores.
     pub stores: StoreCounts,
     /// Bytes sent between racks, as the plans count them.
     pub planned_cross_rack_bytes: u64,
@@ -29,7 +29,7 @@ pub struct Cost {
     pub is_incomplete: bool,
 }
 
-/// What only the servers' machine can tell.
+/// Costs that only the servers' machine can tell.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Servers {
     /// Processor time of the coordinator, in seconds.

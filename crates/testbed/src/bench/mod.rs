@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the file that measures the disk alone.
 const PLAIN_BYTES: usize = 4 << 10;
-/// How often the disk alone is measured.
+/// Measurements of the disk alone.
 const PLAIN_COUNT: u64 = 50;
 /// Reads that open the connections of a file before anything is measured.
 const WARM_UP_COUNT: u64 = 16;
@@ -37,7 +37,7 @@ const REPAIR_POLL: Duration = Duration::from_millis(100);
 /// A repair that repairs no chunk for this long is not waited for.
 const REPAIR_STALL: Duration = Duration::from_secs(30);
 
-/// What is measured.
+/// The parameters of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Names of the pools, each once.
@@ -48,7 +48,7 @@ pub struct Setting {
     pub workloads: Vec<Workload>,
     /// Time of each measurement.
     pub time: Duration,
-    /// How often each workload is measured on each pool; the rounds are added up.
+    /// Rounds of each workload on each pool, which are added up.
     pub round_count: u32,
     /// Seed of the places of random requests, which are the same in all pools.
     pub seed: u64,
@@ -92,7 +92,7 @@ pub struct Line {
     pub seconds: f64,
     /// The requests.
     pub measured: Measured,
-    /// What they cost.
+    /// Their cost.
     pub cost: Cost,
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The name of the console's process.
 pub(super) const CONSOLE: &str = "console";
 
-/// How to open the console in a browser.
+/// The address and the password with which a browser opens the console.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenConsole {
     /// The page's address.

@@ -120,7 +120,7 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// What it was made with.
+    /// Returns the options with which it was made.
     #[must_use]
     pub fn options(&self) -> &ClusterOptions {
         &self.shape.options
@@ -135,7 +135,7 @@ impl LocalCluster {
         self.shape.coordinator.as_deref().ok_or_else(never)
     }
 
-    /// How clients on this machine prove what they are. Their certificate is made anew in time.
+    /// Returns the clients' proof of identity on this machine. Their certificate is made anew in time.
     ///
     /// # Errors
     /// If the certificates cannot be read or written.

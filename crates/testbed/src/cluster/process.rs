@@ -21,10 +21,10 @@ pub(super) struct Running {
     pub(super) pid: i32,
     /// When the kernel started it, in clock ticks since boot: pids are reused.
     started_ticks: u64,
-    /// Where it serves its metrics, once it is ready.
+    /// The address of its metrics, once it is ready.
     #[serde(default)]
     pub(super) metrics: Option<String>,
-    /// Where it serves a page, once it is ready.
+    /// The address of its page, once it is ready.
     #[serde(default)]
     pub(super) url: Option<String>,
 }

@@ -41,7 +41,7 @@ pub(super) enum NotReady {
 pub(super) struct Ready {
     /// The coordinator's address, or the node's id.
     pub(super) at: String,
-    /// Where it serves its metrics.
+    /// The address of its metrics.
     pub(super) metrics: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn until_it_waits(coordinator: Place<'_>, node: NodeId) -> Join
     }
 }
 
-/// How the coordinator counts a node whose process runs; none if it does not answer.
+/// Returns the coordinator's view of a node whose process runs; none if it does not answer.
 pub(super) async fn state_of((coordinator, security): Place<'_>, node: NodeId) -> Option<Started> {
     let client = gabion_wire::connect(coordinator, security, ClientOptions::default()).await;
     let mut status = client.ok()?.status().await.ok()?;

@@ -39,12 +39,12 @@ impl LocalCluster {
         self.write_run_file(name, &running)
     }
 
-    /// Where a process, which may have ended, has served its page.
+    /// Returns the last address of the page of a process, which may have ended.
     pub(super) fn last_url(&self, name: &str) -> Option<String> {
         self.noted(name)?.url
     }
 
-    /// Where a running process, such as `coordinator` or `node-3`, serves its metrics.
+    /// Returns the address of the metrics of a running process, such as `coordinator` or `node-3`.
     #[must_use]
     pub fn metrics_url(&self, name: &str) -> Option<String> {
         self.running(name)?.metrics

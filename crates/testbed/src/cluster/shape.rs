@@ -5,7 +5,7 @@ use crate::size::bytes;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What a cluster is made with.
+/// The options with which a cluster is made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClusterOptions {
     /// Racks.
@@ -76,7 +76,7 @@ impl ClusterOptions {
         Ok(())
     }
 
-    /// What can never change, by the name of its option.
+    /// Returns the values that can never change, by the names of their options.
     fn fixed(&self) -> Vec<(&'static str, String)> {
         vec![
             ("racks", self.racks.to_string()),
@@ -91,7 +91,7 @@ impl ClusterOptions {
         ]
     }
 
-    /// Where the metadata are, by the name of the option.
+    /// Returns the place of the metadata, by the name of the option.
     fn place(&self) -> Vec<(&'static str, String)> {
         let place = self.metadata.clone();
         vec![("metadata", place.unwrap_or_else(|| "in a file".to_owned()))]

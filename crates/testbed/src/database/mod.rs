@@ -14,14 +14,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where Debian's packages have their programs, by version.
+/// Directory of the programs of Debian's packages, by version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The user that Debian's package makes.
 const USER: &str = "postgres";
 /// The superuser of the server's databases.
 const ROLE: &str = "gabion";
 
-/// How a server ends.
+/// The way in which a server ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// Sessions are ended, and what is in memory is written.
@@ -30,7 +30,7 @@ pub enum Stop {
     Immediate,
 }
 
-/// What a server's commits outlive.
+/// The failures that a server's commits outlive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endurance {
     /// A loss of power.

@@ -17,7 +17,7 @@ const COMMIT: &[u8] = b"COMMIT\0";
 const SOCKET: &str = ".s.PGSQL.5432";
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Where a connection is cut.
+/// The moment at which a connection is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
     /// Before the server gets the commit: it is not done.
@@ -46,7 +46,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What happens at the next commits.
+    /// The cut at the next commits.
     next: Option<Cut>,
     is_paused: bool,
     /// Both sides of each connection.
@@ -102,7 +102,7 @@ impl Relay {
         self.shared.lock().next = Some(cut);
     }
 
-    /// How many connections were cut at a commit.
+    /// Returns the number of connections that were cut at a commit.
     pub fn cut_count(&self) -> u64 {
         self.shared.cut_count.load(Ordering::Acquire)
     }

@@ -31,7 +31,7 @@ pub struct Script {
     pub engine: Engine,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Where the writes come from, for the report.
+    /// The source of the writes, for the report.
     pub source: String,
     /// Writes within the file, in their order.
     pub writes: Vec<ByteRange>,

@@ -40,7 +40,7 @@ pub struct Report {
 /// Writes in place, one after the other.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Updates {
-    /// Where the writes come from.
+    /// The source of the writes.
     pub source: String,
     /// Number of writes.
     pub count: u64,

@@ -20,7 +20,7 @@ pub(super) enum Limits {
     /// `from[i][j]` is the rate of all nodes of region i together to region j; `from[i][i]` is each
     /// node's own link.
     Regions {
-        /// Where the matrix is written.
+        /// The file of the matrix.
         file: PathBuf,
         from: Vec<Vec<u64>>,
     },

@@ -21,7 +21,7 @@ pub enum Pace {
     Trace(f64),
 }
 
-/// How a trace is replayed.
+/// The parameters of a trace's replay.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Name of the trace, for errors.
@@ -49,7 +49,7 @@ pub struct Setting {
 pub struct Request {
     /// Its time in the trace.
     pub at: Duration,
-    /// What it does.
+    /// Its kind.
     pub access: Access,
     /// Its bytes, within the file.
     pub range: ByteRange,
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub writes: Measured,
     /// The reads.
     pub reads: Measured,
-    /// What moved between racks.
+    /// The traffic between racks.
     pub flows: Vec<Flow>,
     /// Nodes that did not report their traffic.
     pub unmetered_nodes: Vec<u32>,

@@ -22,7 +22,7 @@ pub(crate) struct SharedFile {
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) coordinator: String,
-    /// How clients prove that they belong to the cluster.
+    /// The clients' proof that they belong to the cluster.
     pub(crate) security: Security,
     pub(crate) files: Vec<SharedFile>,
     /// The pool for whole files.

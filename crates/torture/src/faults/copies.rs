@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long an old database is in use.
+/// Time for which an old database is in use.
 const OLD_DATABASE_FOR: Duration = Duration::from_secs(6);
 /// Limit until the client of whole files has ended its operation.
 const REST_LIMIT: Duration = Duration::from_mins(5);

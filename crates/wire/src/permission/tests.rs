@@ -157,7 +157,7 @@ fn check_parts(part: &RunPart) {
     }
 }
 
-/// What a client may send without a ticket tells or changes none of a stripe's bytes.
+/// A client's request without a ticket tells or changes none of a stripe's bytes.
 #[test]
 fn each_request_of_users_is_for_a_stripe_and_needs_a_ticket_or_is_listed() {
     let users = [Role::Client, Role::Operator].map(|role| Sender {

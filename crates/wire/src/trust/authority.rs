@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// How long an authority is valid, and the list of revoked certificates.
+/// Validity of an authority, and of the list of revoked certificates.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 20);
 /// A certificate is valid this long before it is made: clocks differ.
 const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
@@ -73,9 +73,9 @@ impl PublicKeyData for PublicKey {
 }
 
 impl Authority {
-    /// How long the certificate of a process is valid. It is renewed after a third of that.
+    /// Validity of the certificate of a process. It is renewed after a third of that.
     pub const LIFETIME: Duration = Duration::from_hours(24 * 7);
-    /// How long a join token is valid.
+    /// Validity of a join token.
     pub const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
 
     /// Makes the authority of a new cluster.
@@ -143,7 +143,7 @@ impl Authority {
         self.cluster
     }
 
-    /// What it has issued, oldest first.
+    /// Returns the certificates that it has issued, oldest first.
     ///
     /// # Errors
     /// When the ledger cannot be read.
@@ -466,7 +466,7 @@ impl Authority {
     }
 }
 
-/// What the certificate of an authority says.
+/// Returns the contents of an authority's certificate.
 fn authority_params(cluster: ClusterId) -> Result<CertificateParams, TrustError> {
     let mut params = CertificateParams::default();
     let title = format!("Gabion cluster {:032x}", cluster.0);
@@ -479,7 +479,7 @@ fn authority_params(cluster: ClusterId) -> Result<CertificateParams, TrustError>
     Ok(params)
 }
 
-/// What the certificate of a process says. Operators, clients and tokens cannot be servers.
+/// Returns the contents of a process's certificate. Operators, clients and tokens cannot be servers.
 fn process_params(name: Name) -> Result<CertificateParams, TrustError> {
     let mut params = CertificateParams::default();
     params

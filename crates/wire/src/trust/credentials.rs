@@ -47,7 +47,7 @@ static CRYPTO: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     })
 });
 
-/// What a peer's certificate says, after TLS has verified it.
+/// The contents of a peer's certificate, after TLS has verified it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Certified {
     /// The name.
@@ -173,7 +173,7 @@ impl Credentials {
         Self::of(&self.directory, texts).map(Some)
     }
 
-    /// Where they are.
+    /// Returns their directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -290,7 +290,7 @@ pub(super) fn write_credentials(
     files::replace(&directory.join(CERTIFICATE_FILE), certificate)
 }
 
-/// What Gabion reads in a certificate.
+/// The contents of a certificate that Gabion reads.
 pub(super) struct Parsed {
     pub(super) name: Result<Name, String>,
     serial: Option<Serial>,

@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const LOCK_FILE: &str = "lock";
-/// How long a process waits for the lock.
+/// Maximum wait of a process for the lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two attempts to lock.
 const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(5);

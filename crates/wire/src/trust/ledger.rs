@@ -89,7 +89,7 @@ pub struct Entry {
     pub state: EntryState,
 }
 
-/// What the file says.
+/// The contents of the ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Register {
     /// All certificates, in the order in which they were issued.

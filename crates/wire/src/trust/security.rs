@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// How a process proves what it is, and checks its peers. Clones share renewed credentials.
+/// A process's proof of its identity, and its check of its peers. Clones share renewed credentials.
 #[derive(Clone, Default)]
 pub struct Security(Option<Arc<RwLock<Arc<Credentials>>>>);
 
@@ -45,7 +45,7 @@ impl Security {
     /// Takes in changed files. Connections that are opened from now on use them. Returns whether there were any.
     ///
     /// # Errors
-    /// What is wrong with the files; the present credentials stay.
+    /// An error in the files; the present credentials stay.
     pub fn reload(&self) -> Result<bool, TrustError> {
         let Some(present) = self.credentials() else {
             return Ok(false);

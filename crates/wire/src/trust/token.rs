@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What every token begins with.
+/// Begin of every token.
 const PREFIX: &str = "gabion-join-1.";
 
 /// A join token. Printed, it is one line of letters, digits, `-`, `_` and `.`.

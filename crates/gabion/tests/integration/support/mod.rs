@@ -59,7 +59,7 @@ pub(crate) fn fails_on(cluster: &TestCluster, arguments: &[&str], code: i32) -> 
     stderr
 }
 
-/// What a command has said on stderr, with each sentence in one line, however long it is.
+/// Returns a command's sentences on stderr, each in one line, however long it is.
 pub(crate) fn complaint(output: &Output) -> String {
     text(&output.stderr).replace("\n        ", " ")
 }
@@ -118,7 +118,7 @@ impl TestCluster {
         self.path("cluster")
     }
 
-    /// Where the coordinator listens.
+    /// Returns the coordinator's address.
     pub(crate) fn coordinator(&self) -> String {
         let shape = fs::read(self.data().join("cluster.json")).expect("the cluster's shape");
         let shape: Value = serde_json::from_slice(&shape).expect("JSON");
@@ -128,7 +128,7 @@ impl TestCluster {
             .to_owned()
     }
 
-    /// How clients of this test prove that they belong to the cluster.
+    /// Returns the proof that clients of this test belong to the cluster.
     pub(crate) fn security(&self) -> Security {
         Security::open(&self.path("cluster/coordinator/operator")).expect("the cluster has made it")
     }

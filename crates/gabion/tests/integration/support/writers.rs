@@ -29,7 +29,7 @@ pub(crate) fn told(name: &str, otherwise: u64) -> u64 {
     text.map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What one writer knows of its part of the file.
+/// One writer, and its knowledge of its part of the file.
 pub(crate) struct Writer {
     number: usize,
     part_bytes: usize,

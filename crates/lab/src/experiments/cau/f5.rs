@@ -17,7 +17,7 @@ const LINES: [(&str, Redundancy); 3] = [
     ("CAU-1", Redundancy::Replicas(1)),
     ("baseline", Redundancy::Parity),
 ];
-/// What the paper prints for the last two lines at the figure's end.
+/// The paper's values of the last two lines at the figure's end.
 const PRINTED: [f64; 2] = [9.83e-7, 2.24e-7];
 /// The longest append phase of the figure, in hours.
 const HOURS_MAX: u32 = 18;

@@ -59,7 +59,7 @@ fn cau_traffic(
     Ok(counts["cau"])
 }
 
-/// What commits are of the traffic without grouping, in per cent: the most that grouping could spare, since
+/// Adds the share of commits in the traffic without grouping, in per cent: the most that grouping could spare, since
 /// replicas are sent in any case.
 fn add_commit_shares(
     session: &Session<'_>,
@@ -91,7 +91,7 @@ fn add_commit_shares(
     Ok(())
 }
 
-/// What grouping spares on whole traces, and on the workloads that would stand in for them.
+/// Adds the savings of grouping on whole traces, and on the workloads that would stand in for them.
 fn add_stand_ins(
     session: &Session<'_>,
     report: &mut Report,
@@ -189,7 +189,7 @@ fn add_causes(
     Ok(())
 }
 
-/// What the paper prints of all volumes, in per cent.
+/// The paper's figures of all volumes, in per cent.
 struct Summary {
     pays: f64,
     most: [f64; 3],

@@ -46,7 +46,7 @@ pub(crate) const F14: Experiment = Experiment::new(
 /// Of the paper's rates to ours: its nodes had processors each, and ours share two.
 const SLOWER: u64 = 25;
 const VOLUMES: [&str; 4] = ["wdev_1", "wdev_3", "rsrch_1", "src2_1"];
-/// What volumes are cut into.
+/// The chunk size by which volumes are cut.
 const ADDRESSED_BYTES: u64 = 1 << 20;
 /// The chunk size on the cluster, a sixteenth of that, so that updates take less time.
 const CHUNK_BYTES: u64 = 64 << 10;

@@ -165,7 +165,7 @@ fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
     explained.collect()
 }
 
-/// What the thesis prints: the figure, its unit and its value.
+/// Returns the thesis's figures: the name, the unit and the value of each.
 fn papers() -> [(&'static str, &'static str, Paper); 7] {
     [
         (

@@ -58,7 +58,7 @@ pub(super) struct Shown {
     pub(super) id: &'static str,
     /// The subject of the table and the plot.
     pub(super) titles: [&'static str; 2],
-    /// What the plot shows: the rate over that of the other scheme.
+    /// The quantity of the plot: the rate over that of the other scheme.
     pub(super) y_label: &'static str,
     /// On this machine and on the model.
     pub(super) rate: fn(&Replayed) -> Rates,
@@ -67,7 +67,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// How many times the other scheme's rate PLR has.
+    /// Returns PLR's rate over the other scheme's.
     fn gain(&self, replayed: &[Replayed], at: usize) -> f64 {
         let of = |scheme| {
             let found = replayed.iter().find(|one| one.scheme == scheme);
@@ -268,7 +268,7 @@ fn on_stripes(requests: &[Request], stripe_bytes: u64) -> (Vec<Update>, u64) {
     (updates, numbers.len() as u64)
 }
 
-/// What both experiments run.
+/// Returns the setting of both experiments.
 fn setting() -> Vec<String> {
     vec![
         "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk; writes as fast as \
@@ -278,7 +278,7 @@ fn setting() -> Vec<String> {
     ]
 }
 
-/// What of it is not as in the thesis.
+/// Returns the differences of the setting from the thesis.
 fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String> {
     let (_, writes, chunk_bytes) = size(session.scale);
     let traces = all.iter().filter(|(source, _)| source.is_trace).count();
@@ -294,7 +294,7 @@ fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String>
     scaled
 }
 
-/// What the scale leaves out of the volumes.
+/// Returns the parts of the volumes that the scale leaves out.
 fn left_out(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String> {
     let mut left_out = Vec::new();
     let folded = all

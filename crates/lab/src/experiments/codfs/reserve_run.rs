@@ -305,7 +305,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Vec<Outcome>, LabError> {
     Ok(runs.into_iter().map(Run::finish).collect())
 }
 
-/// What both experiments run.
+/// Returns the setting of both experiments.
 pub(super) fn setting() -> Vec<String> {
     vec![
         "Cauchy Reed-Solomon with 8 data and 2 parity chunks of 2 MiB: segments of 16 MiB"
@@ -321,7 +321,7 @@ pub(super) fn setting() -> Vec<String> {
     ]
 }
 
-/// What of it is not as in the thesis.
+/// Returns the differences of the setting from the thesis.
 pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
     vec![
         format!(

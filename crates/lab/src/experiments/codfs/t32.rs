@@ -16,9 +16,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     run,
 );
 
-/// How far a workload's shares may be from the table's, in percentage points.
+/// Most difference of a workload's shares from the table's, in percentage points.
 const SHARE_TOLERANCE: f64 = 0.5;
-/// How far its working set may be, in per cent.
+/// Most difference of its working set, in per cent.
 const SET_TOLERANCE: f64 = 3.0;
 
 /// One volume's row, counted.

@@ -40,7 +40,7 @@ pub(super) struct Phase {
     pub(super) operations: u64,
     /// Time on this machine, of the busiest modelled disk, and of that if nothing is synced, in seconds.
     pub(super) seconds: Rates,
-    /// What all stores asked of their disks.
+    /// The operations of all stores on their disks.
     pub(super) io: IoCount,
 }
 
@@ -365,7 +365,7 @@ pub(super) fn bars(
     )
 }
 
-/// How to read the model and the measurement, for every experiment that uses both.
+/// Returns notes on reading the model and the measurement, for every experiment that uses both.
 pub(super) fn notes() -> Vec<String> {
     vec![
         "'disk' is this machine's disk: 10 stores in one process with 10 threads, every update durable; it shows \

@@ -13,7 +13,7 @@ use crate::workload::{Target, VOLUMES, Volume, Workload, volume};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// What a sweep over volumes does.
+/// The progress text of a sweep over volumes.
 pub(super) const COUNTING: &str = "counting volumes";
 
 type Requests = Box<dyn Iterator<Item = Result<Request, LabError>>>;
@@ -134,7 +134,7 @@ fn trace_path(volume: &Volume) -> String {
     format!("msr/{}.csv", volume.name)
 }
 
-/// How many of a volume's writes stand for one, so that the scale's number is not exceeded.
+/// Returns the number of a volume's writes of which one is made, so that the scale's number is not exceeded.
 fn one_in(session: &Session<'_>, volume: &Volume) -> Result<u64, LabError> {
     let writes_max = session.scale.pick(1_000, 30_000, u64::MAX);
     let mut one_in = volume.target.writes.div_ceil(writes_max).max(1);

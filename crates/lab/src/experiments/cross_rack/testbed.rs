@@ -100,7 +100,7 @@ pub(crate) fn race(
     Ok(measured)
 }
 
-/// How many times as fast one contender was as another, in each round.
+/// Returns the speed of one contender over that of another, in each round.
 pub(crate) fn gains(measured: &[Vec<Throughput>], faster: usize, slower: usize) -> Vec<f64> {
     let gain = |round: &Vec<Throughput>| round[slower].seconds / round[faster].seconds;
     measured.iter().map(gain).collect()
@@ -144,7 +144,7 @@ pub(crate) fn plot(
     Ok(plot)
 }
 
-/// What stands in for the volumes of which there is no trace.
+/// Returns the sources of the volumes' writes: traces, and workloads for the volumes without a trace.
 pub(crate) fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String, LabError> {
     let mut words = Vec::new();
     for name in volumes {

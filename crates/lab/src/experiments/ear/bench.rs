@@ -38,14 +38,14 @@ pub struct EncodeBench {
 /// Files that are encoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EncodeTrial {
-    /// How their replicas are placed.
+    /// The placement of their replicas.
     pub placement: ReplicaPlacement,
     /// When clients put a segment each, in seconds since the order to encode, ascending. None begins when
     /// all is encoded.
     pub puts_at_s: Vec<f64>,
 }
 
-/// What came of a bench.
+/// The results of a bench.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Encodings {
     /// Time to encode a segment of nearly empty blocks while nothing else runs, in seconds:
@@ -57,11 +57,11 @@ pub struct Encodings {
     pub conversions_at_once: usize,
     /// Size of the slices in bytes.
     pub slice_bytes: u64,
-    /// What came of each trial.
+    /// The result of each trial.
     pub trials: Vec<EncodeTime>,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EncodeTime {
     /// From the order until the last segment was encoded, in seconds.
@@ -70,7 +70,7 @@ pub struct EncodeTime {
     pub segments: Vec<SegmentPlaces>,
     /// The puts that began by then.
     pub puts: Vec<PutTime>,
-    /// What encodings sent across racks, by the nodes' meters, in bytes.
+    /// Bytes that encodings sent across racks, by the nodes' meters.
     pub encode_cross_rack_bytes: u64,
     /// Processors in use on average, by all of the cluster's processes.
     pub cores: f64,
@@ -94,6 +94,6 @@ pub struct PutTime {
     pub replicas: Vec<Vec<NodeId>>,
     /// When it began, in seconds since the order to encode.
     pub at_s: f64,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub seconds: f64,
 }

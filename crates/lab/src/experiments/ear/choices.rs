@@ -10,7 +10,7 @@ use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
 /// A choice that the paper leaves open, made otherwise.
 type Choice = (&'static str, fn(&mut Sides));
 
-/// What we take, and each choice by itself.
+/// Our choices, and each other choice by itself.
 const CHOICES: [Choice; 16] = [
     ("as in the first table", |_| {}),
     ("parity computation takes no time", |sides| {
@@ -109,7 +109,7 @@ pub(super) fn open_choices(
     Ok(table)
 }
 
-/// Where replicas beyond the third may go, and whether data leave the core rack then for a parity chunk.
+/// The possible places of replicas beyond the third, and whether data leave the core rack then for a parity chunk.
 const READINGS: [(&str, ReplicaSpread, ParityPlaces); 4] = [
     (
         "a fresh rack each",

@@ -47,14 +47,14 @@ enum Gain {
     Write,
 }
 
-/// Where a gain that the paper gives is.
+/// The place of a gain that the paper gives.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     /// At a value of the axis.
     At(f64),
     /// Over all values, on average.
     All,
-    /// How much less it is at the last value than at the first.
+    /// As the fall from the first value to the last.
     Fall(f64, f64),
 }
 

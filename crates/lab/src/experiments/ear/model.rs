@@ -27,7 +27,7 @@ const PAYLOAD_SHARE: f64 = 0.96;
 /// A testbed's queues hold this time's traffic of their link, but at least this many bytes.
 const QUEUE_S: f64 = 0.05;
 const QUEUE_BYTES_MIN: f64 = 264e3;
-/// What passes at once where connections are served in turn.
+/// Time of the frame that passes at once if connections are served in turn.
 const FRAME_S: f64 = 0.002;
 /// Average fill of a full link's queue: when it overflows, senders fall back to 0.7 of their bytes
 /// in flight (CUBIC, RFC 9438), and fill it again.
@@ -208,8 +208,8 @@ impl<'a> Model<'a> {
         ]))
     }
 
-    /// How long a message waits for a full link: behind all that may wait there, or, where connections are
-    /// served in turn, until a frame has passed.
+    /// Returns the wait of a message for a full link: behind all that may wait there, or, if connections are served in
+    /// turn, until a frame has passed.
     fn queue_ns(&self) -> u64 {
         if self.bench.is_fair {
             return to_ns(FRAME_S);

@@ -7,16 +7,16 @@ use crate::experiment::{Session, mean};
 use crate::flow::{Layout, Outcome, Scenario, simulate};
 use gabion_planner::placement::{ParityPlaces, RackLimit};
 
-/// What both sides have in common, and in what EAR may differ.
+/// The common parameters of both sides, and those in which EAR may differ.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Sides {
     /// The scenario of EAR. Random replication has the same but for its layout and rack limit.
     pub(super) ear: Scenario,
-    /// What random replication does about racks that hold too much.
+    /// Random replication's treatment of racks that hold too much.
     pub(super) limit: RackLimit,
-    /// How the throughput of encodings is counted.
+    /// The definition of the throughput of encodings.
     pub(super) encode_average: Average,
-    /// How the throughput of writes is counted.
+    /// The definition of the throughput of writes.
     pub(super) write_average: Average,
 }
 
@@ -51,7 +51,7 @@ impl Sides {
     }
 }
 
-/// What came of a point, a value for each seed.
+/// The results of a point, a value for each seed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Gains {
     /// By how many per cent EAR encodes more in a second.

@@ -21,7 +21,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 )
 .on_testbed();
 
-/// How far the model may be from the testbed, in per cent.
+/// Most difference of the model from the testbed, in per cent.
 const NEAR_PCT: f64 = 10.0;
 const MIB: u64 = 1 << 20;
 /// Seconds between two puts, on average.
@@ -121,7 +121,7 @@ fn distance_pct([testbed, model]: Pair) -> f64 {
     100.0 * (model / testbed - 1.0)
 }
 
-/// What trials of one kind came to in all rounds.
+/// The results of trials of one kind in all rounds.
 struct Row {
     placement: ReplicaPlacement,
     is_fair: bool,
@@ -130,7 +130,7 @@ struct Row {
     encode_mb_per_s: Pair,
     /// A segment over the mean time of its put, in MB/s; none without puts.
     write_mb_per_s: Option<Pair>,
-    /// What encodings sent across racks, in MB.
+    /// Data that encodings sent across racks, in MB.
     crossing_mb: Pair,
     /// Processors in use by the cluster, and by everything else.
     cores: Pair,

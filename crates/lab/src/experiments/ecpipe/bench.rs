@@ -26,7 +26,7 @@ const WEIGHED_BYTES: u64 = 1 << 30;
 pub struct RepairBench {
     /// The directory for the cluster; empty.
     pub directory: PathBuf,
-    /// How fast its links are.
+    /// The rates of its links.
     pub links: BenchLinks,
     /// Number of last nodes that join after everything is stored, so that they hold nothing:
     /// requestors.
@@ -41,7 +41,7 @@ pub struct RepairBench {
     pub placement_seed: u64,
     /// The timed trials.
     pub trials: Vec<Trial>,
-    /// How often each trial is repeated.
+    /// The number of rounds of each trial.
     pub round_count: u32,
 }
 
@@ -87,7 +87,7 @@ pub struct Trial {
     pub work: Work,
     /// Bytes of a slice.
     pub slice_bytes: u64,
-    /// How nodes go through the slices.
+    /// The order in which nodes do the slices.
     pub order: StepOrder,
 }
 
@@ -123,7 +123,7 @@ pub enum Work {
     },
 }
 
-/// How several chunks of a stripe are repaired at once.
+/// The way in which several chunks of a stripe are repaired at once.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Together {
     /// By one dedicated requestor.
@@ -158,7 +158,7 @@ pub enum Selection {
     Balanced,
 }
 
-/// How long a trial took.
+/// The times of a trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialTime {
     /// The trial's name.
@@ -279,7 +279,7 @@ impl RepairBench {
         Ok(all)
     }
 
-    /// How long each link takes, by the matrix; nothing where there is none.
+    /// Returns the time of each link, by the matrix; nothing if there is none.
     fn weights(&self) -> LinkWeights {
         let BenchLinks::Pairs(rows) = &self.links else {
             return LinkWeights::new();

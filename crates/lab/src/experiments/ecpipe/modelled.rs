@@ -24,7 +24,7 @@ const SCHEMES: [(&str, Scheme, Selection); 5] = [
     (SCHEDULED, Scheme::Pipeline, Selection::Greedy),
     (BALANCED, Scheme::Pipeline, Selection::Balanced),
 ];
-/// What a disk reads a second while it serves many repairs at once: an assumption, half of what it reads in sequence.
+/// Read rate of a disk while it serves many repairs at once: an assumption, half of its rate in sequence.
 const BUSY_DISK_BYTES_PER_S: f64 = 72e6;
 
 const CAUSE: &str = "in the model, the host with the smallest number sends a chunk of nearly every stripe under \

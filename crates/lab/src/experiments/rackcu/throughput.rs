@@ -28,8 +28,7 @@ pub(crate) const B2: Experiment = Experiment::new(
 const VOLUME: &str = "rsrch_1";
 /// Of the paper's rates to ours: its nodes had processors each, and ours share two.
 const SLOWER: u64 = 50;
-/// How many times as fast as each of the others `RackCU` is on average, as the paper says of figures 10
-/// and 11.
+/// Ratios of the speed of `RackCU` to that of each of the others on average, as the paper says of figures 10 and 11.
 const PAPER_B1: [f64; 3] = [1.882, 2.068, 3.622];
 const PAPER_B2: [f64; 3] = [2.011, 1.342, 3.926];
 /// Positions of the others and `RackCU` among the contenders.

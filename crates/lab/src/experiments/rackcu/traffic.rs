@@ -105,8 +105,8 @@ fn plot(name: &str, x_label: &str, settings: &[(String, Vec<Counts>)]) -> Plot {
     )
 }
 
-/// What `RackCU` sends less than each of the others, as the paper prints of experiment A1: of all volumes, of those
-/// with larger updates, and of those with smaller ones.
+/// Savings of `RackCU` against each of the others, as the paper prints of experiment A1: of all volumes, of those with
+/// larger updates, and of those with smaller ones.
 const PAPER_A1: [f64; 3] = [29.8, 58.9, 64.4];
 const PAPER_LARGER: [f64; 3] = [38.2, 67.0, 75.1];
 const PAPER_SMALLER: [f64; 3] = [22.1, 50.9, 55.1];

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Pages of 4 KiB of an erase block of the model.
 const BLOCK_PAGES: u64 = 16;
 const BLOCK_BYTES: u64 = BLOCK_PAGES * PAGE_BYTES as u64;
-/// What storing a page in non-volatile memory takes: a copy and a flush of its lines.
+/// Time to store a page in non-volatile memory: a copy and a flush of its lines.
 const NVRAM_PAGE_NS: u64 = 1_500;
 
 /// A store on a modelled array.
@@ -160,7 +160,7 @@ impl Outcome {
         pages as f64 / BLOCK_PAGES as f64
     }
 
-    /// How many times as long as with another the SSDs live with this one, by erases.
+    /// Returns the lifetime of the SSDs over that with another, by erases.
     pub(super) fn lifetime_over(&self, other: &Self) -> f64 {
         other.erases() as f64 / self.erases().max(1) as f64
     }
@@ -420,7 +420,7 @@ pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
     table.row(first.into_iter().chain(cells));
 }
 
-/// What all of them run on.
+/// Returns the setting of all of them.
 fn setting_words() -> Vec<String> {
     vec![
         "modelled SSDs: 4 KiB pages unless a table says otherwise, page-mapped, greedy collection, 7 % \

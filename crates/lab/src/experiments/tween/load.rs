@@ -22,7 +22,7 @@ pub(super) struct Load {
     pub(super) pages: u32,
     /// Per cent of written pages that had been accessed before, in one pass.
     pub(super) update_pct: f64,
-    /// How often the writes are made.
+    /// Passes over the writes.
     pub(super) passes: u32,
 }
 
@@ -171,7 +171,7 @@ fn calibrated(
     Load::new(title, requests, turnover)
 }
 
-/// How often a volume is overwritten.
+/// Returns the number of times a volume is overwritten.
 fn turnover(scale: Scale) -> f64 {
     scale.pick(2.0, 5.0, 12.0)
 }

@@ -19,7 +19,7 @@ pub(super) struct Shapes {
     pub(super) goals: Vec<Goal>,
 }
 
-/// What both tables have after the shape.
+/// Columns of both tables after the shape.
 const COLUMNS: [&str; 5] = [
     "in place WA",
     "TWEEN WA",

@@ -102,7 +102,7 @@ fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) 
     report
 }
 
-/// What the design claims of all volumes, and what we ask of those with hot data.
+/// Judges the design's claims of all volumes, and our goals for those with hot data.
 fn judge(report: &mut Report, all: &[(&Load, Vec<Outcome>)]) {
     let logs = || all.iter().flat_map(|(_, outcomes)| &outcomes[2..]);
     let partial: u64 = logs()

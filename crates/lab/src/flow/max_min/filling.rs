@@ -25,7 +25,7 @@ const ROUNDING: f64 = 1e-12;
 /// Bits of a key that say which limit it is.
 const LIMIT_BITS: u32 = 32;
 
-/// What keeps flows from being faster.
+/// The limit that keeps flows from being faster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Limit {
     /// A link that the flow shares.
@@ -34,7 +34,7 @@ pub(super) enum Limit {
     Alone(u32),
 }
 
-/// How fast a flow is.
+/// The rate of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     /// Infinite until it is found for the first time.
@@ -60,7 +60,7 @@ impl Rate {
 struct Part {
     /// Whether it takes part. All else is true only if it does.
     is_in: bool,
-    /// Where it is among the limits.
+    /// Its place among the limits.
     limit: u32,
     /// Flows whose rates are open, their weights, and what the others leave.
     open_count: u32,
@@ -69,7 +69,7 @@ struct Part {
 }
 
 impl Part {
-    /// What the link gives to each byte of its open flows.
+    /// Returns the link's share for each byte of its open flows.
     fn level(&self) -> f64 {
         self.left_bytes_per_s / self.weight
     }
@@ -88,7 +88,7 @@ pub(super) struct Filling {
     left: Vec<LinkNumber>,
     /// By link.
     parts: Vec<Part>,
-    /// What takes part.
+    /// Flows that take part.
     flows: Vec<u32>,
     limits: Vec<Limit>,
     /// By place among limits, the levels of those that have open flows, and their places. Levels rise while slower

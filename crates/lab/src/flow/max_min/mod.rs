@@ -32,11 +32,11 @@ fn end(at_ns: u64, flow: &Active, place: u32) -> u128 {
         | u128::from(place)
 }
 
-/// What a flow has of a link.
+/// A flow's hold of a link.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     link: LinkNumber,
-    /// Where the flow is among the link's crossings.
+    /// The flow's place among the link's crossings.
     at: u32,
     weight: f64,
     /// The flow's rate if it had the link to itself.
@@ -47,7 +47,7 @@ struct Hold {
 #[derive(Clone, Copy, Debug)]
 struct Crossing {
     flow: u32,
-    /// Where the link is among the flow's holds.
+    /// The link's place among the flow's holds.
     hold: u32,
     weight: f64,
 }

@@ -67,7 +67,7 @@ fn check(network: &mut MaxMin) {
     }
 }
 
-/// What points to each other does so, sums are sums, and a filling leaves nothing behind.
+/// Checks that places point to each other, that sums are sums, and that a filling leaves nothing behind.
 fn check_tables(network: &MaxMin) {
     let mut crossing_count = 0;
     for (place, flow) in network.flows.iter().enumerate() {

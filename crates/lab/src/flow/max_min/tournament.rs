@@ -3,7 +3,7 @@
 //! When a key changes, only the matches that it had won or now wins are played again; these are few unless it is the
 //! first of all. A heap with an entry for each change would be full of invalid entries.
 
-/// What comes after all keys. It is the key of those that have none.
+/// A key after all others. Places without a key have it.
 pub(super) const NEVER: u128 = u128::MAX;
 
 /// The least of the keys that numbered places have. A key is one number, so that a match is one comparison.

@@ -1,5 +1,5 @@
-//! Where tests find real traces. They are not the project's to pass on, so tests do without them
-//! where they are absent, and say so.
+//! The place of real traces for tests. They are not the project's to pass on, so tests do without them if they are
+//! absent, and say so.
 
 use gabion_lab::TraceReader;
 use std::path::PathBuf;

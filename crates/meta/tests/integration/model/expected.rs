@@ -177,7 +177,7 @@ impl Expected {
         Ok(Answer::Put(put))
     }
 
-    /// What a drawn number says of a file with this name.
+    /// Returns the rule for an existing file of this name that a drawn number stands for.
     pub(crate) fn existing(&self, name: &str, drawn: u8) -> Existing {
         match drawn {
             0 => Existing::IsReplaced,

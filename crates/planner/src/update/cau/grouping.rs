@@ -17,12 +17,12 @@ pub struct Swap {
     pub other: ChunkIndex,
 }
 
-/// What grouping would do to one stripe.
+/// The effect of grouping on one stripe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grouping {
     /// The exchanges, at least one.
     pub swaps: Vec<Swap>,
-    /// Where each chunk is afterwards.
+    /// The place of each chunk afterwards.
     pub placement: Vec<NodeId>,
     /// Sub-chunks across racks that the next commit of the same chunks saves, less those that the
     /// exchanges cost.
@@ -68,10 +68,10 @@ fn by_algorithm_1(racks: &Racks<'_>) -> Option<Grouping> {
     best
 }
 
-/// What the authors' program does. The rack with most updated chunks takes those of the other rack
-/// with fewest, unless the exchange costs more than the next commit of the same chunks spares. A
-/// lone chunk in a rack without parity goes to the rack with most parity, whatever that costs: each
-/// later commit of it spares the transfer there. Ties go to the rack with the least number.
+/// Groups as the authors' program does. The rack with most updated chunks takes those of the other rack with fewest,
+/// unless the exchange costs more than the next commit of the same chunks spares. A lone chunk in a rack without parity
+/// goes to the rack with most parity, whatever that costs: each later commit of it spares the transfer there. Ties go
+/// to the rack with the least number.
 fn by_authors(racks: &Racks<'_>) -> Option<Grouping> {
     let updated_count = |rack: RackId| racks.updated_in(rack).count();
     let parity_count = |rack: RackId| racks.parity_in(rack).count();
@@ -98,7 +98,7 @@ fn first_with_most(racks: &[RackId], count: impl Fn(RackId) -> usize) -> Option<
     racks.iter().copied().rev().max_by_key(|&rack| count(rack))
 }
 
-/// Where the chunks of a stripe are, and which of them were committed together.
+/// The racks of the chunks of a stripe, and the chunks that were committed together.
 struct Racks<'a> {
     stripe: &'a Stripe<'a>,
     topology: &'a Topology,

@@ -12,7 +12,7 @@ pub struct Phases {
     pools: BTreeMap<PoolId, Phase>,
 }
 
-/// What waits in one pool.
+/// The waiting updates of one pool.
 #[derive(Debug)]
 struct Phase {
     policy: CommitPolicy,

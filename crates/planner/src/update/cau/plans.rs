@@ -148,9 +148,9 @@ pub fn keepers(
     Ok(keepers)
 }
 
-/// How many nodes may fail, whichever they are, without losing anything while a stripe of `code` has
-/// appended updates with this many interim replicas: any `replicas` failures leave a copy of the new
-/// bytes, and as long as the code survives them, the bytes that did not change.
+/// Returns the number of nodes, whichever they are, that may fail without losing anything while a stripe of `code` has
+/// appended updates with this many interim replicas: any `replicas` failures leave a copy of the new bytes, and as long
+/// as the code survives them, the bytes that did not change.
 #[must_use]
 pub fn append_phase_survives(code: &gabion_codec::Code, replicas: usize) -> usize {
     code.failures_survived().min(replicas)

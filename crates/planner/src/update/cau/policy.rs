@@ -26,7 +26,7 @@ impl CommitPolicy {
     }
 }
 
-/// What ended an append phase.
+/// The cause of the end of an append phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Trigger {
     /// A commit was requested.
@@ -39,7 +39,7 @@ pub enum Trigger {
     Age,
 }
 
-/// What has been appended since the last commit.
+/// The appended updates since the last commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AppendPhase {
     /// Stripes with appended updates.

@@ -13,7 +13,7 @@ use gabion_plan::{Keepings, Plan};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrossRackAware;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::Cau,
     help: "data nodes log new bytes with interim replicas; a commit updates the parity",
@@ -23,7 +23,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 impl UpdatePlanner for CrossRackAware {
-    /// What a commit brings is applied in place: parity moves then.
+    /// A commit's bytes are applied in place: parity moves then.
     fn keepings(&self, _: u64) -> Keepings {
         Keepings {
             data: Keeping::InPlace,

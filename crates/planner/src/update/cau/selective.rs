@@ -13,7 +13,7 @@ use gabion_plan::{Keepings, Plan};
 #[derive(Clone, Copy, Debug)]
 struct SelectiveAtOnce;
 
-/// What others know of the scheme.
+/// The scheme as all others know it.
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     scheme: UpdateScheme::CauSelective,
     help: "like plr, with the cheaper of data deltas and parity deltas between two racks",

@@ -104,7 +104,7 @@ fn a_chain_of_partial_parities() {
     costs(&plan, &setting, (5, 4, 3));
 }
 
-/// What the cluster runs: all chunks are made, those that stay at their node are copied there.
+/// The cluster's encoding: all chunks are made, those that stay at their node are copied there.
 #[test]
 fn blocks_become_a_stripe() {
     let setting = on_six_racks("rs(4,2)", &[4, 8, 12, 16, 3, 20]);

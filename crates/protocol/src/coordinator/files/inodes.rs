@@ -7,7 +7,7 @@ use crate::message::{CoordinatorReply, ask};
 use gabion_meta::{Inode, KeyValue, Meta, MetaError, PutId};
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// What a path belongs to.
+    /// Returns the inode of a path.
     pub(in crate::coordinator) async fn lookup_inode(
         &self,
         ask::LookupInode { at }: ask::LookupInode,

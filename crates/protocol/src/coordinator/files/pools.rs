@@ -23,7 +23,7 @@ const COMMIT_COUNT: usize = 8;
 /// After this time a request to commit a pool is answered with the number of stripes left, so that the user
 /// sees progress.
 const COMMIT_ROUND_MS: u64 = 4_000;
-/// How often a request follows a hint to another primary.
+/// Hints to another primary that a request follows.
 const REDIRECT_COUNT_MAX: u32 = 3;
 /// Fewest bytes of a pool's chunks.
 const CHUNK_BYTES_MIN: u64 = 4 << 10;

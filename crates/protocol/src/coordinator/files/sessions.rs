@@ -6,8 +6,7 @@ use gabion_meta::{PutId, SessionId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How long a session may not be displaced after its last renewal, in milliseconds: five times
-/// the period of these.
+/// Time that a session may not be displaced after its last renewal, in milliseconds: five times the period of these.
 const SESSION_MS: u64 = 5 * RENEW_EVERY_MS;
 /// Most files with a session: each is in memory.
 pub(super) const SESSIONS_MAX: usize = 100_000;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 /// Longest time that a node may take to remove a page's chunks.
 const REMOVE_DEADLINE_MS: u64 = 30_000;
 
-/// What has become of garbage stripes.
+/// The state of garbage stripes after their removal.
 pub(in crate::coordinator) struct Removal {
     /// Whether every node that has not failed has removed its chunks.
     pub(in crate::coordinator) all_asked: bool,

@@ -66,7 +66,7 @@ struct Held {
     settled: Vec<SettledStripe>,
 }
 
-/// Where a data chunk's bytes are.
+/// The places of a data chunk's bytes.
 type Sources = Vec<(NodeId, ChunkId, Sequence)>;
 
 /// The nodes that have each data chunk's bytes.
@@ -79,7 +79,7 @@ fn nodes_of(sources: &[Sources]) -> Vec<Vec<NodeId>> {
 struct Made {
     put: PutId,
     stripes: Vec<StripeRecord>,
-    /// How often their nodes had joined when the conversion began.
+    /// The number of times their nodes had joined when the conversion began.
     joins: BTreeMap<NodeId, u64>,
     cost: Cost,
     /// The share of the cost that was data across racks.

@@ -54,7 +54,7 @@ struct Waiting {
 /// Chunks that are to change places, under a lease.
 struct Exchange {
     plan: Plan,
-    /// Where each chunk of the stripe will be.
+    /// The new place of each chunk of the stripe.
     placement: Vec<NodeId>,
     /// The chunks that move: the old node and the new node of each, and how often the new node had joined
     /// when the exchange began.

@@ -56,7 +56,7 @@ impl Timetable {
     }
 }
 
-/// How long a block has not changed.
+/// The newest update of a block, and the time since which it has not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Quiet {
     pub(super) latest: Sequence,
@@ -69,7 +69,7 @@ pub(super) struct Times {
     /// Invariant: the same as `by_file`.
     by_time: BTreeSet<(u64, PutId)>,
     by_file: BTreeMap<PutId, u64>,
-    /// How many segments of files are to be converted.
+    /// The number of segments of files to be converted.
     waiting: BTreeMap<PutId, u64>,
     /// The newest update of blocks that are encoded when they are idle, and the time when it was first
     /// seen.

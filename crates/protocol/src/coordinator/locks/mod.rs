@@ -17,7 +17,7 @@ use sessions::{LockSessions, Standing};
 use std::sync::Arc;
 use waiting::{Waiting, Waits};
 
-/// How often sessions without renewals are looked for.
+/// Period of looking for sessions without renewals.
 const EXPIRE_EVERY_MS: u64 = 500;
 /// Files whose locks change at the same time. Changes of one file come one after another.
 const LANE_COUNT: usize = 64;

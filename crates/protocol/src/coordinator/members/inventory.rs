@@ -25,7 +25,7 @@ pub(super) struct Request<'a> {
 pub(super) struct Inventory {
     /// The orders for the node.
     pub(super) answer: PageAnswer,
-    /// How many of the page's chunks were checked.
+    /// The number of the page's chunks that were checked.
     pub(super) answered_count: usize,
     /// Whether the node has lost a chunk, or holds a stale one.
     pub(super) has_repairs: bool,

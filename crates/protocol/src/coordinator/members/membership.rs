@@ -236,7 +236,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         2 * heard_count > expected_count || expected_count == 0
     }
 
-    /// How many nodes have spoken to this run of the coordinator, and how many are expected.
+    /// Returns the number of nodes that have spoken to this run of the coordinator, and the number of expected ones.
     fn heard_count(&self) -> (usize, usize) {
         let roster = lock(&self.nodes.roster);
         let heard = |&node: &NodeId| self.starts.has_confirmed(node);

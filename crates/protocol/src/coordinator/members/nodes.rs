@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 /// Most stripes that do not await their failed nodes. More of them wait for the repairs of these.
 const HASTENED_COUNT_MAX: usize = 4096;
 
-/// How often each node has joined since the start.
+/// The number of times each node has joined since the start.
 pub(in crate::coordinator) type Joins = BTreeMap<NodeId, u64>;
 
 /// The nodes as the coordinator knows them.
@@ -142,12 +142,12 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         self.joins.lock().await
     }
 
-    /// How often a node has joined.
+    /// Returns the number of times a node has joined.
     pub(in crate::coordinator) async fn joins_of(&self, node: NodeId) -> Option<u64> {
         self.joins.lock().await.get(&node).copied()
     }
 
-    /// How often each of some nodes has joined; those that have not since the start are left out.
+    /// Returns the number of times each of some nodes has joined; those that have not since the start are left out.
     pub(in crate::coordinator) async fn joins_of_all(&self, nodes: &BTreeSet<NodeId>) -> Joins {
         let joins = self.joins.lock().await;
         let known = nodes
@@ -220,7 +220,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         lock(&self.links).forget(node);
     }
 
-    /// How often nodes were evicted since the start.
+    /// Returns the number of evictions of each node since the start.
     pub(in crate::coordinator) fn eviction_counts(&self) -> BTreeMap<NodeId, u64> {
         lock(&self.suspicions).eviction_counts()
     }

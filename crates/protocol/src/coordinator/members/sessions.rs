@@ -12,7 +12,7 @@ use crate::message::{
 use gabion_layout::{ChunkId, NodeId, Start, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a node may be silent before its session is dropped.
+/// Time that a node may be silent before its session is dropped.
 const SILENCE_MS: u64 = 10_000;
 
 /// Most stripes that may change during a session. Beyond it, the node begins anew.
@@ -95,7 +95,7 @@ pub(super) struct Sessions {
     /// began under an earlier run of the coordinator have none.
     members: BTreeMap<NodeId, (JoinSession, u64)>,
     begun_count: u64,
-    /// How many sessions have begun, ended, been dropped or told a page again.
+    /// The number of sessions that have begun, ended, been dropped or told a page again.
     turn_count: u64,
     /// The last of these of each node.
     turns: BTreeMap<NodeId, u64>,
@@ -327,7 +327,7 @@ impl Sessions {
         self.turns.insert(node, self.turn_count);
     }
 
-    /// How many sessions have begun, ended, been dropped or told a page again.
+    /// Returns the number of sessions that have begun, ended, been dropped or told a page again.
     pub(super) fn turn_count(&self) -> u64 {
         self.turn_count
     }

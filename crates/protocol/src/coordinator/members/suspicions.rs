@@ -21,7 +21,7 @@ const EVICTED_MS_MAX: u64 = 600_000;
 #[derive(Debug)]
 pub(super) struct Suspicions {
     held: BTreeMap<NodeId, Suspicion>,
-    /// How long a single link may be broken before one of its ends is evicted.
+    /// Time that a single link may be broken before one of its ends is evicted.
     link_patience_ms: u64,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Look {
     pub(super) answers: bool,
     /// The other nodes that are up and cannot use it.
     pub(super) complainants: Vec<NodeId>,
-    /// How many other nodes are up.
+    /// The number of other nodes that are up.
     pub(super) other_count: usize,
 }
 
@@ -261,7 +261,7 @@ impl Suspicions {
         }
     }
 
-    /// How often nodes were evicted.
+    /// Returns the number of evictions of each node.
     pub(super) fn eviction_counts(&self) -> BTreeMap<NodeId, u64> {
         let counts = self.held.iter();
         let counts = counts.map(|(&node, held)| (node, u64::from(held.eviction_count)));

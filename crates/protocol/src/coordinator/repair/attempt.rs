@@ -6,8 +6,8 @@ use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeRecor
 use gabion_plan::{Cost, LinkBytes, Plan};
 use std::collections::BTreeSet;
 
-/// How often a rebuilt chunk may be discarded because updates went further than the logs reach. After that,
-/// updates wait until the chunk is rebuilt.
+/// Times that a rebuilt chunk may be discarded because updates went further than the logs reach. After that, updates
+/// wait until the chunk is rebuilt.
 pub(in crate::coordinator) const OUTRUN_COUNT_MAX: u32 = 2;
 
 /// The scheduled first step of a repair.
@@ -55,7 +55,7 @@ pub(super) struct Progress {
     pub(super) barred: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.
     pub(super) distrusted: BTreeSet<NodeId>,
-    /// How often a rebuilt chunk was too old to be brought up to date.
+    /// The number of times a rebuilt chunk was too old to be brought up to date.
     pub(super) outrun_count: u32,
     /// Chunks for which there is no place.
     pub(super) unplaced: BTreeSet<ChunkIndex>,
@@ -142,7 +142,7 @@ impl Rebuild {
 pub(super) struct Made {
     pub(super) chunk: ChunkIndex,
     pub(super) requestor: NodeId,
-    /// How often the requestor had joined when the try began.
+    /// The number of times the requestor had joined when the try began.
     pub(super) joins: Option<u64>,
     /// Whether the requestor holds the chunk that is to be replaced.
     pub(super) in_place: bool,

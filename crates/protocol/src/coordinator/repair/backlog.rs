@@ -114,12 +114,12 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         queue.running_count() > 0 || queue.ready().next().is_some()
     }
 
-    /// How many stripes are being repaired.
+    /// Returns the number of stripes that are being repaired.
     pub(in crate::coordinator) fn running_count(&self) -> usize {
         lock(&self.waiting).queue.running_count()
     }
 
-    /// How long the stripe that has been here longest has waited for the end of its repair.
+    /// Returns the time that the stripe that has been here longest has waited for the end of its repair.
     pub(in crate::coordinator) fn longest_wait_ms(&self) -> Option<u64> {
         let oldest_ms = lock(&self.waiting).since_ms.values().min().copied();
         oldest_ms.map(|since_ms| self.core.ports.now_ms().saturating_sub(since_ms))

@@ -23,12 +23,12 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many stripes are scheduled together.
+/// Stripes that are scheduled together.
 const WINDOW: usize = 32;
 /// Number of candidate requestors from which the schedule chooses; drawn at random, so that chunks spread
 /// over all nodes in the long run.
 const REQUESTOR_COUNT_MAX: usize = 6;
-/// How often the wait after failed repairs of a stripe doubles: the longest is 64 times the first.
+/// Doublings of the wait after failed repairs of a stripe: the longest is 64 times the first.
 const DOUBLINGS_MAX: u32 = 6;
 /// The assumed rates of nodes and racks while none are measured: equal rates make the rack links the
 /// bottleneck, as they usually are.

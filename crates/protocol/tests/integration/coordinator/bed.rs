@@ -37,7 +37,7 @@ const STEP_MS: u64 = 100;
 pub(crate) type Reply = Result<NodeReply, CallError>;
 type Hook = Box<dyn FnMut(NodeId, &NodeRequest) -> Option<BoxFuture<'static, Reply>> + Send>;
 
-/// What a node was asked.
+/// A request to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
     pub(crate) node: NodeId,
@@ -52,12 +52,12 @@ struct World {
     timer_count: u64,
     tasks: Vec<BoxFuture<'static, ()>>,
     log: Vec<Asked>,
-    /// What the coordinator's log tells.
+    /// The events in the coordinator's log.
     events: Vec<Event>,
     hook: Option<Hook>,
     /// Nodes that send heartbeats and answer calls, with their incarnations.
     alive: BTreeMap<NodeId, u64>,
-    /// What the next scrub of these chunks finds.
+    /// The findings of the next scrub of these chunks.
     damage: Vec<Damage>,
 }
 
@@ -200,7 +200,7 @@ pub(crate) struct Bed {
     pool: LocalPool,
     store: &'static MemoryStore,
     pub(crate) options: CoordinatorOptions,
-    /// What nodes say with their heartbeats.
+    /// The health that nodes report with their heartbeats.
     pub(crate) health: NodeHealth,
     /// The last start of each node that was let in.
     pub(crate) admitted: BTreeMap<NodeId, Start>,
@@ -351,7 +351,7 @@ impl Bed {
         session
     }
 
-    /// What a node says of itself that was let in at every start before.
+    /// Returns the application of a node that was let in at every start before.
     pub(crate) fn applicant(
         &self,
         id: Option<NodeId>,
@@ -603,7 +603,7 @@ impl Bed {
         }
     }
 
-    /// What the coordinator calls and waits with.
+    /// Returns the ports through which the coordinator calls and waits.
     pub(crate) fn ports(&self) -> Arc<dyn Ports> {
         Arc::<FakePorts>::clone(&self.ports)
     }
@@ -620,14 +620,14 @@ impl Bed {
         self.ports.world().hook = None;
     }
 
-    /// What nodes were asked since the last time.
-    /// What the coordinator has put into its log since the last time, but for joins.
+    /// Returns the events that the coordinator has put into its log since the last time, but for joins.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.ports.world().events);
         events.retain(|event| !matches!(event, Event::Joined(_)));
         events
     }
 
+    /// Returns the requests to nodes since the last time.
     pub(crate) fn take_log(&mut self) -> Vec<Asked> {
         std::mem::take(&mut self.ports.world().log)
     }

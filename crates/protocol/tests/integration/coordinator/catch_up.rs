@@ -9,7 +9,7 @@ use gabion_protocol::message::{
 };
 use gabion_store::AppendedState;
 
-/// What an update of data chunk 0 has touched, in its own chunk and in every parity chunk.
+/// The range that an update of data chunk 0 has touched, in its own chunk and in every parity chunk.
 const TOUCHED: (ChunkIndex, ByteRange) = (ChunkIndex(0), ByteRange::new(512, 100));
 
 /// The ranges that a part writes into its chunk as what it had missed, and the record's number.

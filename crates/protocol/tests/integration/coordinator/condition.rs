@@ -1,4 +1,4 @@
-//! What the coordinator knows of nodes' disks, silence and addresses, and what it puts into its log.
+//! Tests the coordinator's knowledge of nodes' disks, silence and addresses, and its log of them.
 
 use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
 use futures::FutureExt;

@@ -589,7 +589,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
     assert_eq!(gone, CoordinatorReply::Gone);
 }
 
-/// How many nodes were told to remove chunks of a stripe.
+/// Returns the number of nodes that were told to remove chunks of a stripe.
 fn removed_of(log: &[Asked], stripe: StripeId) -> usize {
     let mut nodes: Vec<_> = log
         .iter()

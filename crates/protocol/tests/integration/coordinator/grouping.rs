@@ -24,7 +24,7 @@ struct Setting {
     bed: Bed,
     stripe: StripeRecord,
     updated: Vec<ChunkIndex>,
-    /// Where the rule would have the chunks.
+    /// The places of the chunks by the rule.
     placement: Vec<NodeId>,
 }
 

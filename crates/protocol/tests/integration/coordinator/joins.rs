@@ -1,4 +1,4 @@
-//! How a node joins in pages: what becomes of sessions, and of what changes while one lasts.
+//! Joins of a node in pages: the fate of sessions, and of changes during a session.
 
 use crate::coordinator::bed::{Bed, TIMING, chunk_on, words};
 use futures::FutureExt;

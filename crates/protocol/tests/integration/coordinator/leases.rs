@@ -1,4 +1,4 @@
-//! Who may be a stripe's primary, and whose word counts.
+//! The right to be a stripe's primary, and the notes of primaries that count.
 
 use crate::coordinator::bed::{Bed, TIMING, chunk_on};
 use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId, StripeRecord};

@@ -1,4 +1,4 @@
-//! How nodes of the bed join, step by step.
+//! Lets nodes of the bed join, step by step.
 
 use crate::coordinator::bed::Bed;
 use gabion_layout::StripeId;

@@ -1,4 +1,4 @@
-//! How nodes join, stay, fail and return.
+//! Nodes join, stay, fail and return.
 
 use crate::coordinator::bed::{Bed, TIMING, all_with, chunk_on};
 use futures::FutureExt;

@@ -36,8 +36,7 @@ fn order(log: &[Asked]) -> Vec<StripeId> {
     order
 }
 
-/// What it looks like when all nodes of a stripe but one are asked something, and then something
-/// else.
+/// Returns the log of these requests, one after another, each to all nodes of a stripe but one.
 fn asked_of_all_but(
     stripe: &StripeRecord,
     lost: NodeId,
@@ -505,7 +504,7 @@ fn a_coordinator_that_crashes_in_a_repair_does_it_again() {
     );
 }
 
-/// What a node says of a chunk of the first generation.
+/// Returns the damage that a node reports of a chunk of the first generation.
 fn damage(chunk: ChunkId) -> Damage {
     Damage {
         chunk,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 const REPAIR_NOW: ask::RepairNow = ask::RepairNow { scheme: None };
 
-/// How often a node was given a chunk that it had been told to discard. Each time that is in a later
+/// Returns the number of times a node was given a chunk that it had been told to discard. Each time that is in a later
 /// term: the order may still be on its way.
 fn given_again_count(log: &[Asked]) -> usize {
     let mut given_count = 0;

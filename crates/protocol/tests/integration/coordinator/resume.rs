@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;
 
-/// How a helper fails.
+/// The failure of a helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Failure {
     /// Its process is gone.
@@ -36,7 +36,7 @@ pub(crate) fn runs(log: &[Asked]) -> Vec<Vec<(NodeId, RunPart)>> {
     runs
 }
 
-/// What a run writes, and where.
+/// Returns the nodes that write in a run, and the ranges that they write.
 pub(crate) fn written(run: &[(NodeId, RunPart)]) -> (BTreeSet<NodeId>, Vec<ByteRange>) {
     let mut nodes = BTreeSet::new();
     let mut ranges = Vec::new();

@@ -1,4 +1,4 @@
-//! What becomes of a node that others say does not answer.
+//! The fate of a node that others report as silent.
 
 use crate::coordinator::bed::{Bed, Reply, TIMING, gone};
 use futures::FutureExt;

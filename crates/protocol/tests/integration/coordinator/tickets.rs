@@ -37,7 +37,7 @@ fn keys(bed: &mut Bed) -> TicketKeys {
     }
 }
 
-/// What a node that has just heard of these keys says of a ticket for a stripe.
+/// Checks a ticket for a stripe as a node does that has just heard of these keys.
 fn check(
     keys: &TicketKeys,
     tickets: &[Ticket],
@@ -64,7 +64,7 @@ fn look(bed: &mut Bed) -> FileLayout {
     }
 }
 
-/// What a node says of each operation on a stripe with these tickets.
+/// Checks each operation on a stripe with these tickets as a node does.
 fn permitted(
     bed: &mut Bed,
     tickets: &[Ticket],

@@ -19,12 +19,12 @@ use steps::Step;
 /// Threads that explore; a shortest trace needs just one.
 const THREAD_COUNT: usize = 2;
 
-/// What must hold in every state.
+/// Properties of every state.
 const WHOLE: &str = "reads are whole";
 const FRESH: &str = "plain reads are fresh";
 const ENOUGH: &str = "enough chunks count";
 
-/// What must be possible.
+/// Properties of some states.
 const ALL_DONE: &str = "all are acknowledged";
 const DROPPED: &str = "one is dropped";
 const NUMBER_AGAIN: &str = "a number is used again";

@@ -1,5 +1,5 @@
-//! What must hold in every state, and what must be possible in some: a model in which nothing
-//! happens would prove nothing.
+//! Properties that must hold in every state, and others that must be possible in some: a model in which nothing happens
+//! would prove nothing.
 
 use crate::model::rules::Rules;
 use crate::model::state::{

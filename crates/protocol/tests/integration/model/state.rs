@@ -66,7 +66,7 @@ pub(crate) enum Presence {
     Gone,
 }
 
-/// What a node says when it asks to join.
+/// The report of a node that asks to join.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Report {
     pub(crate) fence: u8,
@@ -75,7 +75,7 @@ pub(crate) struct Report {
     pub(crate) undecided: Set,
 }
 
-/// What a returning node is told.
+/// The coordinator's answer to a returning node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Fate {
     /// It refuses older terms, and drops its records of them but those that stand.
@@ -104,7 +104,7 @@ pub(crate) struct Node {
     pub(crate) fence: u8,
     /// Updates up to here are settled, as far as the node knows.
     pub(crate) mark: u8,
-    /// What a crash leaves of the mark; records up to here are part of `base`.
+    /// The part of the mark that survives a crash; records up to here are part of `base`.
     pub(crate) applied: u8,
     /// The chunk's own bytes: its version, or a parity's sum for each data chunk.
     pub(crate) base: [Set; DATA_COUNT],
@@ -114,7 +114,7 @@ pub(crate) struct Node {
     pub(crate) remembered: Set,
 }
 
-/// What a part of an update has come to at one participant.
+/// The progress of a part of an update at one participant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Part {
     /// Its message is under way, perhaps for ever.
@@ -127,7 +127,7 @@ pub(crate) enum Part {
     Dead,
 }
 
-/// What the client knows of a run whose answer it does not wait for any more.
+/// The client's knowledge of a run whose answer it does not wait for any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Closing {
     /// It still waits, or knows that the update is done.
@@ -149,14 +149,14 @@ pub(crate) struct Run {
     /// As of which update old bytes are read.
     pub(crate) cut: u8,
     pub(crate) parts: [Part; CHUNK_COUNT],
-    /// What data nodes have sent to the parities.
+    /// The deltas that data nodes have sent to the parities.
     pub(crate) deltas: [Option<Set>; DATA_COUNT],
     /// Whether the client was told that the update is done, be it that the answer was lost.
     pub(crate) is_acknowledged: bool,
     pub(crate) closing: Closing,
 }
 
-/// What a node has told a settler.
+/// A node's answer to a settler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) mark: u8,
@@ -164,7 +164,7 @@ pub(crate) struct Answer {
     pub(crate) records: Set,
 }
 
-/// What a settlement has decided.
+/// The decision of a settlement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) mark: u8,
@@ -177,7 +177,7 @@ pub(crate) struct Decision {
     pub(crate) next: u8,
 }
 
-/// How far whoever was granted a term has come. It may stop anywhere, and go on much later.
+/// The progress of a term's holder. It may stop anywhere, and go on much later.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Term {
     /// The lease is granted and it is known who is failed; the stripe's record is not read yet.
@@ -206,7 +206,7 @@ pub(crate) enum Term {
     Serving { stale: Set, mark: u8, next: u8 },
 }
 
-/// What the coordinator has made durable.
+/// The durable knowledge of the coordinator.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Coordinator {
     /// Nodes declared failed.

@@ -1,7 +1,7 @@
-//! What may happen next: every message that may arrive, every step that a role may take, every
-//! fault. Each is one atomic step. A message that is lost is one that never arrives, and one that
-//! is late arrives whenever its step is taken, so neither needs a step of its own; nor does the
-//! crash of a primary, which is a term that takes no more steps.
+//! The possible next steps: every message that may arrive, every step that a role may take, every fault. Each is one
+//! atomic step. A message that is lost is one that never arrives, and one that is late arrives whenever its step is
+//! taken, so neither needs a step of its own; nor does the crash of a primary, which is a term that takes no more
+//! steps.
 
 use crate::model::retry;
 use crate::model::rules::{Mutation, Rules};
@@ -185,7 +185,7 @@ pub(crate) fn is_fenced(rules: Rules, state: &State, node: usize, epoch: u8) -> 
 }
 
 /// A primary runs one update at a time, and none that touches a chunk which it knows to be stale.
-/// What it knows of failed nodes may be out of date, so that it may try with any.
+/// Its knowledge of failed nodes may be out of date, so that it may try with any.
 pub(crate) fn issue(state: &mut State, epoch: u8, update: usize) -> bool {
     let Term::Serving { stale, mark, next } = &mut state.terms[usize::from(epoch) - 1] else {
         return false;
@@ -523,7 +523,7 @@ pub(crate) fn spend(faults: &mut Faults, kind: impl Fn(&mut Faults) -> &mut u8) 
     may
 }
 
-/// What a node tells a settler.
+/// Returns a node's answer to a settler.
 pub(crate) fn answer(state: &State, node: usize) -> Answer {
     let holder = &state.nodes[node];
     Answer {

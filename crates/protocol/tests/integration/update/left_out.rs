@@ -18,7 +18,7 @@ const NEWS: &[u8] = b"what readers must see";
 const NEWEST: ReadCut = ReadCut::Committed(Epoch(0), Sequence(0));
 
 impl Bed {
-    /// What a node says to a reader with the first layout, as of a cut.
+    /// Returns a node's answer to a reader with the first layout, as of a cut.
     fn read_by_first_layout(&self, node: u32, cut: ReadCut) -> NodeReply {
         let slices = Slices::whole(ByteRange::new(0, CHUNK_BYTES));
         let part = RunPart {

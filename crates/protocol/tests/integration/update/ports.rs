@@ -1,5 +1,5 @@
-//! What nodes on the bed have of the world: each other, a clock that a test moves, and a coordinator that
-//! grants everything.
+//! The ports of nodes on the bed: to each other, to a clock that a test moves, and to a coordinator that grants
+//! everything.
 
 use crate::update::bed::{CHUNK_BYTES, stripe};
 use crate::update::tickets::{TICKET_GRACE_MS, ticket_key};
@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-/// What a primary told the coordinator that its updates leave out.
+/// The chunks of which a primary told the coordinator that its updates leave them out.
 pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
 
-/// What the nodes share.
+/// The state that the nodes share.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
@@ -58,12 +58,12 @@ pub(crate) struct World {
     /// Nodes that may still have chunks that count elsewhere.
     pub(crate) former: Vec<NodeId>,
     pub(crate) now_ms: u64,
-    /// How long a node's membership lease lasts, and how long the coordinator takes to answer a node.
+    /// Duration of a node's membership lease, and the time in which the coordinator answers a node.
     pub(crate) lease_ms: u64,
     pub(crate) answer_ms: u64,
     /// Nodes that send a heartbeat must join anew.
     pub(crate) must_rejoin: bool,
-    /// What nodes answered that had just told the coordinator that their membership has ended.
+    /// The answers of nodes that had just told the coordinator that their membership has ended.
     pub(crate) last_answers: Vec<Option<NodeReply>>,
     /// Why memberships have ended.
     pub(crate) ends: Vec<EndCause>,
@@ -72,7 +72,7 @@ pub(crate) struct World {
     /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
     pub(crate) held_back: Vec<NodeRequest>,
     pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
-    /// What a node that joins is told.
+    /// The decisions that a joining node is told.
     pub(crate) decided: Vec<Decided>,
     pub(crate) obsolete: Vec<ChunkId>,
     /// The file's fencing token.
@@ -171,7 +171,7 @@ impl BedPorts {
         statuses
     }
 
-    /// What a joining node is told of its chunks: all that there is to tell.
+    /// Returns the answer to a joining node about its chunks, complete in one page.
     fn told(&self, page: &InventoryPage) -> CoordinatorReply {
         let Scope::Range { upto, .. } = page.scope else {
             panic!("nothing changes here: {page:?}")

@@ -29,7 +29,7 @@ pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_millis(100)
 }
 
-/// What a future gives well before [`far`].
+/// Returns the result of a future that completes well before [`far`].
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     let result = tokio::time::timeout(Duration::from_secs(8), future).await;
     result.expect("what should happen at once does not happen")
@@ -54,7 +54,7 @@ pub(crate) fn keep() -> NodeRequest {
     NodeRequest::Meter
 }
 
-/// What a process notes.
+/// The notes of a process.
 struct Notes {
     flows: UnboundedSender<Flow>,
     accepted: UnboundedSender<Arc<Connection>>,
