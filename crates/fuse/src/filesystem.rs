@@ -10,6 +10,7 @@ use crate::extended;
 use crate::gateway::NAME_BYTES;
 use crate::handles::open_flags;
 use crate::lock_request::LockCall;
+use crate::locks::UNLOCK;
 use crate::served::{GENERATION, Served};
 use crate::signals::Waiter;
 use crate::space::BLOCK_BYTES;
@@ -389,10 +390,10 @@ impl Filesystem for Served {
         let gateway = self.gateway();
         let waiter = waits.then(|| Waiter(request.pid()));
         let work = async move { gateway.set_lock(call, kind, waiter).await };
-        if waits {
-            self.start_waiting("setlkw", work, reply);
-        } else {
+        if mode == UNLOCK {
             self.start_plain("setlk", work, reply);
+        } else {
+            self.start_locking(if waits { "setlkw" } else { "setlk" }, work, reply);
         }
     }
 

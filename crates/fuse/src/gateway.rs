@@ -12,7 +12,7 @@ use gabion_meta::{DirectoryId, Inode, RelativePath};
 use std::ffi::OsStr;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 /// An inode's attributes for the kernel.
 pub(crate) type Stat = FileAttr;
@@ -38,6 +38,8 @@ pub(crate) struct Gateway {
     pub(crate) pools: Pools,
     /// Tells the kernel to forget attributes. Set as soon as the directory is mounted.
     pub(crate) notifier: OnceLock<Notifier>,
+    /// Places of threads in which the kernel forgets pages. Each waits until reads of the pages end.
+    pub(crate) forgetting: Semaphore,
 }
 
 impl Gateway {

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 /// Linux's numbers of the modes of locks.
 const READ_LOCK: i32 = 0;
 const WRITE_LOCK: i32 = 1;
-const UNLOCK: i32 = 2;
+pub(crate) const UNLOCK: i32 = 2;
 /// The last byte of a range without an end, for Linux.
 const LAST_BYTE: u64 = i64::MAX as u64;
 
@@ -88,8 +88,11 @@ impl Gateway {
             return;
         };
         let number = self.numbers.number(Inode::File(open.shared.put));
-        // It waits for pages that are being read, which other tasks do. It fails for an inode that the kernel does not
-        // know, of which it has no pages.
+        let Ok(_place) = self.forgetting.acquire().await else {
+            return;
+        };
+        // It waits for pages that are being read, by requests that take other places than this one's. It fails for an
+        // inode that the kernel does not know, of which it has no pages.
         let forgotten = spawn_blocking(move || notifier.inval_inode(number, 0, 0));
         let _ = forgotten.await;
     }

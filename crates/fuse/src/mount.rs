@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -32,7 +33,9 @@ const READ_AHEAD_KIB: &str = "4096";
 /// Maximum wait of the end of a mount for the kernel, and then for requests in flight.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Period of further tries to remove hidden names.
+/// Threads in which the kernel forgets pages, of the 512 that the run-time has.
+const FORGETTING_COUNT: usize = 64;
+/// Period of further tries to remove hidden names, and to release locks of closed files.
 const OWED_EVERY: Duration = Duration::from_secs(5);
 
 /// The source, the directory and the options of a mount.
@@ -105,6 +108,7 @@ impl Mount {
             listings: Handles::default(),
             pools: Pools::new(pools),
             notifier: OnceLock::new(),
+            forgetting: Semaphore::new(FORGETTING_COUNT),
         };
         let memory = OwnMemory::open().map_err(|source| MountError::System {
             directory: directory.clone(),

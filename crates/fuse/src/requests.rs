@@ -13,8 +13,8 @@ const REQUEST_COUNT: u32 = 256;
 /// Bytes that requests in flight move.
 const ALL_BYTES: u32 = 128 << 20;
 
-/// Lock requests that wait. Further ones are refused.
-const WAITING_COUNT: usize = 4_096;
+/// Requests for locks in flight, with those that wait. Further ones are refused.
+const LOCKING_COUNT: usize = 4_096;
 
 /// Starts requests within the limits, and counts them.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Requests {
     runtime: Handle,
     places: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    locking: Arc<Semaphore>,
     metrics: Arc<RequestMetrics>,
 }
 
@@ -33,7 +33,7 @@ impl Requests {
             runtime,
             places: Arc::new(Semaphore::new(REQUEST_COUNT as usize)),
             bytes: Arc::new(Semaphore::new(ALL_BYTES as usize)),
-            waiting: Arc::new(Semaphore::new(WAITING_COUNT)),
+            locking: Arc::new(Semaphore::new(LOCKING_COUNT)),
             metrics,
         }
     }
@@ -51,15 +51,15 @@ impl Requests {
         self.run(operation, work, reply, held);
     }
 
-    /// Starts a request that waits for others to release a lock. It takes no place of other requests, whose end it may
-    /// wait for.
-    pub(crate) fn start_waiting<T: Send + 'static>(
+    /// Starts a request for a lock. It takes no place of other requests, whose end it may wait for: others release the
+    /// lock, and reads end before the kernel forgets their pages.
+    pub(crate) fn start_locking<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl Future<Output = Result<T, Errno>> + Send + 'static,
         reply: impl FnOnce(Result<T, fuser::Errno>) + Send + 'static,
     ) {
-        if let Ok(held) = Arc::clone(&self.waiting).try_acquire_owned() {
+        if let Ok(held) = Arc::clone(&self.locking).try_acquire_owned() {
             self.run(operation, work, reply, held);
         } else {
             self.metrics.failed(operation, Errno::NoLocks.name());
@@ -102,7 +102,7 @@ impl Requests {
         })
     }
 
-    /// Waits until nothing is in flight but requests that wait for locks, not longer than this. Whether nothing is.
+    /// Waits until nothing is in flight but requests for locks, not longer than this. Whether nothing is.
     pub(crate) async fn drain(&self, limit: Duration) -> bool {
         let idle = self.places.acquire_many(REQUEST_COUNT);
         timeout(limit, idle).await.is_ok()

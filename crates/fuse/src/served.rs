@@ -89,8 +89,8 @@ impl Served {
         });
     }
 
-    /// Starts a request that may wait for as long as others want, and takes no place of those that do not.
-    pub(crate) fn start_waiting(
+    /// Starts a request for a lock, which may wait for other requests and takes no place of theirs.
+    pub(crate) fn start_locking(
         &self,
         operation: &'static str,
         work: impl Future<Output = Result<(), Errno>> + Send + 'static,
@@ -100,7 +100,7 @@ impl Served {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
         };
-        self.requests.start_waiting(operation, work, reply);
+        self.requests.start_locking(operation, work, reply);
     }
 
     /// Starts a request whose reply is an inode's attributes.

@@ -2,6 +2,7 @@
 //! have any, and whether locks were lost.
 
 use super::session::LockSession;
+use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{LockChange, LockOwner, LockRange, Locking, PutId};
 use gabion_protocol::message::LockAttempt;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ struct State {
     loss_count: u64,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Owner {
     /// Whether it may have locks.
     holds: bool,
@@ -32,6 +33,8 @@ struct Owner {
     unknown: Option<u64>,
     /// It has closed the file, and the coordinator does not know that yet.
     is_closed: bool,
+    /// Held while its close is told to the coordinator.
+    closing: Arc<AsyncMutex<()>>,
 }
 
 /// Whether a handle may go on with the locks that the client had when it was opened.
@@ -95,7 +98,14 @@ impl FileLocks {
             .is_some_and(|owner| owner.is_closed)
     }
 
-    /// Whether an owner has closed the file. Its locks are to be unlocked.
+    /// The turn to tell the coordinator that an owner has closed the file, if it has and may still have locks.
+    pub(super) fn closing(&self, owner: LockOwner) -> Option<Arc<AsyncMutex<()>>> {
+        let state = self.settled();
+        let owner = state.owners.get(&owner)?;
+        owner.is_closed.then(|| Arc::clone(&owner.closing))
+    }
+
+    /// Notes that an owner has closed the file. Its locks are to be unlocked.
     pub(super) fn note_closed(&self, owner: LockOwner) {
         if let Some(owner) = self.settled().owners.get_mut(&owner) {
             owner.is_closed = true;
@@ -146,12 +156,12 @@ impl FileLocks {
             let has_lost = state.owners.values().any(|owner| owner.holds);
             state.loss_count += u64::from(has_lost);
             state.owners.retain(|_, owner| {
-                let change_count = owner.change_count;
                 *owner = Owner {
-                    change_count,
+                    change_count: owner.change_count,
+                    closing: Arc::clone(&owner.closing),
                     ..Owner::default()
                 };
-                change_count > 0
+                owner.change_count > 0
             });
         }
         state

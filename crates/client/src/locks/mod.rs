@@ -91,7 +91,7 @@ impl Client {
                 locks,
             };
             // What fails is owed again.
-            let _ = handle.release(owner).await;
+            let _ = handle.unlock_closed(owner).await;
         }
     }
 
@@ -147,10 +147,9 @@ impl LockHandle {
         change: LockChange,
         mut patience: LockPatience<'_>,
     ) -> Result<LockOutcome, ClientError> {
-        if self.locks.is_closed(change.owner) {
-            // The kernel has given the number of an owner that is gone to another one.
-            self.unlock(LockChange::unlock(change.owner)).await?;
-        }
+        // The owner has closed one of its handles, or the kernel has given the number of an owner that is gone to
+        // another one.
+        self.unlock_closed(change.owner).await?;
         if change.mode.is_none() {
             self.unlock(change).await?;
             return Ok(LockOutcome::Done);
@@ -212,6 +211,20 @@ impl LockHandle {
             return Ok(());
         }
         self.locks.note_closed(owner);
+        self.unlock_closed(owner).await
+    }
+
+    /// Unlocks all that an owner had when it closed the file. Does nothing if that is done, because the owner may have
+    /// locked anew since.
+    async fn unlock_closed(&self, owner: LockOwner) -> Result<(), ClientError> {
+        let Some(closing) = self.locks.closing(owner) else {
+            return Ok(());
+        };
+        // An unlock that is still repeated would end locks that the owner gets in the meantime.
+        let _turn = closing.lock().await;
+        if !self.locks.is_closed(owner) {
+            return Ok(());
+        }
         let unlocked = self.unlock(LockChange::unlock(owner)).await;
         if unlocked.is_err() {
             let owed = (Arc::clone(&self.locks), owner);

@@ -2,12 +2,14 @@
 
 use crate::support::mount::{Mounted, can_mount};
 use crate::support::{TestCluster, path_text, wait_at_most, wait_for};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The time after which the locks of a silent mount are free, with some reserve for a busy machine.
@@ -282,6 +284,88 @@ fn a_waiting_process_gets_its_lock_and_blocks_no_other_request() {
             .expect("it has ended")
             .expect("it got the lock");
     }
+}
+
+/// Before it has a lock, the kernel must forget pages that are being read: with a place for reads only after the locks,
+/// neither would end.
+#[test]
+fn a_crowd_that_locks_and_reads_at_once_is_served() {
+    /// More than a mount's requests in flight.
+    const COUNT: usize = 400;
+    const ROUNDS: usize = 4;
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let mount = Mounted::start(&cluster, "p", &[]);
+    let path = mount.path("f");
+    fs::write(&path, [7; 8_192]).expect("a new file");
+    let (done, served) = mpsc::channel();
+    for _ in 0..COUNT {
+        let (path, done) = (path.clone(), done.clone());
+        std::thread::spawn(move || {
+            let file = File::open(path).expect("it is there");
+            for _ in 0..ROUNDS {
+                flock(&file, FlockOperation::NonBlockingLockShared).expect("all share it");
+                let mut bytes = [0; 4_096];
+                file.read_exact_at(&mut bytes, 4_096).expect("it is there");
+                assert!(bytes.iter().all(|&byte| byte == 7));
+                flock(&file, FlockOperation::Unlock).expect("it is served");
+            }
+            done.send(()).expect("the test waits");
+        });
+    }
+    drop(done);
+    for count in 0..COUNT {
+        let end = served.recv_timeout(Duration::from_mins(2));
+        assert_eq!(end, Ok(()), "{count} of {COUNT} threads have ended");
+    }
+}
+
+/// A close that the coordinator could not hear is told to it later. By then its owner may have locked anew.
+#[test]
+fn a_close_in_an_outage_ends_no_later_lock() {
+    if !can_lock() {
+        return;
+    }
+    let cluster = cluster();
+    let (one, other) = (
+        Mounted::start(&cluster, "p", &[]),
+        Mounted::start(&cluster, "p", &[]),
+    );
+    let open = |name| {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false);
+        file.open(one.path(name)).expect("it can be opened")
+    };
+    let [first, second, only] = ["f", "f", "g"].map(open);
+    for file in [&first, &only] {
+        fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).expect("it is free");
+    }
+    cluster.run(&["chaos", "kill-coordinator"]);
+    // Both closes return before the coordinator is back, and their unlocks are owed.
+    std::thread::scope(|scope| {
+        for file in [first, only] {
+            scope.spawn(move || drop(file));
+        }
+    });
+    cluster.up();
+    // This is the same owner: a process.
+    wait_for("the process locks the file anew", || {
+        fcntl_lock(&second, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+    let [mut rival, mut heir] = ["f", "g"].map(|name| Locker::open(&other.path(name)));
+    // One round of what is owed frees this one, and must not free the other.
+    wait_at_most(FREE_LIMIT_S, "the owed unlock is made", || {
+        heir.ask("lockf ex 0 0") == "ok"
+    });
+    assert_eq!(rival.ask("lockf ex 0 0"), "EAGAIN");
+    second.write_all_at(b"mine", 0).expect("the lock is held");
+    assert_eq!(rival.ask("lockf ex 0 0"), "EAGAIN");
+    drop(second);
+    wait_for("the second close frees the file", || {
+        rival.ask("lockf ex 0 0") == "ok"
+    });
 }
 
 #[test]

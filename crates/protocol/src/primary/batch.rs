@@ -88,10 +88,11 @@ impl Batch {
         let first = &self.0[0].update;
         let is_alike = |update: &ask::Update| {
             update.substitutes.is_empty()
+                && !update.ranges.is_empty()
                 && (update.generation, update.file, update.token)
                     == (first.generation, first.file, first.token)
         };
-        let bytes = self.changed_bytes() + changed_bytes(update);
+        let bytes = self.changed_bytes().saturating_add(changed_bytes(update));
         self.0.len() < RECORD_RUN_COUNT_MAX
             && bytes <= BATCH_BYTES_MAX
             && is_alike(first)
@@ -101,7 +102,7 @@ impl Batch {
 
     pub(super) fn changed_bytes(&self) -> u64 {
         let bytes = self.0.iter().map(|asked| changed_bytes(&asked.update));
-        bytes.sum()
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// The changed ranges of all requests, in the order of their chunks and offsets.
@@ -203,6 +204,15 @@ mod tests {
         };
         let first = update(1, &[(0, 0, 1)]);
         let found = batches(vec![first, newer, fenced, staged_elsewhere]);
+        assert_eq!(found, [[1], [2], [3], [4]]);
+    }
+
+    #[test]
+    fn requests_that_cannot_be_made_are_refused_alone() {
+        let endless = update(1, &[(0, 0, u64::MAX)]);
+        let endless_too = update(2, &[(1, 0, u64::MAX)]);
+        let empty = update(3, &[]);
+        let found = batches(vec![endless, endless_too, empty, update(4, &[(2, 0, 1)])]);
         assert_eq!(found, [[1], [2], [3], [4]]);
     }
 
