@@ -82,7 +82,7 @@ impl Commit {
         }
         let few = |_| {
             format!(
-                "nodes of {} that its parity needs to follow its data",
+                "a node that the last updates of {} need for their commit",
                 stripe.id
             )
         };

@@ -116,7 +116,10 @@ impl FileLocks {
     /// answer was lost.
     pub(super) fn begin(&self, session: &Arc<LockSession>, owner: LockOwner) -> Option<u64> {
         let mut state = self.settled();
-        state.session = Some(Arc::clone(session));
+        if !session.is_over() {
+            // There is no newer session. One that is over would count as the loss of the newer session's locks.
+            state.session = Some(Arc::clone(session));
+        }
         let owner = state.owners.entry(owner).or_default();
         owner.change_count += 1;
         owner.unknown

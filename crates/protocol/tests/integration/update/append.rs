@@ -171,7 +171,7 @@ fn a_commit_waits_while_nodes_may_return_that_the_stripe_could_need() {
         };
         assert_eq!(
             who,
-            "nodes of stripe 1 that its parity needs to follow its data"
+            "a node that the last updates of stripe 1 need for their commit"
         );
         assert_eq!(bed.notes(), [], "whoever returns has missed nothing");
         assert_eq!(
