@@ -11,7 +11,6 @@ use crate::reading::Reading;
 use crate::retry::may_ask_again;
 use futures::{FutureExt, select_biased};
 use gabion_layout::StripeRecord;
-use gabion_protocol::message::Refusal;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
@@ -79,11 +78,6 @@ impl File {
             if self.agree(&layout, stripe, reading).await {
                 return Ok(true);
             }
-            if misses_parity(&layout, stripe, reading) && matches!(refusal, Refusal::Unavailable(_))
-            {
-                // Perhaps too few chunks are left for the commit that must come first. A repair includes it.
-                let _ = self.hasten_repair(stripe, attempts.attempt_ms()).await;
-            }
             attempts.pause(refusal).await?;
             self.refresh_if_possible(extent.in_file()).await?;
             layout = self.layout_of(extent.in_file()).await?;
@@ -110,7 +104,8 @@ impl File {
         stripe: &StripeRecord,
         reading: &Reading,
     ) -> Option<Agreement> {
-        if misses_parity(layout, stripe, reading) {
+        if reading.reconstructs && layout.spec(stripe).append.is_some() {
+            // Parity may lack bytes that only the nodes with copies know.
             return None;
         }
         let ports = self.client.ports();
@@ -127,9 +122,4 @@ impl File {
             }
         }
     }
-}
-
-/// Whether a read goes through parity that may lack bytes which only the nodes with copies know.
-fn misses_parity(layout: &Layout, stripe: &StripeRecord, reading: &Reading) -> bool {
-    reading.reconstructs && layout.spec(stripe).append.is_some()
 }

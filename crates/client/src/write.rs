@@ -198,7 +198,7 @@ impl File {
     }
 
     /// Asks for the repair of a stripe that takes no updates before it is repaired. Returns whether that is possible.
-    pub(crate) async fn hasten_repair(
+    async fn hasten_repair(
         &self,
         stripe: &StripeRecord,
         deadline_ms: u64,

@@ -93,42 +93,6 @@ fn writes_go_on_without_a_node_and_outlive_its_return() {
     bed.check("without two other nodes");
 }
 
-/// The code has the appended bytes of lost chunks only after a commit, for which too few chunks are left.
-#[test]
-fn reads_of_appended_bytes_do_not_wait_for_the_grace_of_their_nodes() {
-    for scheme in ["parix", "cau"] {
-        let cluster = TestCluster::start(3, 3);
-        let update = format!("--update={scheme}");
-        let create = ["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"];
-        cluster.run(&[&create[..], &[&update]].concat());
-        let mut bytes = pattern(STRIPE, 1);
-        let source = cluster.path("put");
-        std::fs::write(&source, &bytes).expect("write a temporary file");
-        cluster.run(&["put", path_text(&source), "f"]);
-        for chunk in 0..4 {
-            let (at, new) = (chunk * STRIPE / 4 + 1_000, pattern(700, 2 + chunk as u64));
-            cluster.write("f", at, &new);
-            bytes[at..at + new.len()].copy_from_slice(&new);
-        }
-        let stat = cluster.json(&["stat", "f"]);
-        let nodes = stat["stripes"][0]["nodes"].as_array().expect("nodes");
-        let nodes = nodes.iter().filter_map(serde_json::Value::as_u64);
-        let mut lost: Vec<u64> = nodes.skip(1).take(2).collect();
-        lost.sort_unstable();
-        for node in &lost {
-            cluster.run(&["chaos", "kill-node", &node.to_string()]);
-        }
-        cluster.wait_until_failed(&lost);
-        assert!(cluster.get("f") == bytes, "{scheme}");
-        // The nodes that return have missed the commit.
-        for node in &lost {
-            cluster.run(&["chaos", "start-node", &node.to_string()]);
-        }
-        cluster.wait_until_failed(&[]);
-        assert!(cluster.get("f") == bytes, "{scheme}, after the return");
-    }
-}
-
 #[test]
 fn writes_wait_where_another_loss_would_cost_data_until_their_stripe_is_repaired() {
     let mut bed = Bed::new();

@@ -1,7 +1,6 @@
 //! Hastened repairs: a stripe of which too few chunks are left takes no updates, because the loss of another one could
-//! lose data. When a client has an update for it, or reads bytes of a lost chunk that parity includes only after a commit,
-//! its chunks on failed nodes are rebuilt at once: waiting for the nodes' return would make the client wait for the grace
-//! period. Other stripes of these nodes wait.
+//! lose data. When a client has an update for it, its chunks on failed nodes are rebuilt at once: waiting for the
+//! nodes' return would make the client wait for the grace period. Other stripes of these nodes wait.
 
 use super::Repair;
 use super::survey::{Survey, TaskError};
