@@ -391,6 +391,7 @@ impl Filesystem for Served {
         let waiter = waits.then(|| Waiter(request.pid()));
         let work = async move { gateway.set_lock(call, kind, waiter).await };
         if mode == UNLOCK {
+            // It waits for no other request, and is not refused at the limit of requests for locks.
             self.start_plain("setlk", work, reply);
         } else {
             self.start_locking(if waits { "setlkw" } else { "setlk" }, work, reply);

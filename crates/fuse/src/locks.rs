@@ -88,9 +88,8 @@ impl Gateway {
             return;
         };
         let number = self.numbers.number(Inode::File(open.shared.put));
-        let Ok(_place) = self.forgetting.acquire().await else {
-            return;
-        };
+        let place = self.forgetting.acquire().await;
+        let _place = place.expect("it is never closed");
         // It waits for pages that are being read, by requests that take other places than this one's. It fails for an
         // inode that the kernel does not know, of which it has no pages.
         let forgotten = spawn_blocking(move || notifier.inval_inode(number, 0, 0));

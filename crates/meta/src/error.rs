@@ -163,7 +163,7 @@ pub enum MetaError {
         "{what} has {limit} advisory locks, which is the limit; release some, or lock larger ranges"
     )]
     TooManyLocks {
-        /// The holder of the locks, as the begin of a sentence.
+        /// The holder of the locks, as the beginning of a sentence.
         what: &'static str,
         /// The limit.
         limit: u64,

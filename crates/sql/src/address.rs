@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// A connection to one of a host's IP addresses that is not made by then has failed.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Begins of the address of a database.
+/// Beginnings of the address of a database.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 /// Bytes that the peer has not acknowledged by then end the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);

@@ -89,15 +89,6 @@ impl FileLocks {
         !self.settled().owners.contains_key(&owner)
     }
 
-    /// Whether an owner has closed the file, and may still have locks.
-    pub(super) fn is_closed(&self, owner: LockOwner) -> bool {
-        let state = self.settled();
-        state
-            .owners
-            .get(&owner)
-            .is_some_and(|owner| owner.is_closed)
-    }
-
     /// The turn to tell the coordinator that an owner has closed the file, if it has and may still have locks.
     pub(super) fn closing(&self, owner: LockOwner) -> Option<Arc<AsyncMutex<()>>> {
         let state = self.settled();

@@ -222,7 +222,7 @@ impl LockHandle {
         };
         // An unlock that is still repeated would end locks that the owner gets in the meantime.
         let _turn = closing.lock().await;
-        if !self.locks.is_closed(owner) {
+        if self.locks.closing(owner).is_none() {
             return Ok(());
         }
         let unlocked = self.unlock(LockChange::unlock(owner)).await;

@@ -15,12 +15,6 @@ use std::time::{Duration, Instant};
 /// The time after which the locks of a silent mount are free, with some reserve for a busy machine.
 const FREE_LIMIT_S: u64 = 30;
 
-fn cluster() -> TestCluster {
-    let cluster = TestCluster::start(3, 2);
-    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
-    cluster
-}
-
 /// Whether this machine can mount and has Python: prints what is missing.
 fn can_lock() -> bool {
     let python = Command::new("python3")
@@ -31,6 +25,17 @@ fn can_lock() -> bool {
         println!("skipped: needs python3");
     }
     has_python && can_mount()
+}
+
+/// A cluster with this many mounts of its pool; none if this machine lacks what they need.
+fn mounts<const COUNT: usize>() -> Option<(TestCluster, [Mounted; COUNT])> {
+    if !can_lock() {
+        return None;
+    }
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let mounts = [(); COUNT].map(|()| Mounted::start(&cluster, "p", &[]));
+    Some((cluster, mounts))
 }
 
 /// A process with an open file, which locks it; killed when it is dropped.
@@ -105,14 +110,9 @@ impl Drop for Locker {
 
 #[test]
 fn locks_exclude_between_mounts_as_within_one() {
-    if !can_lock() {
+    let Some((_cluster, [one, other])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let (one, other) = (
-        Mounted::start(&cluster, "p", &[]),
-        Mounted::start(&cluster, "p", &[]),
-    );
+    };
     let mut first = Locker::open(&one.path("f"));
     let mut second = Locker::open(&other.path("f"));
     let mut neighbour = Locker::open(&one.path("f"));
@@ -174,14 +174,9 @@ fn locks_exclude_between_mounts_as_within_one() {
 #[test]
 fn sqlite_counts_right_on_two_mounts() {
     const COUNT: usize = 6;
-    if !can_lock() {
+    let Some((_cluster, [one, other])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let (one, other) = (
-        Mounted::start(&cluster, "p", &[]),
-        Mounted::start(&cluster, "p", &[]),
-    );
+    };
     let sqlite = |path: &Path, statement: &str| {
         let output = Command::new("python3")
             .args(["-c", "import sqlite3, sys\nfor row in sqlite3.connect(sys.argv[1], 60, 0, None).execute(sys.argv[2]): print(*row)"])
@@ -220,14 +215,9 @@ fn sqlite_counts_right_on_two_mounts() {
 fn a_waiting_process_gets_its_lock_and_blocks_no_other_request() {
     /// More than a mount's requests in flight.
     const COUNT: usize = 300;
-    if !can_lock() {
+    let Some((_cluster, [one, other])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let (one, other) = (
-        Mounted::start(&cluster, "p", &[]),
-        Mounted::start(&cluster, "p", &[]),
-    );
+    };
     let (path, queue) = (one.path("f"), other.path("f"));
     let mut holder = Locker::open(&path);
     let mut waiter = Locker::open(&queue);
@@ -293,11 +283,9 @@ fn a_crowd_that_locks_and_reads_at_once_is_served() {
     /// More than a mount's requests in flight.
     const COUNT: usize = 400;
     const ROUNDS: usize = 4;
-    if !can_lock() {
+    let Some((_cluster, [mount])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let mount = Mounted::start(&cluster, "p", &[]);
+    };
     let path = mount.path("f");
     fs::write(&path, [7; 8_192]).expect("a new file");
     let (done, served) = mpsc::channel();
@@ -325,14 +313,9 @@ fn a_crowd_that_locks_and_reads_at_once_is_served() {
 /// A close that the coordinator could not hear is told to it later. By then its owner may have locked anew.
 #[test]
 fn a_close_in_an_outage_ends_no_later_lock() {
-    if !can_lock() {
+    let Some((cluster, [one, other])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let (one, other) = (
-        Mounted::start(&cluster, "p", &[]),
-        Mounted::start(&cluster, "p", &[]),
-    );
+    };
     let open = |name| {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false);
@@ -370,11 +353,9 @@ fn a_close_in_an_outage_ends_no_later_lock() {
 
 #[test]
 fn locks_outlive_the_coordinator_and_not_their_mount() {
-    if !can_lock() {
+    let Some((cluster, [dead, stopped, live])) = mounts() else {
         return;
-    }
-    let cluster = cluster();
-    let [dead, stopped, live] = [(); 3].map(|()| Mounted::start(&cluster, "p", &[]));
+    };
     let mut killed = Locker::open(&dead.path("k"));
     let mut silent = Locker::open(&stopped.path("s"));
     assert_eq!(killed.ask("flock ex"), "ok");
