@@ -87,6 +87,9 @@ pub enum ClientError {
     /// This client was the file's only writer, and another one has taken the file over.
     #[error("another client took over {0}, so this client can no longer write it; open it again")]
     Superseded(String),
+    /// The file is a snapshot.
+    #[error("{0} is a snapshot and is never changed; clone it to get a file to write")]
+    ReadOnly(String),
     /// This client has lost advisory locks that it had in the file, which another client may have got.
     #[error(
         "the advisory locks in {0} were lost while the coordinator did not hear this client; close the file, open it \
@@ -190,6 +193,7 @@ impl ClientError {
             Self::NotWrittenBack { source } | Self::Undecided { source } => source.cause(),
             Self::Usage(_) => Cause::Invalid,
             Self::InUse { .. } => Cause::InUse,
+            Self::ReadOnly(_) => Cause::ReadOnly,
             Self::FileGone(_) | Self::Superseded(_) | Self::Shrunk { .. } => Cause::Stale,
             Self::TooFewLeft { .. }
             | Self::NoCoordinator(_)

@@ -93,13 +93,6 @@ impl File {
         matches!(self.known_token(), Err(ClientError::Superseded(_)))
     }
 
-    /// A node has refused a write: a later session has the file.
-    pub(crate) fn note_superseded(&self) {
-        if let Some(session) = self.session() {
-            session.note_over();
-        }
-    }
-
     /// The fencing token of a write, if this client still has its locks in the file. They are looked at behind the
     /// token: one that is raised when they are lost is higher.
     ///
@@ -111,17 +104,29 @@ impl File {
         Ok(token)
     }
 
-    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Ends another
-    /// client's session if that client has not renewed it for too long.
+    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Waits while a snapshot
+    /// of the file is taken, and ends another client's session if that client has not renewed it for too long.
     async fn present_token(&self) -> Result<FencingToken, ClientError> {
-        for is_fresh in [false, true] {
+        let what = format!("writing {}", self.name());
+        let mut attempts = self.client.attempts(what, 0);
+        let mut is_fresh = false;
+        loop {
+            if self.is_read_only() {
+                return Err(ClientError::ReadOnly(self.name().to_owned()));
+            }
+            let is_frozen = self.exclusive().frozen_in.is_some();
             let known = self.known_token();
-            if !matches!(known, Err(ClientError::InUse { .. })) {
+            if is_frozen && is_fresh {
+                attempts
+                    .pause("a snapshot of the file is being taken")
+                    .await?;
+            } else if !is_frozen && !matches!(known, Err(ClientError::InUse { .. })) {
                 return known;
+            } else if is_fresh {
+                break;
             }
-            if !is_fresh {
-                self.refresh_record().await?;
-            }
+            self.refresh_record().await?;
+            is_fresh = true;
         }
         let session = self.begin_session(TakeOver::IfAbandoned).await?;
         self.client.ask(session.close()).await?;
@@ -135,17 +140,31 @@ impl File {
         let exclusive = self.exclusive();
         match self.session() {
             Some(session) => {
-                let is_over = session.is_over() || exclusive.token > session.token();
-                if is_over {
+                // A snapshot raises the token of the session that goes on.
+                let is_its = exclusive.session == Some(session.id());
+                if session.is_over() || (exclusive.token > session.token() && !is_its) {
                     return Err(ClientError::Superseded(name()));
                 }
-                Ok(session.token())
+                Ok(exclusive.token.max(session.token()))
             }
             None if exclusive.session.is_some() => Err(ClientError::InUse {
                 name: name(),
                 left_ms: None,
             }),
             None => Ok(exclusive.token),
+        }
+    }
+
+    /// A node has refused a write because the file has a higher token: a later session has the file, or this one goes
+    /// on with that token after a snapshot.
+    pub(crate) async fn note_superseded(&self) {
+        // If it cannot be looked up now, the next attempt does so.
+        let is_fresh = self.refresh_record().await.is_ok();
+        if let Some(session) = self.session()
+            && is_fresh
+            && self.exclusive().session != Some(session.id())
+        {
+            session.note_over();
         }
     }
 }

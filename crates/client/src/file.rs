@@ -195,6 +195,11 @@ impl File {
         self.client.ask(request).await
     }
 
+    /// Whether it is a snapshot, which never changes.
+    pub fn is_read_only(&self) -> bool {
+        lock(&self.opened.windows).file.is_read_only
+    }
+
     /// The file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
         lock(&self.opened.windows).file.size_bytes

@@ -86,6 +86,11 @@ impl Layout {
         range.end() <= self.file.file.size_bytes && self.pieces(range).iter().all(is_stored)
     }
 
+    /// Whether a stripe is not updated in place, because other files may have it too.
+    pub(crate) fn is_shared(&self, stripe: StripeId) -> bool {
+        self.file.shared.contains(&stripe)
+    }
+
     /// The parameters of a stripe's pool.
     pub(crate) fn spec(&self, stripe: &StripeRecord) -> &PoolSpec {
         &self.file.pool_of(stripe).spec
@@ -163,6 +168,7 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
     first.stripes.extend(second.stripes);
     first.offsets.extend(second.offsets);
     first.appending.extend(second.appending);
+    first.shared.extend(second.shared);
     first.tickets.extend(second.tickets);
     FileLayout {
         file: if is_newer { first.file } else { second.file },
@@ -171,6 +177,7 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
         stripes: first.stripes,
         offsets: first.offsets,
         appending: first.appending,
+        shared: first.shared,
         tickets: first.tickets,
         ..second
     }
@@ -182,7 +189,7 @@ pub(crate) mod sample {
     use super::*;
     use gabion_layout::{PoolId, Survive, UpdateScheme};
     use gabion_meta::{
-        Attributes, DirectoryId, Exclusive, NewAttributes, PoolRecord, PutId, WallTime,
+        Attributes, DirectoryId, Exclusive, MapId, NewAttributes, PoolRecord, PutId, WallTime,
     };
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
@@ -214,6 +221,10 @@ pub(crate) mod sample {
                 truncation_count: 0,
                 link_count: 1,
                 symlink: None,
+                map: MapId(1),
+                shared_stripe_count: 0,
+                shared_below: StripeId(0),
+                is_read_only: false,
                 attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
             },
             pool: PoolRecord {
@@ -228,6 +239,7 @@ pub(crate) mod sample {
             stripes: Vec::new(),
             offsets: Vec::new(),
             appending: Vec::new(),
+            shared: Vec::new(),
             tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive: Exclusive::default(),

@@ -101,6 +101,28 @@ impl Client {
         self.ask(request).await
     }
 
+    /// Makes a file `to` that has the bytes of the file which a put made, and shares its space: one that never changes
+    /// (a snapshot), or one like any other (a clone). It has all writes that were acknowledged before this call, and
+    /// none that begins after it has returned. Takes no longer for a large file.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the name is taken or invalid, the file is gone or has too many snapshots, or it is in
+    /// a pool that replicates blocks first; [`ClientError::NoCoordinator`], after which the file may have been made.
+    pub async fn snapshot(
+        &self,
+        file: PutId,
+        to: impl Into<RelativePath>,
+        is_read_only: bool,
+    ) -> Result<(), ClientError> {
+        let request = ask::Snapshot {
+            file,
+            to: to.into(),
+            is_read_only,
+            number: self.ports().random(),
+        };
+        self.ask(request).await
+    }
+
     /// Makes an empty file, and opens it.
     ///
     /// # Errors

@@ -136,7 +136,9 @@ impl File {
         let asked = ports.ask_coordinator(request, attempts.attempt_ms());
         let replacement = asked.await?;
         let counts = (replacement.settled.len(), replacement.stripes.len());
-        if counts != (rewrite.displaced.len(), rewrite.slots.len()) {
+        let has_place = |at: &u64| rewrite.displaced.iter().any(|(offset, _)| offset == at);
+        let are_copies = replacement.copies.iter().all(|(at, _)| has_place(at));
+        if counts != (rewrite.displaced.len(), rewrite.slots.len()) || !are_copies {
             return Err(ClientError::unexpected("the coordinator").into());
         }
         ports.learn_nodes(&replacement.nodes);
@@ -148,7 +150,7 @@ impl File {
         })
     }
 
-    /// Writes all new stripes, a few at a time; returns when all of their chunks are durable.
+    /// Writes all new stripes, and copies of those that other files share, a few at a time; returns when all of their chunks are durable.
     async fn write_anew(
         &self,
         begun: &Begun,
@@ -156,17 +158,17 @@ impl File {
         bytes: &Bytes,
         attempts: &Attempts,
     ) -> Result<(), AttemptError> {
-        let slots = rewrite.slots.iter();
-        let in_flight_count = self.client.in_flight_count(
-            slots
-                .clone()
-                .map(|slot| slot.stripe_bytes)
-                .max()
-                .unwrap_or(0),
-        );
+        let new = rewrite.slots.iter().copied();
+        let mut slots: Vec<_> = new.zip(&begun.replacement.stripes).collect();
+        for (start, copy) in &begun.replacement.copies {
+            let shape = geometry(begun.layout.spec(copy), copy.chunk_bytes)?;
+            slots.push((Slot::copy(*start, shape), copy));
+        }
+        let largest = slots.iter().map(|(slot, _)| slot.stripe_bytes).max();
+        let in_flight_count = self.client.in_flight_count(largest.unwrap_or(0));
         let mut rest = bytes.clone();
-        let mut writes = Vec::with_capacity(rewrite.slots.len());
-        for (slot, new) in slots.zip(&begun.replacement.stripes) {
+        let mut writes = Vec::with_capacity(slots.len());
+        for (slot, new) in slots {
             let piece = rest.split_to(slot.range.length as usize);
             writes.push(self.write_stripe(begun, rewrite, (slot, new), piece, attempts));
         }
@@ -181,7 +183,7 @@ impl File {
         &self,
         begun: &Begun,
         rewrite: &Rewrite,
-        (slot, new): (&Slot, &StripeRecord),
+        (slot, new): (Slot, &StripeRecord),
         piece: Bytes,
         attempts: &Attempts,
     ) -> Result<(), AttemptError> {

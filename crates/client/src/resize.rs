@@ -129,6 +129,9 @@ impl File {
         size_bytes: u64,
         from: Option<(u64, u64)>,
     ) -> Result<Growth, ClientError> {
+        if self.is_read_only() {
+            return Err(ClientError::ReadOnly(self.name().to_owned()));
+        }
         // Any client may let a file grow by zeros; an append has bytes to write.
         let token = match from {
             Some(_) => self.token().await?,
@@ -222,7 +225,7 @@ impl File {
             let part = extent.in_file();
             match self.update_extents(&[extent], &zeros, &last_run).await? {
                 Updated::Done(..) => at = part.end(),
-                Updated::TooLarge => {
+                Updated::NotInPlace => {
                     let what = format!("punching a hole into {}", self.name());
                     let plan = |layout: &_| plan_zeros(layout, part);
                     self.rewrite(what, part, plan, &zeros).await?;

@@ -2,7 +2,7 @@
 //! layout, without I/O.
 
 use crate::layout::Layout;
-use gabion_layout::{ByteRange, StripeId};
+use gabion_layout::{ByteRange, Geometry, StripeId};
 use gabion_meta::{PoolSpec, SizeChange};
 use gabion_protocol::message::NewExtent;
 
@@ -36,6 +36,19 @@ pub(crate) struct Slot {
     pub(crate) range: ByteRange,
     /// Bytes of the old stripe from this one on are not kept.
     pub(crate) kept_bytes: u64,
+}
+
+impl Slot {
+    /// That of a copy of a stripe.
+    pub(crate) fn copy(start: u64, shape: Geometry) -> Self {
+        Self {
+            start,
+            chunk_bytes: shape.chunk_bytes(),
+            stripe_bytes: shape.stripe_bytes(),
+            range: ByteRange::new(0, 0),
+            kept_bytes: u64::MAX,
+        }
+    }
 }
 
 impl Rewrite {

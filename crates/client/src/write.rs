@@ -116,8 +116,8 @@ impl File {
     /// then the next one's. Returns the stripe and the number of the update. `last_run` gets the last
     /// run of an update.
     ///
-    /// A single piece is written in any case: if it is too large for the nodes' journals, the stripe is
-    /// replaced, and if other stripes have replaced the stripe in between, it goes to these. If that is the
+    /// A single piece is written in any case: if it is too large for the nodes' journals, or other files share the
+    /// stripe, the stripe is replaced, and if other stripes have replaced the stripe in between, it goes to these. If that is the
     /// case for several pieces, none is written, and the result is none: after an error, the caller must know
     /// which of them are written.
     ///
@@ -134,7 +134,7 @@ impl File {
     ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
         let has_moved = match self.update_extents(extents, bytes, last_run).await? {
             Updated::Done(stripe, sequence) => return Ok(Some((stripe, sequence))),
-            Updated::TooLarge => false,
+            Updated::NotInPlace => false,
             Updated::Moved => true,
         };
         let [extent] = extents else {
@@ -151,7 +151,8 @@ impl File {
         Ok(Some((stripe.unwrap_or(Version::NONE.stripe), Sequence(0))))
     }
 
-    /// Overwrites pieces of one stripe by one update, unless that is too large for records.
+    /// Overwrites pieces of one stripe by one update, unless that is too large for records or other files share the
+    /// stripe.
     pub(crate) async fn update_extents(
         &self,
         extents: &[Extent],
@@ -337,6 +338,9 @@ impl Update<'_> {
         let Some(stripe) = found else {
             return Ok(Updated::Moved);
         };
+        if layout.is_shared(stripe.id) {
+            return Ok(Updated::NotInPlace);
+        }
         let again = |refusal: Refusal| AttemptError::Retry(refusal.into());
         let closed = file.close_left(&layout, stripe, deadline_ms).await;
         closed.map_err(again)?;
@@ -367,7 +371,7 @@ impl Update<'_> {
         };
         check(&plan, file.code(stripe))?;
         if !fits_records(&plan) {
-            return Ok(Updated::TooLarge);
+            return Ok(Updated::NotInPlace);
         }
         let named = self.named.take();
         let pieces = Pieces {
@@ -380,7 +384,7 @@ impl Update<'_> {
         match sent.await {
             Ok(sequence) => Ok(Updated::Done(stripe.id, sequence)),
             Err(refusal @ Refusal::Superseded { .. }) => {
-                file.note_superseded();
+                file.note_superseded().await;
                 Err(again(refusal))
             }
             Err(Refusal::StageAt(places)) => {
@@ -513,8 +517,8 @@ impl Update<'_> {
 pub(crate) enum Updated {
     /// The stripe, and the number of the update.
     Done(StripeId, Sequence),
-    /// None: it is too large for records.
-    TooLarge,
+    /// None: it is too large for records, or other files may have the stripe too. The stripe is to be replaced.
+    NotInPlace,
     /// None: the file's stripes now have other borders, or the file is smaller.
     Moved,
 }

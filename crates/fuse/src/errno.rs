@@ -100,6 +100,7 @@ impl From<ClientError> for Errno {
             Cause::TooManyNames => Self::TooManyLinks,
             Cause::TooLarge => Self::TooLarge,
             Cause::NoLocks => Self::NoLocks,
+            Cause::ReadOnly => Self::ReadOnly,
             Cause::NotPermitted => Self::NotPermitted,
             Cause::Unsupported => Self::NotSupported,
             Cause::NotLeading | Cause::Failure => Self::Io,

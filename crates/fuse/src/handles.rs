@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Linux's numbers of flags of `open`.
 pub(crate) mod open_flags {
+    pub(crate) const ACCESS: i32 = 0o3;
+    pub(crate) const READ_ONLY: i32 = 0;
     pub(crate) const EXCLUSIVE: i32 = 0o200;
     pub(crate) const APPEND: i32 = 0o2000;
 }

@@ -38,6 +38,11 @@ impl Gateway {
             None => self.client.open_inode(put).await,
         };
         let mut state = shared.state.lock().await;
+        let writes = flags & open_flags::ACCESS != open_flags::READ_ONLY;
+        let found = match found {
+            Ok(file) if writes && file.is_read_only() => Err(Errno::ReadOnly),
+            found => found.map_err(Errno::from),
+        };
         match found {
             Ok(file) => {
                 shared.note_checked(at, file.size_bytes());
@@ -46,7 +51,7 @@ impl Gateway {
             Err(error) => {
                 // The caller's error is the one to tell.
                 let _ = self.end_handle(&shared, state).await;
-                Err(error.into())
+                Err(error)
             }
         }
     }

@@ -215,6 +215,26 @@ pub(crate) enum Command {
     /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
+    /// Make a snapshot of a stored file: a file that has its bytes of now and never changes. It takes no time and no
+    /// space, whatever the size; what is overwritten in the file later takes space
+    Snapshot {
+        /// Name of the file
+        #[arg(value_parser = checks::file_name)]
+        name: String,
+        /// Name of the snapshot
+        #[arg(value_parser = checks::file_name)]
+        to: String,
+    },
+    /// Make a clone of a stored file or of a snapshot: a file like any other that has its bytes of now. It takes no time
+    /// and no space, whatever the size; what is overwritten in either file later takes space
+    Clone {
+        /// Name of the file or the snapshot
+        #[arg(value_parser = checks::file_name)]
+        name: String,
+        /// Name of the clone
+        #[arg(value_parser = checks::file_name)]
+        to: String,
+    },
     /// Rename a file or a directory, atomically, regardless of its size
     Mv {
         /// Name of the file or the directory

@@ -142,6 +142,10 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
         Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
         Command::Cp(options) => commands::copy::cp(options, &place, format).await,
+        Command::Snapshot { name, to } => {
+            commands::snapshot::snapshot(&name, &to, &place, format).await
+        }
+        Command::Clone { name, to } => commands::snapshot::clone(&name, &to, &place, format).await,
         Command::Ln(options) => commands::links::ln(options, &place, format).await,
         Command::Mv { name, to, replace } => {
             commands::files::mv((&name, &to), replace, &place, format).await

@@ -3,21 +3,24 @@
 
 use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
-use crate::extents::{Placed, data_bytes, extents};
+use crate::extents::{Found, data_bytes, extents, find};
 use crate::hard_links::{NAMES_MAX, others};
 use crate::kv::{KeyValue, ReadTxn};
+use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
 use crate::meta::Meta;
 use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{DirectoryRecord, Extent, FileRecord, Inode, LockSessionId, PoolSpec, PutId};
+use crate::records::{
+    DirectoryRecord, Extent, FileRecord, Inode, LockSessionId, MapId, PoolSpec, PutId,
+};
 use crate::schema::{
-    ABSENT_HOLDERS, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, FORMER_HOLDERS,
-    GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MOVES, NAMES, NODES,
-    PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES,
-    STRIPES_ON, USER_ATTRIBUTES,
+    ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
+    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,
+    MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
+    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -197,12 +200,10 @@ impl<'t> Check<'t> {
         let names = NAMES.scan(self.txn, &NAMES.all(), usize::MAX)?;
         let mut names: BTreeMap<(DirectoryId, String), Inode> = names.into_iter().collect();
         self.directories(&mut names)?;
-        let rows = EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)?;
-        let mut unclaimed_extents: BTreeSet<PutId> =
-            rows.into_iter().map(|((file, _), _)| file).collect();
+        let mut maps = self.maps()?;
         for (put, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
             let name = &file.name;
-            unclaimed_extents.remove(&put);
+            maps.insert(file.map);
             let mut keys = others(self.txn, put)?;
             keys.push((file.directory, name.clone()));
             let of_names: Vec<_> = keys.iter().map(|key| names.remove(key)).collect();
@@ -217,7 +218,7 @@ impl<'t> Check<'t> {
             self.demand(file.symlink.is_none() || is_empty, || {
                 format!("'{name}' is a symbolic link with bytes")
             });
-            let extents = extents(self.txn, put)?;
+            let extents = extents(self.txn, file.map)?;
             if !self.fills_segments(&file, &extents)? {
                 faults.push(format!(
                     "file '{name}' has blocks that do not form segments"
@@ -226,25 +227,37 @@ impl<'t> Check<'t> {
             if !self.fit(&file, &extents)? {
                 faults.push(format!("file '{name}' has extents that do not fit"));
             }
-            for (_, Extent { stripe, .. }) in extents {
-                self.demand(unclaimed.remove(&stripe), || {
-                    format!("file '{name}' refers to {stripe}, which is not its own")
-                });
+            if !self.shares(&file, &extents)? {
+                faults.push(format!(
+                    "file '{name}' does not know which of its stripes other files share"
+                ));
             }
         }
-        for (put, ()) in REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)? {
-            unclaimed_extents.remove(&put);
-            for (_, Extent { stripe, .. }) in extents(self.txn, put)? {
-                self.demand(unclaimed.remove(&stripe), || {
-                    format!("{put}, which is removed, refers to {stripe}, which is not its own")
+        for (copy, ()) in COPIES.scan(self.txn, &COPIES.all(), usize::MAX)? {
+            self.demand(self.live.contains_key(&copy), || {
+                format!("{copy} is not live, but a copy in a shared map")
+            });
+        }
+        for (map, ()) in REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)? {
+            maps.insert(map);
+        }
+        for ((map, offset), row) in EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)? {
+            self.demand(maps.contains(&map), || {
+                format!("{map} belongs to no file, but has extents")
+            });
+            let Some(Extent { stripe, .. }) = row else {
+                let hidden = find(self.txn, &layers(self.txn, map)?[1..], offset)?;
+                self.demand(hidden.is_some(), || {
+                    format!("{map} hides byte {offset} of a map below it, which has nothing there")
                 });
-            }
+                continue;
+            };
+            self.demand(unclaimed.remove(&stripe), || {
+                format!("{map} refers to {stripe}, which is not its own")
+            });
         }
         for (_, name) in names.into_keys() {
             faults.push(format!("'{name}' is a name of nothing"));
-        }
-        for put in unclaimed_extents {
-            faults.push(format!("{put} made no file, but has extents"));
         }
         for id in unclaimed {
             self.faults
@@ -254,16 +267,64 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
+    /// All maps that are below others. Each agrees with the table of the maps above it, and has several above it, or one
+    /// that takes it in.
+    fn maps(&mut self) -> Result<BTreeSet<MapId>, MetaError> {
+        let rows = MAPS.scan(self.txn, &MAPS.all(), usize::MAX)?;
+        let above = MAPS_ABOVE.scan(self.txn, &MAPS_ABOVE.all(), usize::MAX)?;
+        let above: BTreeSet<_> = above.into_iter().map(|(key, ())| key).collect();
+        let expected: BTreeSet<_> = rows.iter().map(|(map, row)| (row.below, *map)).collect();
+        self.demand(above == expected, || {
+            "the order of maps and its index differ".to_owned()
+        });
+        for (map, row) in &rows {
+            let file = row
+                .file
+                .map(|file| FILES.get(self.txn, &file))
+                .transpose()?;
+            let is_its = file.is_none_or(|file| file.is_some_and(|file| file.map == *map));
+            let is_alone = expected
+                .iter()
+                .filter(|(below, _)| *below == row.below)
+                .count()
+                == 1;
+            let ends =
+                MERGES.get(self.txn, map)?.is_some() || REMOVED.get(self.txn, map)?.is_some();
+            self.demand(is_its && (ends || !is_alone), || {
+                format!("{map} does not belong to its file, or does not take in the map below it")
+            });
+        }
+        Ok(rows.into_iter().map(|(_, row)| row.below).collect())
+    }
+
+    /// Whether a file counts the stripes that other files may have, and updates none of these in place.
+    fn shares(&self, file: &FileRecord, extents: &[Found]) -> Result<bool, MetaError> {
+        let is_own = |found: &&Found| found.map == file.map;
+        let own_count = extents.iter().filter(is_own).count() as u64;
+        let shared_count = extents.len() as u64 - own_count;
+        let mut knows = true;
+        for Found { extent, map, .. } in extents {
+            let is_copy = COPIES.get(self.txn, &extent.stripe)?.is_some();
+            knows &= match *map == file.map {
+                true => !is_copy,
+                false => is_copy || !file.owns(extent.stripe),
+            };
+        }
+        let row = MAPS.get(self.txn, &file.map)?;
+        let is_its = row.is_none_or(|row| row.file == Some(file.put));
+        Ok(shared_count == file.shared_stripe_count && knows && is_its)
+    }
+
     /// Whether a file's replicated blocks match the chunks that they will become, in number for
     /// each segment and in size.
-    fn fills_segments(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
+    fn fills_segments(&self, file: &FileRecord, extents: &[Found]) -> Result<bool, MetaError> {
         let Some(lifecycle) = pool(self.txn, file.pool)?.lifecycle else {
             return Ok(true);
         };
         let wanted = self.pools.get(&lifecycle.encoded).map_or(0, |spec| spec.k);
         let stripes = extents
             .iter()
-            .filter_map(|(_, extent)| self.live.get(&extent.stripe));
+            .filter_map(|found| self.live.get(&found.extent.stripe));
         let kinds: Vec<_> = stripes
             .map(|s| (s.pool == file.pool, s.chunk_bytes))
             .collect();
@@ -274,12 +335,12 @@ impl<'t> Check<'t> {
 
     /// Whether a file's extents are as long as their stripes, do not overlap, and each begins where a segment
     /// does, within the file. Blocks that are replicated at first leave no holes.
-    fn fit(&self, file: &FileRecord, extents: &[Placed]) -> Result<bool, MetaError> {
+    fn fit(&self, file: &FileRecord, extents: &[Found]) -> Result<bool, MetaError> {
         let record = pool(self.txn, file.pool)?;
         let is_free = record.lifecycle.is_none();
         let segment = is_free.then(|| record.spec.segment_bytes());
         let (mut end, mut fits) = (0, extents.len() as u64 == file.stripe_count);
-        for (offset, extent) in extents {
+        for Found { offset, extent, .. } in extents {
             let length = match self.live.get(&extent.stripe) {
                 Some(stripe) => data_bytes(self.txn, stripe)?,
                 None => extent.length_bytes,
@@ -324,7 +385,7 @@ impl<'t> Check<'t> {
     fn replacements(&mut self) -> Result<(), MetaError> {
         for (id, record) in REPLACEMENTS.scan(self.txn, &REPLACEMENTS.all(), usize::MAX)? {
             let put = PUTS.get(self.txn, &id)?;
-            let count = record.rewrite.offsets.len() as u64;
+            let count = (record.rewrite.offsets.len() + record.rewrite.copied.len()) as u64;
             let reserved = put.map(|put| put.runs.iter().map(|run| run.count).sum());
             self.demand(reserved == Some(count), || {
                 format!("{id} brings {count} stripes, but its put does not match")

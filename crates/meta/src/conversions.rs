@@ -65,7 +65,7 @@ impl<K: KeyValue> Meta<K> {
             let put_row = put_record(txn, put)?;
             let stripes = pending_stripes(txn, &put_row)?;
             let mut file = file_of(txn, file)?;
-            let old_extents = displaced_extents(txn, file.put, displaced)?;
+            let old_extents = displaced_extents(txn, file.map, displaced)?;
             let is_gap = |pair: &[(usize, Placed)]| pair[0].0 + 1 != pair[1].0;
             if let Some(gap) = old_extents.windows(2).position(is_gap) {
                 return Err(MetaError::UnknownStripe(displaced[gap + 1].stripe));
@@ -81,7 +81,7 @@ impl<K: KeyValue> Meta<K> {
                 discard(txn, old.stripe)?;
             }
             for (_, (offset, _)) in old_extents {
-                EXTENTS.delete(txn, &(file.put, offset))?;
+                EXTENTS.delete(txn, &(file.map, offset))?;
             }
             let predecessors: Vec<StripeId> = displaced.iter().map(|old| old.stripe).collect();
             for new in &stripes {
@@ -90,7 +90,7 @@ impl<K: KeyValue> Meta<K> {
                 index_stripe(txn, new)?;
                 PREDECESSORS.put(txn, &new.id, &predecessors)?;
             }
-            let new_bytes = extents::insert(txn, file.put, start, &stripes)? - start;
+            let new_bytes = extents::insert(txn, file.map, start, &stripes)? - start;
             if old_bytes != new_bytes {
                 let problem = format!("{new_bytes} bytes cannot replace {old_bytes}");
                 return Err(MetaError::Placement {

@@ -6,7 +6,7 @@ use crate::exclusions::left_out;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::records::{Displaced, Holder, LeaseRecord, PutId};
 use crate::schema::{
-    EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
+    COPIES, EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };
 use crate::stripe_rows::{live_stripe, unindex_stripe};
 use gabion_layout::{Sequence, StaleChunk, StripeId};
@@ -49,6 +49,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
     REMADE.delete(txn, &id)?;
     MOVES.delete(txn, &id)?;
     PREDECESSORS.delete(txn, &id)?;
+    COPIES.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }
 

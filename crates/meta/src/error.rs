@@ -241,6 +241,30 @@ pub enum MetaError {
         /// The file's token.
         current: FencingToken,
     },
+    /// The file is a snapshot.
+    #[error("'{0}' is a snapshot and is never changed; clone it to get a file to write")]
+    ReadOnly(String),
+    /// Files share the stripe.
+    #[error("{0} may be in several files and is not updated in place; look the file up again")]
+    Shared(StripeId),
+    /// A snapshot of the file is being taken.
+    #[error("a snapshot of the file that {0} made is being taken; try again")]
+    Frozen(PutId),
+    /// A file of a pool whose files cannot share stripes.
+    #[error(
+        "'{0}' is in a pool that replicates blocks first, and such files have no snapshots; copy the file"
+    )]
+    NotShareable(String),
+    /// A file has as many maps of extents as a file may have.
+    #[error(
+        "'{name}' has {count} snapshots and clones, which is the limit; remove one of them, or copy the file"
+    )]
+    TooManySnapshots {
+        /// The file.
+        name: String,
+        /// The limit.
+        count: usize,
+    },
     /// The node is being drained and gets no new chunks.
     #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]
     NodeLeaving(NodeId),

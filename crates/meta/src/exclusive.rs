@@ -5,12 +5,12 @@
 //! another token are refused. A token without a session belongs to all clients.
 
 use crate::error::MetaError;
-use crate::extents::extents;
-use crate::files::{check_no_symlink, file_of};
+use crate::extents::own_extents;
+use crate::files::{check_no_symlink, file_of, file_row};
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::records::{Exclusive, FencingToken, PutId, SessionId};
-use crate::schema::{EXCLUSIVE, LEASES};
+use crate::schema::{COPIES, EXCLUSIVE, LEASES};
 use crate::tokens::{check_token, exclusive};
 use gabion_layout::{Epoch, StripeId};
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ impl<K: KeyValue> Meta<K> {
     /// found that the session which has it, if any, may be displaced. May be repeated.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when another session has come in between.
+    /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when another session has come in between, or a snapshot is
+    /// taken; [`MetaError::ReadOnly`].
     pub fn open_exclusive(
         &self,
         put: PutId,
@@ -36,15 +37,20 @@ impl<K: KeyValue> Meta<K> {
         seen: FencingToken,
     ) -> Result<FencingToken, MetaError> {
         self.change(|txn| {
-            check_no_symlink(&file_of(txn, put)?)?;
+            let file = file_of(txn, put)?;
+            check_no_symlink(&file)?;
             let present = exclusive(txn, put)?;
             if present.session == Some(session) {
                 return Ok(present.token);
             }
-            check_token(txn, put, seen)?;
+            check_token(txn, &file, seen)?;
             let token = FencingToken(present.token.0 + 1);
-            let session = Some(session);
-            EXCLUSIVE.put(txn, &put, &Exclusive { token, session })?;
+            let opened = Exclusive {
+                token,
+                session: Some(session),
+                frozen_in: None,
+            };
+            EXCLUSIVE.put(txn, &put, &opened)?;
             Ok(token)
         })
     }
@@ -61,6 +67,54 @@ impl<K: KeyValue> Meta<K> {
             if present.session.is_none() {
                 present.token = FencingToken(present.token.0 + 1);
                 EXCLUSIVE.put(txn, &put, &present)?;
+            }
+            Ok(present.token)
+        })
+    }
+
+    /// Raises a file's fencing token for its session too, and lets no client write until [`Meta::thaw`]. When the nodes
+    /// know the token and earlier writes have ended, the file's bytes do not change.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`].
+    pub fn freeze(&self, put: PutId) -> Result<FencingToken, MetaError> {
+        self.change(|txn| {
+            file_of(txn, put)?;
+            let mut present = exclusive(txn, put)?;
+            present.token = FencingToken(present.token.0 + 1);
+            present.frozen_in = Some(self.incarnation());
+            EXCLUSIVE.put(txn, &put, &present)?;
+            Ok(present.token)
+        })
+    }
+
+    /// Lets clients write a frozen file again, under its present token. May be repeated.
+    ///
+    /// # Errors
+    /// When the store fails or the row is corrupt.
+    pub fn thaw(&self, put: PutId) -> Result<(), MetaError> {
+        self.change(|txn| {
+            let mut present = exclusive(txn, put)?;
+            if present.frozen_in.take().is_some() {
+                EXCLUSIVE.put(txn, &put, &present)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The token of writes to a file, if this stripe is one that the file's writers update in place now.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::Shared`]; [`MetaError::Frozen`].
+    pub fn token_to_update(&self, put: PutId, stripe: StripeId) -> Result<FencingToken, MetaError> {
+        self.store.read(|txn| {
+            let file = file_row(txn, put)?;
+            let present = exclusive(txn, put)?;
+            if present.frozen_in.is_some() {
+                return Err(MetaError::Frozen(put));
+            }
+            if !file.owns(stripe) || COPIES.get(txn, &stripe)?.is_some() {
+                return Err(MetaError::Shared(stripe));
             }
             Ok(present.token)
         })
@@ -99,7 +153,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The stripes of the file that `put` made that ever had a primary, and of which parts of earlier updates may be
+    /// The stripes that the file which `put` made does not share and that ever had a primary, and of which parts of earlier updates may be
     /// on their way: all but those that were settled and released since, and those whose primary vouches for
     /// the present term.
     ///
@@ -111,9 +165,10 @@ impl<K: KeyValue> Meta<K> {
         vouched: &BTreeMap<StripeId, Epoch>,
     ) -> Result<Vec<StripeId>, MetaError> {
         self.store.read(|txn| {
-            file_of(txn, put)?;
+            // Stripes of lower maps take no updates since the file shares them.
+            let file = file_row(txn, put)?;
             let mut unsettled = Vec::new();
-            for (_, extent) in extents(txn, put)? {
+            for (_, extent) in own_extents(txn, file.map)? {
                 let id = extent.stripe;
                 let Some(last) = LEASES.get(txn, &id)? else {
                     continue;

@@ -8,17 +8,17 @@ use crate::directories::{
 };
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
-use crate::extents::{Placed, extents, extents_within, neighbours};
+use crate::extents::{Found, extents, extents_within, neighbours};
 use crate::hard_links::{NameKey, exchange, others, take};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::layers::release;
 use crate::lock_rows::forget_locks;
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::{DirectoryId, RelativePath};
 use crate::records::{Existing, FileRecord, Inode, Listing, PutId, Symlink};
 use crate::schema::{
-    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REMOVED, REQUESTED_FORMS, USER_ATTRIBUTES,
-    WITHDRAWN,
+    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REQUESTED_FORMS, USER_ATTRIBUTES, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -36,6 +36,8 @@ pub struct FilePart {
     pub before: Option<u64>,
     /// The offset of the first extent behind it.
     pub behind: Option<u64>,
+    /// Those of the stripes that are not updated in place, because other files may have them too.
+    pub shared: Vec<StripeId>,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -136,10 +138,14 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<(FileRecord, FilePart), MetaError> {
         self.store.read(|txn| {
             let file = file_of(txn, put)?;
-            let (before, behind) = neighbours(txn, put, range)?;
-            let stripes = stripes_of(txn, put, extents_within(txn, put, range)?)?;
+            let (before, behind) = neighbours(txn, file.map, range)?;
+            let extents = extents_within(txn, file.map, range)?;
+            let is_shared =
+                |found: &&Found| found.map != file.map || !file.owns(found.extent.stripe);
+            let shared = extents.iter().filter(is_shared);
             let part = FilePart {
-                stripes,
+                shared: shared.map(|found| found.extent.stripe).collect(),
+                stripes: stripes_of(txn, put, extents)?,
                 before,
                 behind,
             };
@@ -394,7 +400,7 @@ fn remove(
         take(txn, &mut left, (key, names), now)?;
         return put_file(txn, &left);
     }
-    REMOVED.put(txn, &file.put, &())?;
+    release(txn, file.map)?;
     forget_dropped(txn, file.put)?;
     GROWTHS.delete(txn, &file.put)?;
     USER_ATTRIBUTES.delete(txn, &Inode::File(file.put))?;
@@ -539,21 +545,21 @@ fn common<'a>(name: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'
 
 /// Adds a file's stripes. If one is missing, the store is damaged; the caller made no mistake.
 fn with_stripes(txn: &dyn ReadTxn, file: FileRecord) -> Result<(FileRecord, Stripes), MetaError> {
-    let stripes = stripes_of(txn, file.put, extents(txn, file.put)?)?;
+    let stripes = stripes_of(txn, file.put, extents(txn, file.map)?)?;
     Ok((file, stripes))
 }
 
 /// The stripes of some extents of a file.
-fn stripes_of(txn: &dyn ReadTxn, file: PutId, extents: Vec<Placed>) -> Result<Stripes, MetaError> {
-    let stripe = |(offset, extent): Placed| {
-        let id = extent.stripe;
+fn stripes_of(txn: &dyn ReadTxn, file: PutId, extents: Vec<Found>) -> Result<Stripes, MetaError> {
+    let stripe = |found: Found| {
+        let id = found.extent.stripe;
         let stripe = live_stripe(txn, id).map_err(|error| match error {
             MetaError::UnknownStripe(_) => {
                 FILES.contradiction(&file, format!("its {id} is missing"))
             }
             other => other,
         })?;
-        Ok((offset, stripe))
+        Ok((found.offset, stripe))
     };
     extents.into_iter().map(stripe).collect()
 }

@@ -7,7 +7,7 @@ use crate::meta::Meta;
 use crate::pools::pool;
 use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::GROWTHS;
-use crate::tokens::check_token;
+use crate::tokens::{check_not_frozen, check_not_read_only, check_token};
 
 /// Growths of a file that are remembered, for requests that are repeated after a lost answer.
 const REMEMBERED_COUNT: usize = 64;
@@ -19,7 +19,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`];
-    /// [`MetaError::IsASymlink`].
+    /// [`MetaError::IsASymlink`]; [`MetaError::ReadOnly`]; [`MetaError::Superseded`] while a snapshot is taken.
     pub fn grow(
         &self,
         put: PutId,
@@ -36,6 +36,7 @@ impl<K: KeyValue> Meta<K> {
             if file.truncation_count != truncation_count {
                 return Ok((file, false));
             }
+            check_not_frozen(txn, put)?;
             file.size_bytes = to;
             file.attributes.note_content(now);
             put_file(txn, &file)?;
@@ -66,7 +67,7 @@ impl<K: KeyValue> Meta<K> {
             if growths.iter().any(|growth| growth.number == number) {
                 return Ok((file, true));
             }
-            check_token(txn, put, token)?;
+            check_token(txn, &file, token)?;
             if (file.size_bytes, file.truncation_count) != (from, truncation_count) {
                 return Ok((file, false));
             }
@@ -84,6 +85,7 @@ impl<K: KeyValue> Meta<K> {
 
 fn check_growth(txn: &dyn ReadTxn, file: &FileRecord, to: u64) -> Result<(), MetaError> {
     check_no_symlink(file)?;
+    check_not_read_only(file)?;
     if pool(txn, file.pool)?.lifecycle.is_some() {
         return Err(MetaError::FixedSize);
     }

@@ -30,11 +30,13 @@ mod hard_links;
 mod inodes;
 mod inventory;
 mod kv;
+mod layers;
 mod leases;
 mod links;
 mod lock_ranges;
 mod lock_rows;
 mod locks;
+mod maps;
 mod membership;
 mod memory_store;
 mod meta;
@@ -56,6 +58,7 @@ mod removals;
 mod replacements;
 mod requested_forms;
 mod schema;
+mod snapshots;
 mod standings;
 mod starts;
 mod stripe_rows;
@@ -86,8 +89,8 @@ pub use puts::Put;
 pub use records::{
     Departure, DirectoryRecord, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX,
     FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing,
-    LockSessionId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
-    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
+    LockSessionId, MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress,
+    PutId, PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
     SessionId, SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;

@@ -16,8 +16,8 @@ use crate::paths::RelativePath;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
 use crate::records::{
-    Existing, FileRecord, Inode, Placement, PoolRecord, PoolSpec, PutId, PutRecord, PutTarget,
-    StripeRun,
+    Existing, FileRecord, Inode, MapId, Placement, PoolRecord, PoolSpec, PutId, PutRecord,
+    PutTarget, StripeRun,
 };
 use crate::schema::{COMMITTED, Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, STRIPES};
 use crate::stripe_rows::index_stripe;
@@ -183,7 +183,7 @@ impl<K: KeyValue> Meta<K> {
                 STRIPES.put(txn, &stripe.id, stripe)?;
                 index_stripe(txn, stripe)?;
             }
-            extents::insert(txn, put, 0, &stripes)?;
+            extents::insert(txn, MapId(put.0), 0, &stripes)?;
             forget_anew(txn, &record)?;
             let stripe_count = stripes.len() as u64;
             Counter::StripeCount.raise(txn, stripe_count)?;

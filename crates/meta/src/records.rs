@@ -30,6 +30,26 @@ impl fmt::Display for PutId {
     }
 }
 
+/// Identifies a map of extents: the layer of a file that is its own, or one that several files share. The first map of a
+/// file has the number of the file's put. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct MapId(pub u64);
+
+impl fmt::Display for MapId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "map {}", self.0)
+    }
+}
+
+/// A map of extents above another one, or a file's map that has been one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct MapRecord {
+    /// The map below it. Its extents belong to this one too, where this one says nothing.
+    pub(crate) below: MapId,
+    /// The file whose own map it is; none if several maps are above it.
+    pub(crate) file: Option<PutId>,
+}
+
 /// A storage node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -252,8 +272,8 @@ pub struct FileRecord {
     pub pool: PoolId,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// The number of its stripes, which is that of its extents. A segment without one is a hole; a
-    /// replicated segment has one for each of its blocks.
+    /// The number of its stripes, shared ones included, which is that of its extents. A segment without one is a hole;
+    /// a replicated segment has one for each of its blocks.
     pub stripe_count: u64,
     /// The put that made it, which identifies it whatever its name. A client that lost the answer to its
     /// commit compares this.
@@ -270,9 +290,23 @@ pub struct FileRecord {
     pub link_count: u64,
     /// If it is a symbolic link, which has no bytes.
     pub symlink: Option<Symlink>,
+    /// The map of its own extents.
+    pub map: MapId,
+    /// The number of its stripes that are in maps below its own: snapshots and clones may have them too.
+    pub shared_stripe_count: u64,
+    /// Stripes with lower ids are not updated in place: other files may have them too. Of the others that may have them,
+    /// each is a copy, and noted as one.
+    pub shared_below: StripeId,
+    /// Whether it is a snapshot, whose bytes and size never change.
+    pub is_read_only: bool,
 }
 
 impl FileRecord {
+    /// Whether a stripe of the file's own map is in no other file, so that it is updated in place.
+    pub(crate) fn owns(&self, stripe: StripeId) -> bool {
+        stripe >= self.shared_below && !self.is_read_only
+    }
+
     /// An empty file with one name, made now.
     pub(crate) fn new(
         (directory, name): (DirectoryId, String),
@@ -293,6 +327,10 @@ impl FileRecord {
             attributes,
             link_count: 1,
             symlink: None,
+            map: MapId(put.0),
+            shared_stripe_count: 0,
+            shared_below: StripeId(0),
+            is_read_only: false,
         }
     }
 }
@@ -435,6 +473,8 @@ pub struct Exclusive {
     pub token: FencingToken,
     /// The only session that may write; all clients may if there is none.
     pub session: Option<SessionId>,
+    /// The run of the coordinator that lets no client write, because it takes a snapshot of the file.
+    pub frozen_in: Option<u64>,
 }
 
 /// The change of a replacement in its file.
@@ -444,6 +484,9 @@ pub struct Rewrite {
     pub displaced: Vec<(u64, Displaced)>,
     /// The offset of each new stripe's extent, in the file's order.
     pub offsets: Vec<u64>,
+    /// The offsets of the displaced stripes that other files share. They get a copy each, so the replacement has as many
+    /// more stripes.
+    pub copied: Vec<u64>,
     /// The effect on the file's size.
     pub size: SizeChange,
     /// The file's token as the writer knows it.

@@ -1,18 +1,20 @@
-//! Removed files: a removal takes the file's record and name in one transaction, and its stripes later, some at a
-//! time, so that no transaction grows with its file. Until then a stripe is live and of no file.
+//! Removed files: a removal takes the file's record and name in one transaction, and the stripes of its map later, some
+//! at a time, so that no transaction grows with its file. Until then a stripe is live and of no file. So are the
+//! stripes of a map that was shared by files which are all removed.
 
 use crate::displaced::discard;
 use crate::error::MetaError;
-use crate::extents::{extents, extents_from};
+use crate::extents::{own_extents, rows_from};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::layers::forget_map;
 use crate::meta::Meta;
-use crate::records::PutId;
-use crate::schema::{Counter, EXTENTS, REMOVED};
+use crate::records::MapId;
+use crate::schema::{Counter, EXTENTS, MAPS, REMOVED};
 use gabion_layout::StripeId;
 use std::collections::BTreeSet;
 
 impl<K: KeyValue> Meta<K> {
-    /// Makes at most `limit` stripes of a removed file garbage. Returns whether there are more, of any removed file.
+    /// Makes at most `limit` stripes of a removed map garbage. Returns whether there are more, of any.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -21,25 +23,29 @@ impl<K: KeyValue> Meta<K> {
             return Ok(false);
         }
         self.change(|txn| {
-            let Some(file) = first_removed(txn)? else {
+            let Some(map) = first_removed(txn)? else {
                 return Ok(false);
             };
-            if !discard_some(txn, file, limit)? {
-                REMOVED.delete(txn, &file)?;
+            if !discard_some(txn, map, limit)? {
+                REMOVED.delete(txn, &map)?;
+                forget_map(txn, map)?;
             }
             Ok(first_removed(txn)?.is_some())
         })
     }
 
-    /// The stripes of removed files that are not garbage yet.
+    /// Live stripes that may be in no file: those of removed maps, and those of maps below others.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn removed_stripes(&self) -> Result<BTreeSet<StripeId>, MetaError> {
+    pub fn hidden_stripes(&self) -> Result<BTreeSet<StripeId>, MetaError> {
         self.store.read(|txn| {
             let mut stripes = BTreeSet::new();
-            for (file, ()) in REMOVED.scan(txn, &REMOVED.all(), usize::MAX)? {
-                let extents = extents(txn, file)?.into_iter();
+            let removed = REMOVED.scan(txn, &REMOVED.all(), usize::MAX)?;
+            let below = MAPS.scan(txn, &MAPS.all(), usize::MAX)?;
+            let removed = removed.into_iter().map(|(map, ())| map);
+            for map in removed.chain(below.into_iter().map(|(_, record)| record.below)) {
+                let extents = own_extents(txn, map)?.into_iter();
                 stripes.extend(extents.map(|(_, extent)| extent.stripe));
             }
             Ok(stripes)
@@ -47,20 +53,22 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-fn first_removed(txn: &dyn ReadTxn) -> Result<Option<PutId>, MetaError> {
+fn first_removed(txn: &dyn ReadTxn) -> Result<Option<MapId>, MetaError> {
     let first = REMOVED.scan(txn, &REMOVED.all(), 1)?;
-    Ok(first.first().map(|&(file, ())| file))
+    Ok(first.first().map(|&(map, ())| map))
 }
 
-/// Makes at most `limit` stripes of a file garbage. Returns whether it has more.
-fn discard_some(txn: &mut dyn WriteTxn, file: PutId, limit: usize) -> Result<bool, MetaError> {
-    let extents = extents_from(txn, file, 0, limit.saturating_add(1))?;
-    let has_more = extents.len() > limit;
+/// Makes at most `limit` stripes of a map garbage. Returns whether it has more rows.
+fn discard_some(txn: &mut dyn WriteTxn, map: MapId, limit: usize) -> Result<bool, MetaError> {
+    let rows = rows_from(txn, map, 0, limit.saturating_add(1))?;
+    let has_more = rows.len() > limit;
     let mut count = 0;
-    for (offset, extent) in extents.into_iter().take(limit) {
-        discard(txn, extent.stripe)?;
-        EXTENTS.delete(txn, &(file, offset))?;
-        count += 1;
+    for (offset, row) in rows.into_iter().take(limit) {
+        if let Some(extent) = row {
+            discard(txn, extent.stripe)?;
+            count += 1;
+        }
+        EXTENTS.delete(txn, &(map, offset))?;
     }
     Counter::StripeCount.lower(txn, count)?;
     Ok(has_more)

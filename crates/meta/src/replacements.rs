@@ -8,33 +8,38 @@
 //! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
 //! valid as long as there is none.
 //!
+//! A displaced stripe that other files share is displaced for all of them: the client stores a copy of it too, which
+//! takes its place for them. So a reader of any of these files finds no chunk of the old stripe and looks its file up.
+//!
 //! Stripes that leave the file without a successor are noted until no node serves them, and until then the
 //! file gets no stripe for a hole: a reader with an old layout would read the bytes from before.
 
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
-use crate::extents::{data_bytes, extent_at, extents_from};
-use crate::files::{check_no_symlink, file_of, put_file};
+use crate::extents::{self, Found, extents_from, find, map_of, take_out};
+use crate::files::{check_no_symlink, file_of, file_row, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::layers::layers;
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
 use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
 use crate::records::{
-    Extent, FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, Placement, PoolRecord, PutId, PutTarget,
+    FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, MapId, Placement, PoolRecord, PutId, PutTarget,
     ReplacementRecord, Rewrite, SizeChange,
 };
-use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
+use crate::schema::{COPIES, Counter, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use crate::tokens::check_token;
-use gabion_layout::{PoolId, StripeRecord};
+use gabion_layout::{PoolId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
     /// Begins to change extents of the file that the put `file` made, whatever its name. Each new stripe has
-    /// a placement; one that takes the place of another is in the other's pool. The coordinator holds the
+    /// a placement, and so has each copy of a shared stripe behind them; one that takes the place of another is in the
+    /// other's pool. The coordinator holds the
     /// leases of the displaced stripes under the given epochs and has settled them.
     ///
     /// # Errors
@@ -56,28 +61,33 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         assert_eq!(
-            rewrite.offsets.len(),
+            rewrite.offsets.len() + rewrite.copied.len(),
             placements.len(),
             "one placement for each new stripe"
         );
         self.change(|txn| {
             let record = file_of(txn, file)?;
             check_no_symlink(&record)?;
-            check_token(txn, file, rewrite.token)?;
+            check_token(txn, &record, rewrite.token)?;
             let held = pool(txn, record.pool)?;
-            let mut pools = BTreeMap::new();
+            let layers = layers(txn, record.map)?;
+            let mut places = BTreeMap::new();
             for &(offset, old) in &rewrite.displaced {
-                extent_at(txn, file, offset, old.stripe)?;
+                let map = map_of(txn, &layers, offset, old.stripe)?;
+                check_sharing(rewrite, offset, map != record.map)?;
                 check_held(txn, old)?;
                 check_alone(txn, old, self.incarnation())?;
-                pools.insert(offset, live_stripe(txn, old.stripe)?.pool);
+                places.insert(offset, live_stripe(txn, old.stripe)?);
             }
-            check_shape(&record, &held, rewrite, placements)?;
-            if rewrite.offsets.iter().any(|at| !pools.contains_key(at)) {
+            let (new, copies) = placements.split_at(rewrite.offsets.len());
+            check_shape(&record, &held, rewrite, new)?;
+            check_copies(rewrite, &places, copies)?;
+            if rewrite.offsets.iter().any(|at| !places.contains_key(at)) {
                 check_none_served(txn, file)?;
             }
-            let pool_at = |at: &u64| pools.get(at).copied().unwrap_or(record.pool);
-            let pools: Vec<PoolId> = rewrite.offsets.iter().map(pool_at).collect();
+            let pool_at = |at: &u64| places.get(at).map_or(record.pool, |old| old.pool);
+            let all = rewrite.offsets.iter().chain(&rewrite.copied);
+            let pools: Vec<PoolId> = all.map(pool_at).collect();
             let mut failed = BTreeSet::new();
             for (&id, place) in pools.iter().zip(placements) {
                 let (pool, place) = (pool(txn, id)?, std::slice::from_ref(place));
@@ -89,6 +99,29 @@ impl<K: KeyValue> Meta<K> {
             let rewrite = rewrite.clone();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, rewrite })?;
             Ok(put)
+        })
+    }
+
+    /// Of the given stripes of the file that `put` made, with their offsets, those that other files share: their
+    /// offsets and chunk sizes.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::UnknownStripe`] for one that is not the file's.
+    pub fn shared_of(
+        &self,
+        put: PutId,
+        stripes: &[(u64, StripeId)],
+    ) -> Result<Vec<(u64, u64)>, MetaError> {
+        self.store.read(|txn| {
+            let file = file_row(txn, put)?;
+            let layers = layers(txn, file.map)?;
+            let mut shared = Vec::new();
+            for &(offset, stripe) in stripes {
+                if map_of(txn, &layers, offset, stripe)? != file.map {
+                    shared.push((offset, live_stripe(txn, stripe)?.chunk_bytes));
+                }
+            }
+            Ok(shared)
         })
     }
 
@@ -115,50 +148,105 @@ impl<K: KeyValue> Meta<K> {
             let put_row = put_record(txn, put)?;
             let stripes = surviving_stripes(txn, &put_row)?;
             let mut file = file_of(txn, record.file)?;
-            let Rewrite {
-                displaced,
-                offsets,
-                size,
-                token,
-            } = record.rewrite;
-            check_token(txn, file.put, token)?;
-            for &(offset, old) in &displaced {
-                extent_at(txn, file.put, offset, old.stripe)?;
-            }
-            let mut places = BTreeMap::new();
-            for (offset, old) in displaced {
-                check_held(txn, old)?;
-                discard(txn, old.stripe)?;
-                EXTENTS.delete(txn, &(file.put, offset))?;
-                places.insert(offset, old.stripe);
-                file.stripe_count -= 1;
-            }
-            change_size(txn, &mut file, size)?;
-            for (&offset, new) in offsets.iter().zip(&stripes) {
-                if EXTENTS.get(txn, &(file.put, offset))?.is_some() {
+            let (rewrite, before) = (record.rewrite, file.stripe_count);
+            check_token(txn, &file, rewrite.token)?;
+            let (new, copies) =
+                stripes
+                    .split_at_checked(rewrite.offsets.len())
+                    .ok_or_else(|| {
+                        REPLACEMENTS.contradiction(&put, "it has fewer stripes than offsets")
+                    })?;
+            let layers = layers(txn, file.map)?;
+            let mut places = take_old(txn, &mut file, &layers, (&rewrite, copies))?;
+            change_size(txn, &mut file, rewrite.size)?;
+            for (&offset, new) in rewrite.offsets.iter().zip(new) {
+                if find(txn, &layers, offset)?.is_some() {
                     return Err(MetaError::FileChanged("a hole is filled by now"));
                 }
-                PENDING.delete(txn, &new.id)?;
-                STRIPES.put(txn, &new.id, new)?;
-                index_stripe(txn, new)?;
-                if let Some(old) = places.remove(&offset) {
-                    PREDECESSORS.put(txn, &new.id, &vec![old])?;
-                }
-                let extent = Extent {
-                    stripe: new.id,
-                    length_bytes: data_bytes(txn, new)?,
-                };
-                EXTENTS.put(txn, &(file.put, offset), &extent)?;
+                make_live(txn, new, places.remove(&offset))?;
+                extents::insert(txn, file.map, offset, std::slice::from_ref(new))?;
                 file.stripe_count += 1;
             }
             note_dropped(txn, file.put, places.values())?;
-            recount(txn, &file)?;
+            recount(txn, &file, before, copies.len() as u64)?;
             file.attributes.note_content(now);
             put_file(txn, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
             end_committed(txn, put)?;
             Ok(stripes)
         })
+    }
+}
+
+/// Refuses a displaced stripe that other files share and that gets no copy, and the reverse.
+fn check_sharing(rewrite: &Rewrite, offset: u64, is_shared: bool) -> Result<(), MetaError> {
+    if rewrite.copied.contains(&offset) == is_shared {
+        return Ok(());
+    }
+    Err(MetaError::FileChanged(
+        "other files share other stripes of it by now",
+    ))
+}
+
+/// Checks that each copy is as large as its stripe.
+fn check_copies(
+    rewrite: &Rewrite,
+    places: &BTreeMap<u64, StripeRecord>,
+    copies: &[Placement],
+) -> Result<(), MetaError> {
+    for (segment, (offset, copy)) in rewrite.copied.iter().zip(copies).enumerate() {
+        let old = places.get(offset).map(|old| old.chunk_bytes);
+        if old != Some(copy.chunk_bytes) {
+            let problem = format!("a copy with chunks of {} bytes is none", copy.chunk_bytes);
+            return Err(MetaError::Placement { segment, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Takes the displaced stripes out of the file. Those that other files share leave all of them, and their copies take
+/// their places in the maps that had them. Returns the stripes whose places are free in the file, by offset.
+fn take_old(
+    txn: &mut dyn WriteTxn,
+    file: &mut FileRecord,
+    layers: &[MapId],
+    (rewrite, copies): (&Rewrite, &[StripeRecord]),
+) -> Result<BTreeMap<u64, StripeId>, MetaError> {
+    let copies: BTreeMap<u64, &StripeRecord> = rewrite.copied.iter().copied().zip(copies).collect();
+    let mut maps = Vec::with_capacity(rewrite.displaced.len());
+    for &(offset, old) in &rewrite.displaced {
+        maps.push(map_of(txn, layers, offset, old.stripe)?);
+    }
+    let mut places = BTreeMap::new();
+    for (&(offset, old), map) in rewrite.displaced.iter().zip(maps) {
+        check_sharing(rewrite, offset, map != file.map)?;
+        check_held(txn, old)?;
+        discard(txn, old.stripe)?;
+        if let Some(copy) = copies.get(&offset) {
+            make_live(txn, copy, Some(old.stripe))?;
+            COPIES.put(txn, &copy.id, &())?;
+            extents::insert(txn, map, offset, std::slice::from_ref(*copy))?;
+            file.shared_stripe_count -= 1;
+        }
+        take_out(txn, layers, offset)?;
+        places.insert(offset, old.stripe);
+        file.stripe_count -= 1;
+    }
+    Ok(places)
+}
+
+/// Makes a new stripe one of a file, in the place of another one or in a hole.
+fn make_live(
+    txn: &mut dyn WriteTxn,
+    new: &StripeRecord,
+    predecessor: Option<StripeId>,
+) -> Result<(), MetaError> {
+    PENDING.delete(txn, &new.id)?;
+    STRIPES.put(txn, &new.id, new)?;
+    index_stripe(txn, new)?;
+    match predecessor {
+        Some(old) => PREDECESSORS.put(txn, &new.id, &vec![old]),
+        None => Ok(()),
     }
 }
 
@@ -221,10 +309,9 @@ fn change_size(
     if size < file.size_bytes {
         let segment_bytes = pool(txn, file.pool)?.spec.segment_bytes();
         let first = size - size % segment_bytes;
-        let reaches =
-            |&(offset, extent): &(u64, Extent)| offset.saturating_add(extent.length_bytes) > size;
+        let reaches = |found: &Found| found.offset.saturating_add(found.extent.length_bytes) > size;
         // The second one begins behind the new end.
-        if extents_from(txn, file.put, first, 2)?.iter().any(reaches) {
+        if extents_from(txn, file.map, first, 2)?.iter().any(reaches) {
             return Err(MetaError::FileChanged("it has bytes behind its new end"));
         }
         file.truncation_count += 1;
@@ -233,15 +320,19 @@ fn change_size(
     Ok(())
 }
 
-/// Counts the stripes of the cluster after a file has got another number of them. Its row has the old one.
-fn recount(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
-    let before = FILES
-        .get(txn, &file.put)?
-        .map_or(0, |file| file.stripe_count);
+/// Counts the stripes of the cluster after a file that had `before` stripes has got others, and `copy_count` shared ones
+/// were copied.
+fn recount(
+    txn: &mut dyn WriteTxn,
+    file: &FileRecord,
+    before: u64,
+    copy_count: u64,
+) -> Result<(), MetaError> {
     if file.stripe_count > FILE_STRIPES_MAX {
         return Err(MetaError::FileTooLarge);
     }
+    // A displaced stripe that was shared has a copy in its place.
     Counter::StripeCount.lower(txn, before)?;
-    Counter::StripeCount.raise(txn, file.stripe_count)?;
+    Counter::StripeCount.raise(txn, file.stripe_count + copy_count)?;
     Ok(())
 }

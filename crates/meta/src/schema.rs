@@ -7,8 +7,8 @@ use crate::lock_ranges::HeldLock;
 use crate::paths::DirectoryId;
 use crate::records::{
     DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
-    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
-    RequestedForm, Secret, Standing, StartRecord, TicketKey,
+    MapId, MapRecord, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
+    ReplacementRecord, RequestedForm, Secret, Standing, StartRecord, TicketKey,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -17,7 +17,7 @@ use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeReco
 use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -32,7 +32,7 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 6);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 7);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.
 pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
 /// Directories. The root has a row too, but no name.
@@ -44,8 +44,16 @@ pub(crate) const HARD_LINKS: Table<PutId, Vec<(DirectoryId, String)>> =
 /// Attributes that users have given to inodes, by their names.
 pub(crate) const USER_ATTRIBUTES: Table<Inode, BTreeMap<String, Vec<u8>>> =
     Table::new("user attributes", 43, 1);
-/// Their extents by offset in bytes.
-pub(crate) const EXTENTS: Table<(PutId, u64), Extent> = Table::new("extents", 34, 1);
+/// Extents of maps by offset in bytes; none hides an extent of a map below.
+pub(crate) const EXTENTS: Table<(MapId, u64), Option<Extent>> = Table::new("extents", 34, 2);
+/// The maps that have one below them.
+pub(crate) const MAPS: Table<MapId, MapRecord> = Table::new("maps", 51, 1);
+/// The same by the map below.
+pub(crate) const MAPS_ABOVE: Table<(MapId, MapId), ()> = Table::new("maps above", 52, 1);
+/// Stripes that a change of one file has put into a map below it, as copies of shared ones.
+pub(crate) const COPIES: Table<StripeId, ()> = Table::new("copies", 54, 1);
+/// Maps that take in the one below them, because no other map is above that.
+pub(crate) const MERGES: Table<MapId, ()> = Table::new("merges", 53, 1);
 /// Open puts.
 pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 5);
 /// Stripes of open puts.
@@ -85,7 +93,7 @@ pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 
 pub(crate) const REQUESTED_FORMS: Table<PutId, RequestedForm> =
     Table::new("requested forms", 19, 2);
 /// Open puts whose stripes replace others.
-pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 3);
+pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 4);
 /// Puts and replacements that were committed recently.
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
@@ -95,9 +103,9 @@ pub(crate) const CHANGES_DONE: Table<u64, Vec<u64>> = Table::new("changes done",
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// Which clients may write files, where a session ever was the only one.
-pub(crate) const EXCLUSIVE: Table<PutId, Exclusive> = Table::new("exclusive opens", 37, 1);
-/// Removed files whose stripes are not all garbage yet.
-pub(crate) const REMOVED: Table<PutId, ()> = Table::new("removed files", 38, 1);
+pub(crate) const EXCLUSIVE: Table<PutId, Exclusive> = Table::new("exclusive opens", 37, 2);
+/// Maps of no file any more whose stripes are not all garbage yet.
+pub(crate) const REMOVED: Table<MapId, ()> = Table::new("removed maps", 38, 2);
 /// Users' settings of the repair manager; a missing row means [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Decisions about nodes other than their failure.

@@ -4,7 +4,7 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, Row, WriteTxn};
 use crate::paths::DirectoryId;
-use crate::records::{Inode, LockSessionId, PutId};
+use crate::records::{Inode, LockSessionId, MapId, PutId};
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,7 +89,15 @@ impl FromBytes<8> for u64 {
     }
 }
 
-big_endian_key!(NodeId, PoolId, StripeId, PutId, DirectoryId, LockSessionId);
+big_endian_key!(
+    NodeId,
+    PoolId,
+    StripeId,
+    PutId,
+    MapId,
+    DirectoryId,
+    LockSessionId
+);
 
 impl<A: FixedKey, B: Key> Key for (A, B) {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,11 +3,15 @@
 use crate::error::MetaError;
 use crate::kv::ReadTxn;
 use crate::records::{Exclusive, FencingToken, FileRecord, PutId};
-use crate::schema::EXCLUSIVE;
+use crate::schema::{Counter, EXCLUSIVE};
 
-/// Which clients may write the file that `put` made.
+/// The clients that may write the file which `put` made.
 pub(crate) fn exclusive(txn: &dyn ReadTxn, put: PutId) -> Result<Exclusive, MetaError> {
-    Ok(EXCLUSIVE.get(txn, &put)?.unwrap_or_default())
+    let mut present = EXCLUSIVE.get(txn, &put)?.unwrap_or_default();
+    let run = Counter::Incarnation.value(txn)?;
+    // An earlier run of the coordinator makes no snapshot any more.
+    present.frozen_in = present.frozen_in.filter(|&frozen_in| frozen_in == run);
+    Ok(present)
 }
 
 /// Refuses to remove a file that a session has.
@@ -18,15 +22,37 @@ pub(crate) fn check_no_session(txn: &dyn ReadTxn, file: &FileRecord) -> Result<(
     }
 }
 
-/// Refuses a change that was made under another token than the present one.
+/// Refuses a snapshot, which never changes.
+pub(crate) fn check_not_read_only(file: &FileRecord) -> Result<(), MetaError> {
+    if file.is_read_only {
+        return Err(MetaError::ReadOnly(file.name.clone()));
+    }
+    Ok(())
+}
+
+/// Refuses a change of a file that was made under another token than the present one, or while a snapshot of it is
+/// taken.
 pub(crate) fn check_token(
     txn: &dyn ReadTxn,
-    put: PutId,
+    file: &FileRecord,
     token: FencingToken,
 ) -> Result<(), MetaError> {
-    let current = exclusive(txn, put)?.token;
-    if current == token {
+    check_not_read_only(file)?;
+    let present = exclusive(txn, file.put)?;
+    let current = present.token;
+    if current == token && present.frozen_in.is_none() {
         return Ok(());
     }
     Err(MetaError::Superseded { current })
+}
+
+/// Refuses a change while a snapshot of the file is taken.
+pub(crate) fn check_not_frozen(txn: &dyn ReadTxn, put: PutId) -> Result<(), MetaError> {
+    let present = exclusive(txn, put)?;
+    match present.frozen_in {
+        None => Ok(()),
+        Some(_) => Err(MetaError::Superseded {
+            current: present.token,
+        }),
+    }
 }

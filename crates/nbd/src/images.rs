@@ -191,7 +191,13 @@ impl Images {
             } else {
                 self.options.take_over
             };
-            Image::open_for_writing(client, name.as_str(), (limit, take_over)).await?
+            match Image::open_for_writing(client, name.as_str(), (limit, take_over)).await {
+                // A snapshot.
+                Err(error) if error.cause() == Cause::ReadOnly => {
+                    Image::open_for_reading(client, name.as_str(), limit).await?
+                }
+                opened => opened?,
+            }
         };
         let image = match checked(name, image) {
             Ok(image) => Arc::new(image),
@@ -255,9 +261,10 @@ impl Exports for Images {
             let name = self.name(name)?;
             let limit = self.options.retry_limit;
             let opened = Image::open_for_reading(&self.client, name.as_str(), limit).await;
+            let image = checked(&name, opened.map_err(|error| not_opened(&error))?)?;
             Ok(ExportShape {
-                is_read_only: self.options.is_read_only,
-                ..checked(&name, opened.map_err(|error| not_opened(&error))?)?.shape()
+                is_read_only: self.options.is_read_only || image.file().is_read_only(),
+                ..image.shape()
             })
         };
         look.boxed()

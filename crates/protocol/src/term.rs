@@ -64,6 +64,8 @@ pub(crate) struct KnownToken {
     pub(crate) token: FencingToken,
     /// The node's membership in which it was learnt: in another one the node may have missed higher ones.
     pub(crate) membership: u64,
+    /// Whether the coordinator has said since the last raise that the file's writers update the stripe in place.
+    pub(crate) is_confirmed: bool,
 }
 
 impl KnownToken {
@@ -78,6 +80,7 @@ impl KnownToken {
             file,
             token,
             membership,
+            is_confirmed: true,
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::network::{Party, Reply, Request, Service};
 use crate::ports::SimPorts;
+use crate::snapshots::is_snapshot;
 use crate::world::{World, lock};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -204,7 +205,7 @@ impl SimClient {
         let called_us = self.world.now_us();
         let mut files = self.client.ls("").await?;
         // They are looked up by the test that makes them.
-        files.retain(|file| file.symlink.is_none());
+        files.retain(|file| file.symlink.is_none() && !is_snapshot(&file.name));
         let puts = files.iter().map(|file| (file.name.clone(), file.put));
         self.ledger.listed(&puts.collect::<Vec<_>>(), called_us);
         Ok(files.into_iter().map(|file| file.name).collect())

@@ -10,6 +10,7 @@ use crate::network::{Network, Party, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
 use crate::services::{CoordinatorService, NodeService};
 use crate::shape::Shape;
+use crate::snapshots::{Snapshots, is_snapshot};
 use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
@@ -88,6 +89,7 @@ pub(crate) struct Cluster {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) shape: Shape,
+    pub(crate) snapshots: Snapshots,
     meta: MetaDisk,
     /// A copy of the metadata of an earlier time, and when it was made.
     meta_image: Mutex<Option<(MetaDisk, u64)>>,
@@ -136,6 +138,7 @@ impl Cluster {
             ledger,
             tally,
             shape,
+            snapshots: Snapshots::default(),
             meta,
             meta_image: Mutex::default(),
             observer,
@@ -229,11 +232,14 @@ impl Cluster {
         SimClient::connect(ports, party, ledger, options).await
     }
 
-    /// The file of each stripe that counts, the first of its cells there, and how many cells the file has.
+    /// The file of each stripe that counts and is not of snapshots and clones alone, the first of its cells there, and how many cells the file has.
     pub(crate) fn places(&self) -> BTreeMap<StripeId, Place> {
         let mut places = BTreeMap::new();
         let files = self.observer.files("", None, usize::MAX);
         for file in files.expect("onlookers can read") {
+            if is_snapshot(&file.name) {
+                continue;
+            }
             let layout = self.observer.layout_of(file.put);
             for (offset, stripe) in layout.expect("onlookers can read").1 {
                 let place = Place {
@@ -247,10 +253,19 @@ impl Cluster {
         places
     }
 
-    /// The stripes that count, and are of files that are removed.
-    pub(crate) fn removed_stripes(&self) -> BTreeSet<StripeId> {
-        let removed = self.observer.removed_stripes();
-        removed.expect("onlookers can read")
+    /// Stripes that count, and are of no file or of snapshots and clones.
+    pub(crate) fn other_stripes(&self) -> BTreeSet<StripeId> {
+        let hidden = self.observer.hidden_stripes();
+        let mut others = hidden.expect("onlookers can read");
+        let files = self.observer.files("", None, usize::MAX);
+        for file in files.expect("onlookers can read") {
+            if is_snapshot(&file.name) {
+                let layout = self.observer.layout_of(file.put);
+                let (_, stripes) = layout.expect("onlookers can read");
+                others.extend(stripes.into_iter().map(|(_, stripe)| stripe.id));
+            }
+        }
+        others
     }
 
     /// The code and the shape of a stripe.

@@ -75,6 +75,10 @@ pub struct Coverage {
     pub write_behind_count: u64,
     /// Exclusive opens of files.
     pub exclusive_open_count: u64,
+    /// Snapshots and clones that were made.
+    pub snapshot_count: u64,
+    /// Writes of clones.
+    pub clone_write_count: u64,
     /// Directories that were moved with a file below.
     pub directory_count: u64,
     /// Acknowledged appends.
@@ -99,7 +103,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 39] {
+    pub fn rows(&self) -> [(&'static str, u64); 41] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -130,6 +134,8 @@ impl Coverage {
             ("requests to metadata in doubt", self.unvouched_count),
             ("writes behind the end", self.write_behind_count),
             ("exclusive opens", self.exclusive_open_count),
+            ("snapshots", self.snapshot_count),
+            ("writes of clones", self.clone_write_count),
             ("directories moved", self.directory_count),
             ("appends", self.append_count),
             ("writes in pieces", self.write_in_pieces_count),
@@ -175,6 +181,8 @@ impl AddAssign for Coverage {
         self.unvouched_count += other.unvouched_count;
         self.write_behind_count += other.write_behind_count;
         self.exclusive_open_count += other.exclusive_open_count;
+        self.snapshot_count += other.snapshot_count;
+        self.clone_write_count += other.clone_write_count;
         self.directory_count += other.directory_count;
         self.append_count += other.append_count;
         self.write_in_pieces_count += other.write_in_pieces_count;

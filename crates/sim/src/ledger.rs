@@ -281,6 +281,25 @@ impl Ledger {
         }));
     }
 
+    /// A copy of a file's bytes at an instant between these times.
+    pub(crate) fn copied(&self, file: PutId, bytes: &[u8], (called_us, answered_us): (u64, u64)) {
+        let state = &mut *lock(&self.state);
+        state.read_count += 1;
+        let size_bytes = bytes.len() as u64;
+        let seen = SizeSeen {
+            size_bytes,
+            called_us,
+            answered_us,
+        };
+        self.judge(state.sizes.seen(file, seen));
+        self.judge(state.registers.read(&Seen {
+            file,
+            pieces: &[(0, bytes.to_vec())],
+            called_us,
+            answered_us,
+        }));
+    }
+
     /// The error of a hypothetical read at this instant.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ mod run;
 mod services;
 mod shape;
 pub mod sizes;
+mod snapshots;
 mod sole_writer;
 mod steps;
 mod trace;

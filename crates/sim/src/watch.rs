@@ -195,8 +195,8 @@ impl Aftermath<'_> {
         }
         let places = self.places.get_or_init(|| self.cluster.places());
         let Some(place) = places.get(&stripe.id).copied() else {
-            let removed = self.cluster.removed_stripes();
-            return if removed.contains(&stripe.id) {
+            let others = self.cluster.other_stripes();
+            return if others.contains(&stripe.id) {
                 Ok(())
             } else {
                 Err(format!("{} counts, and no file has it", stripe.id))

@@ -7,6 +7,7 @@ use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::directories::move_directory;
+use crate::snapshots::work_with_snapshots;
 use crate::sole_writer::write_alone;
 use crate::world::lock;
 use futures::FutureExt;
@@ -127,6 +128,9 @@ impl Hand {
                 52..64 => self.work_cached(&name).await,
                 64..66 => write_alone(&cluster, &self.client, &name).await,
                 66..79 if cluster.shape.grows() => self.resize(&name).await,
+                79..82 if cluster.shape.lifecycle.is_none() => {
+                    work_with_snapshots(&cluster, &self.client, (&name, &cluster.snapshots)).await
+                }
                 _ => self.read(&name).await,
             };
             if let Err(error) = done {

@@ -205,6 +205,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::List(_)
         | R::Rename(_)
         | R::Link(_)
+        | R::Snapshot(_)
         | R::MakeSymlink(_)
         | R::ReadLink(_)
         | R::MakeDirectory(_)

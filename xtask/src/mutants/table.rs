@@ -9,6 +9,7 @@ mod disks;
 mod exclusive;
 mod locks;
 mod sizes;
+mod snapshots;
 mod surroundings;
 mod tickets;
 
@@ -43,6 +44,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(disks::MUTANTS)
         .chain(clients::MUTANTS)
         .chain(sizes::MUTANTS)
+        .chain(snapshots::MUTANTS)
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
         .chain(locks::MUTANTS)

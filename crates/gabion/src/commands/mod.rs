@@ -30,6 +30,7 @@ pub(crate) mod repair_status;
 pub(crate) mod resize;
 pub(crate) mod security;
 pub(crate) mod serve;
+pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod top;
 

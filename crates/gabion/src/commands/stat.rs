@@ -34,8 +34,20 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
         1 => String::new(),
         count => format!(", {count} names"),
     };
+    let kind = if file.is_read_only {
+        "a snapshot of "
+    } else {
+        ""
+    };
+    let shared = match file.shared_stripe_count {
+        0 => String::new(),
+        count => format!(
+            ", {count} of {} stripes shared with other files",
+            file.stripe_count
+        ),
+    };
     println!(
-        "{name}: {}{holes}{names}, pool {}, {}, survives {}",
+        "{name}: {kind}{}{holes}{shared}{names}, pool {}, {}, survives {}",
         bytes(file.size_bytes),
         spec.name,
         spec.code,
@@ -137,6 +149,8 @@ fn stat_json(name: &str, stat: &FileStat) -> Value {
         "names": stat.layout.file.link_count,
         "bytes": stat.layout.file.size_bytes,
         "hole_bytes": hole_bytes(stat),
+        "read_only": stat.layout.file.is_read_only,
+        "shared_stripes": stat.layout.file.shared_stripe_count,
         "pool": stat.layout.pool.spec.name,
         "code": stat.layout.pool.spec.code,
         "attributes": to_json(&stat.layout.file.attributes),

@@ -43,6 +43,7 @@ mod recovery_under_load;
 mod repair_manager;
 mod segment_cache;
 mod sizes;
+mod snapshots;
 mod spanning_writes;
 mod support;
 mod targeted_kills;

@@ -12,6 +12,7 @@ fn change(meta: &Meta<MemoryStore>, put: PutId, token: FencingToken) -> Result<(
     let rewrite = Rewrite {
         displaced: vec![],
         offsets: vec![],
+        copied: Vec::new(),
         size: SizeChange::AtLeast(5_000),
         token,
     };
@@ -27,6 +28,7 @@ fn changes_under_a_lower_token_are_refused_also_when_they_began_before() {
     let rewrite = Rewrite {
         displaced: vec![],
         offsets: vec![],
+        copied: Vec::new(),
         size: SizeChange::AtLeast(5_000),
         token: none,
     };

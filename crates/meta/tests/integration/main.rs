@@ -14,4 +14,5 @@ mod operations;
 mod placed_anew;
 mod replacements;
 mod sizes;
+mod snapshots;
 mod transactions;

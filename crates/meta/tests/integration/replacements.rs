@@ -54,6 +54,7 @@ fn begin(
     let rewrite = Rewrite {
         offsets: displaced.iter().map(|(offset, _)| *offset).collect(),
         displaced,
+        copied: Vec::new(),
         size: SizeChange::AtLeast(0),
         token: meta.exclusive(file.put)?.token,
     };

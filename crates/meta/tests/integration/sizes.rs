@@ -35,6 +35,7 @@ fn begin(
     let rewrite = Rewrite {
         displaced: leased.collect(),
         offsets: offsets.to_vec(),
+        copied: Vec::new(),
         size,
         token: FencingToken::default(),
     };
@@ -257,6 +258,7 @@ fn extents_begin_where_segments_do_and_within_the_file() {
         let rewrite = Rewrite {
             displaced: vec![],
             offsets: vec![SEGMENT],
+            copied: Vec::new(),
             size: SizeChange::AtLeast(2 * SEGMENT),
             token: FencingToken::default(),
         };

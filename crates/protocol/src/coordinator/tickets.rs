@@ -140,11 +140,9 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
     ) -> Vec<Ticket> {
         let settled = replacement.settled.iter().map(|settled| &settled.stripe);
         let mut tickets = self.grant(file, settled, Operations::READ);
-        let new = self.grant(
-            replacement.put.id,
-            &replacement.stripes,
-            Operations::INSTALL,
-        );
+        let copies = replacement.copies.iter().map(|(_, copy)| copy);
+        let new = replacement.stripes.iter().chain(copies);
+        let new = self.grant(replacement.put.id, new, Operations::INSTALL);
         tickets.extend(new);
         tickets
     }

@@ -329,6 +329,8 @@ pub struct Replacement {
     pub settled: Vec<SettledStripe>,
     /// The new stripes, one for each new extent.
     pub stripes: Vec<StripeRecord>,
+    /// Those that are to be copies of displaced stripes, because other files share these, with the offsets of these.
+    pub copies: Vec<(u64, StripeRecord)>,
     /// The tickets to read the displaced stripes, and to store the new ones.
     pub tickets: Vec<Ticket>,
     /// All nodes.
@@ -370,6 +372,8 @@ pub struct FileLayout {
     pub offsets: Vec<u64>,
     /// Those of them that may have updates that parity does not cover, by id.
     pub appending: Vec<StripeId>,
+    /// Those of them that are not updated in place, because other files may have them too.
+    pub shared: Vec<StripeId>,
     /// The tickets to read and write the stripes.
     pub tickets: Vec<Ticket>,
     /// All nodes.

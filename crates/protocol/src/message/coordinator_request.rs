@@ -391,8 +391,27 @@ calls! {
         /// The session.
         session: SessionId,
     }
-    /// From a primary: the present fencing token of a file.
-    Token[PutId] -> FencingToken { CoordinatorReply::Exclusive(token) => token }
+    /// From a primary: the present fencing token of a file. Refused if writers of the file do not update the stripe in
+    /// place now.
+    Token {
+        /// The put that brought the file.
+        file: PutId,
+        /// The stripe.
+        stripe: StripeId,
+    } -> FencingToken { CoordinatorReply::Exclusive(token) => token }
+    /// Make a file that has the bytes of another one and shares its stripes. Answered when it is made: writes that
+    /// were acknowledged before this was asked are in it, and those that begin after the answer are not. May be
+    /// repeated.
+    Snapshot {
+        /// The put that brought the other file.
+        file: PutId,
+        /// The new file's name.
+        to: RelativePath,
+        /// Whether the new file never changes.
+        is_read_only: bool,
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
+    }
     /// Take a name of a file away, and delete it with its last name. May be repeated: a newer file of the same name is
     /// not deleted.
     RemoveFile {

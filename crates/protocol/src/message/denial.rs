@@ -39,6 +39,8 @@ pub enum Cause {
     TooLarge,
     /// The limit of advisory locks is reached (`ENOLCK`).
     NoLocks,
+    /// The file is a snapshot (`EROFS`).
+    ReadOnly,
     /// The sender may not do that (`EPERM`).
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
@@ -67,6 +69,7 @@ impl Cause {
             Self::TooManyNames => "too_many_names",
             Self::TooLarge => "too_large",
             Self::NoLocks => "no_locks",
+            Self::ReadOnly => "read_only",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
             Self::NotLeading => "not_leading",
@@ -140,6 +143,8 @@ impl From<&MetaError> for Cause {
             | E::UnknownChunk(_)
             | E::FileChanged(_)
             | E::Superseded { .. }
+            | E::Shared(_)
+            | E::Frozen(_)
             | E::PutStep { .. }
             | E::LeaseLost { .. }
             | E::TermOver { .. }
@@ -161,7 +166,11 @@ impl From<&MetaError> for Cause {
             | E::Address(_)
             | E::RackChanged { .. } => Self::Invalid,
             E::FileTooLarge | E::UserAttributesTooLarge { .. } => Self::TooLarge,
-            E::FixedSize | E::NotReplicated { .. } => Self::Unsupported,
+            E::ReadOnly(_) => Self::ReadOnly,
+            E::FixedSize
+            | E::NotShareable(_)
+            | E::TooManySnapshots { .. }
+            | E::NotReplicated { .. } => Self::Unsupported,
             E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
             E::Storage { .. }
             | E::Locked { .. }

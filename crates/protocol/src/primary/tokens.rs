@@ -3,6 +3,9 @@
 //! The coordinator gives the token with the lease of a stripe, and raises it at all nodes before a session
 //! begins. A node that was declared failed meanwhile is not told: after its next join it asks for the
 //! tokens of its terms again.
+//!
+//! After a raise, a primary asks the coordinator before its next update: a stripe that a snapshot shares is not updated
+//! in place any more.
 
 use super::{COORDINATOR_DEADLINE_MS, LedStripe, Primaries, Primary};
 use crate::locks::lock;
@@ -35,10 +38,11 @@ impl Primaries {
         let membership = self.membership();
         let is_known = term.token.is_some_and(|known| {
             (known.file, known.membership) == (update.file, membership)
+                && known.is_confirmed
                 && known.token >= update.token
         });
         if !is_known {
-            let token = self.ask_token(update.file).await?;
+            let token = self.ask_token(update.file, update.stripe).await?;
             term.token = KnownToken::of(Some(update.file), Some(token), membership);
         }
         match term.token {
@@ -49,10 +53,9 @@ impl Primaries {
         }
     }
 
-    async fn ask_token(&self, file: PutId) -> Result<FencingToken, Refusal> {
-        let asked = self
-            .ports
-            .ask_coordinator(ask::Token(file), COORDINATOR_DEADLINE_MS);
+    async fn ask_token(&self, file: PutId, stripe: StripeId) -> Result<FencingToken, Refusal> {
+        let request = ask::Token { file, stripe };
+        let asked = self.ports.ask_coordinator(request, COORDINATOR_DEADLINE_MS);
         asked.await.map_err(|error| match error {
             CoordinatorError::Silent(error) => Refusal::Unavailable(error.peer),
             other => Refusal::Interrupted(other.to_string()),
@@ -63,7 +66,7 @@ impl Primaries {
     /// returned terms. Others of the file may have updates on their way.
     pub(crate) async fn raise_token(&self, asked: &ask::RaiseToken) -> Vec<(StripeId, Epoch)> {
         let mut led: Vec<Arc<LedStripe>> = lock(&self.stripes).values().cloned().collect();
-        // A stripe never changes its file. Updates of others may be stuck.
+        // Updates of others may be stuck. A stripe that has been another file's is settled instead.
         led.retain(|led| led.file.get().is_none_or(|file| *file == asked.file));
         let raised = join_all(led.iter().map(|led| led.raise_token(asked))).await;
         raised.into_iter().flatten().collect()
@@ -90,6 +93,8 @@ impl Primary {
             .as_mut()
             .filter(|known| known.file == asked.file)?;
         known.token = known.token.max(asked.token);
+        // A snapshot may be the reason of the raise.
+        known.is_confirmed = false;
         Some((term.stripe.id, term.epoch))
     }
 }

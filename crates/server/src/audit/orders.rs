@@ -57,7 +57,7 @@ impl Order {
             | R::StoreFailed(_) | R::Acquire(_) | R::Settling(_) | R::NoteDegraded(_) | R::NotePhase(_) | R::Group(_)
             | R::CommitPool(_) | R::Suspect(_) | R::ReportDamage(_) | R::Nodes | R::Pools | R::Reserves(_)
             | R::BeginPut(_) | R::ExtendPut(_) | R::PlaceAnew(_) | R::TouchPut(_) | R::CommitPut(_) | R::AbortPut(_)
-            | R::Lookup(_) | R::LookupFile(_) | R::List(_) | R::Link(_) | R::MakeSymlink(_) | R::ReadLink(_)
+            | R::Lookup(_) | R::LookupFile(_) | R::List(_) | R::Link(_) | R::Snapshot(_) | R::MakeSymlink(_) | R::ReadLink(_)
             | R::MakeDirectory(_) | R::ReadDirectory(_) | R::LookupInode(_) | R::StatInode(_) | R::UserAttributes(_)
             | R::Grow(_) | R::OpenExclusive(_) | R::RenewExclusive(_) | R::CloseExclusive(_) | R::Token(_) | R::Status
             | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)

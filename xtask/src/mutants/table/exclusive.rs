@@ -6,8 +6,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-change-commits-under-a-token-from-before",
         file: "crates/meta/src/replacements.rs",
-        text: "check_token(txn, file.put, token)?;",
-        replacement: "let _ = token;",
+        text: "check_token(txn, &file, rewrite.token)?;",
+        replacement: "let _ = rewrite.token;",
         check: test(
             "gabion-meta",
             "integration",
@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-session-displaces-one-that-it-has-not-seen",
         file: "crates/meta/src/exclusive.rs",
-        text: "check_token(txn, put, seen)?;",
+        text: "check_token(txn, &file, seen)?;",
         replacement: "let _ = seen;",
         check: test(
             "gabion-meta",

@@ -524,6 +524,10 @@ impl Expected {
             truncation_count: 0,
             link_count: 1,
             symlink: None,
+            map: gabion_meta::MapId(put.0),
+            shared_stripe_count: 0,
+            shared_below: StripeId(0),
+            is_read_only: false,
             attributes: Attributes::new(NewAttributes::FILE, STOPPED),
         };
         let offsets = (0..).step_by(STRIPE_BYTES as usize);

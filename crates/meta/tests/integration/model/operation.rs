@@ -548,6 +548,7 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
         rewrite: Rewrite {
             displaced,
             offsets,
+            copied: Vec::new(),
             size,
             token: FencingToken::default(),
         },

@@ -118,7 +118,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// now on, and says in which terms none runs any more. Other stripes that ever had a primary are settled
     /// under a new term: what a primary left behind that failed, was restarted or has lost its term can no
     /// longer take effect. A node that is declared failed joins before it serves, and then asks for tokens anew.
-    async fn raise(self: &Arc<Self>, file: PutId, token: FencingToken) -> Answer {
+    pub(super) async fn raise(self: &Arc<Self>, file: PutId, token: FencingToken) -> Answer {
         let failed = self.nodes.failed();
         let nodes = self.nodes.statuses().into_iter().map(|status| status.node);
         let nodes: Vec<NodeId> = nodes.filter(|node| !failed.contains(node)).collect();
@@ -213,10 +213,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// The fencing token of a file, for a primary.
-    pub(in crate::coordinator) async fn token(&self, file: PutId) -> Answer {
+    /// The fencing token of a file, for the primary of one of its stripes.
+    pub(in crate::coordinator) async fn token(&self, asked: ask::Token) -> Answer {
+        let ask::Token { file, stripe } = asked;
+        let look = move |meta: &Meta<K>| meta.token_to_update(file, stripe);
         Ok(CoordinatorReply::Exclusive(
-            self.exclusive(file).await?.token,
+            self.core.with_meta(look).await?,
         ))
     }
 

@@ -101,6 +101,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             stripes,
             before,
             behind,
+            shared,
         } = part;
         let (offsets, stripes): (Vec<u64>, Vec<StripeRecord>) = stripes.into_iter().unzip();
         let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
@@ -120,6 +121,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             stripes,
             offsets,
             appending,
+            shared,
             tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive,

@@ -17,6 +17,7 @@ mod puts;
 pub(in crate::coordinator) mod rejection;
 mod replace;
 mod sessions;
+mod snapshots;
 
 use super::core::Core;
 use super::garbage::Garbage;
@@ -34,7 +35,7 @@ use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
 use sessions::Sessions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Stores files and places their stripes.
@@ -55,6 +56,8 @@ pub(in crate::coordinator) struct Files<K> {
     sessions: Sessions,
     /// Held by the exclusive open that looks at the sessions and changes them.
     opening: AsyncMutex<()>,
+    /// The files of which a snapshot is being taken.
+    frozen: Mutex<BTreeSet<PutId>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
@@ -89,6 +92,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             timetable: Arc::clone(timetable),
             tickets: Arc::clone(&shared.tickets),
             opening: AsyncMutex::default(),
+            frozen: Mutex::default(),
             sessions: Sessions::new(shared.core.meta.sessions()?, heard_ms),
             puts: Mutex::new(puts.map(|put| (put.id, live())).collect()),
         })

@@ -34,6 +34,7 @@ impl From<MetaError> for Rejection {
             MetaError::UnknownStripe(_)
             | MetaError::FileGone(_)
             | MetaError::Superseded { .. }
+            | MetaError::FileChanged(_)
             | MetaError::LeaseLost { .. }
             | MetaError::Held { .. }
             | MetaError::StillServed(_)

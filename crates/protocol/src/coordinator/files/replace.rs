@@ -17,7 +17,10 @@ use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, NewExtent, Replacement, SettledStripe, ask};
 use futures::future::join_all;
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
-use gabion_meta::{KeyValue, Meta, MetaError, Placement, Put, PutId, Rewrite, StripeStatus};
+use gabion_meta::{
+    Displaced, FencingToken, KeyValue, Meta, MetaError, Placement, Put, PutId, Rewrite, SizeChange,
+    StripeStatus,
+};
 use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -54,15 +57,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(leases) => leases,
             Err(error) => return Rejection::from(error).answer(),
         };
-        let offsets = displaced.iter().map(|(offset, _)| *offset);
-        let rewrite = Rewrite {
-            displaced: offsets.zip(leases.iter().copied()).collect(),
-            offsets: extents.iter().map(|extent| extent.offset).collect(),
-            size,
-            token,
-        };
-        let begun = self.begin_leased(file, rewrite, &extents).await;
-        let (put, settled) = match begun {
+        let begun = self.begin_leased((file, token), (&displaced, &leases), (&extents, size));
+        let begun = begun.await;
+        let (mut put, settled, copied) = match begun {
             Ok(begun) => begun,
             Err(rejection) => {
                 self.leases.release_leases(leases).await?;
@@ -77,10 +74,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: Some(occupation),
         };
         lock(&self.puts).insert(put.id, live);
+        let copies = put.stripes.split_off(extents.len());
         let mut replacement = Replacement {
             put: self.tickets.open(put.id),
             settled,
             stripes: put.stripes,
+            copies: copied.into_iter().zip(copies).collect(),
             tickets: Vec::new(),
             nodes: self.nodes.statuses(),
         };
@@ -112,29 +111,48 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(())
     }
 
-    /// Settles the displaced stripes and makes room for the new ones.
+    /// Settles the displaced stripes and makes room for the new ones, and for copies of those that other files share,
+    /// whose offsets are returned.
     async fn begin_leased(
         self: &Arc<Self>,
-        file: PutId,
-        rewrite: Rewrite,
-        extents: &[NewExtent],
-    ) -> Result<(Put, Vec<SettledStripe>), Rejection> {
-        let mut settled = Vec::with_capacity(rewrite.displaced.len());
-        for some in rewrite.displaced.chunks(SETTLE_PARALLEL_COUNT) {
+        (file, token): (PutId, FencingToken),
+        (displaced, leases): (&[(u64, StripeId)], &[Displaced]),
+        (extents, size): (&[NewExtent], SizeChange),
+    ) -> Result<(Put, Vec<SettledStripe>, Vec<u64>), Rejection> {
+        let mut settled = Vec::with_capacity(leases.len());
+        for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
             let settling = some
                 .iter()
-                .map(|(_, old)| self.settle_old(old.stripe, old.epoch));
+                .map(|old| self.settle_old(old.stripe, old.epoch));
             for one in join_all(settling).await {
                 settled.push(one?);
             }
         }
-        let offsets = rewrite.displaced.iter().map(|(offset, _)| *offset);
-        let old: BTreeMap<u64, &SettledStripe> = offsets.zip(&settled).collect();
-        let placements = self.new_places(file, extents, &old).await?;
+        let offsets = || displaced.iter().map(|(offset, _)| *offset);
+        let old: BTreeMap<u64, &SettledStripe> = offsets().zip(&settled).collect();
+        let of = displaced.to_vec();
+        let find = move |meta: &Meta<K>| meta.shared_of(file, &of);
+        let shared = self.core.with_meta(find).await?.into_iter();
+        let copies = shared.map(|(offset, chunk_bytes)| NewExtent {
+            offset,
+            chunk_bytes,
+        });
+        let copies: Vec<NewExtent> = copies.collect();
+        let all: Vec<NewExtent> = extents.iter().chain(&copies).copied().collect();
+        let placements = self.new_places(file, &all, &old).await?;
+        let copied: Vec<u64> = copies.iter().map(|copy| copy.offset).collect();
+        let rewrite = Rewrite {
+            displaced: offsets().zip(leases.iter().copied()).collect(),
+            offsets: extents.iter().map(|extent| extent.offset).collect(),
+            copied: copied.clone(),
+            size,
+            token,
+        };
         let now_ms = self.core.ports.now_ms();
         let begin =
             move |meta: &Meta<K>| meta.begin_replacement(file, &rewrite, &placements, now_ms);
-        Ok((self.core.with_meta(begin).await?, settled))
+        let put = self.core.with_meta(begin).await?;
+        Ok((put, settled, copied))
     }
 
     pub(in crate::coordinator) async fn settle_old(

@@ -104,7 +104,8 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
     async fn remove_garbage(self: &Arc<Self>) -> Result<bool, MetaError> {
         let limit = self.core.options.discarded_count;
         let discard = move |meta: &Meta<K>| meta.discard_removed(limit);
-        while self.core.with_meta(discard).await? {}
+        let merge = move |meta: &Meta<K>| meta.merge_maps(limit);
+        while self.core.with_meta(discard).await? || self.core.with_meta(merge).await? {}
         let mut after = None;
         let mut all_gone = true;
         loop {

@@ -37,7 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
                 former: meta.former_holders(stripe)?,
                 appends: meta.appends(stripe)?,
                 joins,
-                token: token_of(meta, file)?,
+                token: token_of(meta, file, stripe)?,
             })
         };
         match self.core.with_meta(acquire).await {
@@ -168,11 +168,19 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     }
 }
 
-/// The fencing token of the file that a primary names.
+/// The fencing token of the file that a primary names, if the file's writers update the stripe in place.
 fn token_of<K: KeyValue>(
     meta: &Meta<K>,
     file: Option<PutId>,
+    stripe: StripeId,
 ) -> Result<Option<FencingToken>, MetaError> {
-    let row = file.map(|file| meta.exclusive(file)).transpose()?;
-    Ok(row.map(|row| row.token))
+    let Some(file) = file else {
+        return Ok(None);
+    };
+    match meta.token_to_update(file, stripe) {
+        Ok(token) => Ok(Some(token)),
+        // The primary asks before it makes an update, and is told so.
+        Err(MetaError::Shared(_) | MetaError::Frozen(_) | MetaError::FileGone(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

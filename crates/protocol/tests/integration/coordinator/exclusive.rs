@@ -20,7 +20,7 @@ fn put_of(bed: &mut Bed, name: &str) -> PutId {
 }
 
 fn request(bed: &mut Bed, file: PutId, session: SessionId, takes_over: bool) -> ask::OpenExclusive {
-    let CoordinatorReply::Exclusive(seen) = bed.ask(ask::Token(file)) else {
+    let CoordinatorReply::Exclusive(seen) = bed.ask(token_of(file)) else {
         panic!("the file is there")
     };
     ask::OpenExclusive {
@@ -92,7 +92,7 @@ fn a_session_that_runs_is_displaced_on_demand_and_ends_by_itself() {
     let closed = bed.ask(ask::CloseExclusive { file, session });
     assert_eq!(closed, CoordinatorReply::Done);
     assert_eq!(open(&mut bed, file, FIRST, false), opened(3));
-    assert_eq!(bed.ask(ask::Token(file)), opened(3));
+    assert_eq!(bed.ask(token_of(file)), opened(3));
 }
 
 #[test]
@@ -133,6 +133,12 @@ fn no_session_begins_before_every_node_that_may_serve_knows_it() {
     );
     bed.fail(&[silent]);
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+}
+
+/// The request for the token of a file of which no stripe is shared.
+fn token_of(file: PutId) -> ask::Token {
+    let stripe = StripeId(0);
+    ask::Token { file, stripe }
 }
 
 /// Lets the nodes vouch for these terms, and the others for none.

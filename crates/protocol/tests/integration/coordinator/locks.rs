@@ -4,7 +4,7 @@
 use crate::coordinator::bed::{Bed, gone};
 use futures::FutureExt;
 use futures::future::ready;
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, StripeId};
 use gabion_meta::{
     LockChange, LockKind, LockMode, LockOwner, LockRange, LockSessionId, Locking, PutId,
 };
@@ -117,7 +117,10 @@ fn a_silent_session_keeps_its_locks_until_its_writes_are_fenced_out() {
             "a node takes writes of the first: {reply:?}"
         );
     }
-    let CoordinatorReply::Exclusive(token) = bed.ask(ask::Token(file)) else {
+    let CoordinatorReply::Exclusive(token) = bed.ask(ask::Token {
+        file,
+        stripe: StripeId(0),
+    }) else {
         panic!("the file is there")
     };
     assert!(token.0 > 0, "other nodes have been told");

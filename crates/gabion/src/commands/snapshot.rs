@@ -1,0 +1,48 @@
+//! `gabion snapshot` and `gabion clone`.
+
+use super::connect;
+use crate::arguments::Place;
+use crate::failure::Failure;
+use crate::output::{Format, bytes, print_json};
+use serde_json::json;
+
+pub(crate) async fn snapshot(
+    name: &str,
+    to: &str,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    share((name, to), true, place, format).await
+}
+
+pub(crate) async fn clone(
+    name: &str,
+    to: &str,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    share((name, to), false, place, format).await
+}
+
+/// Makes a file that shares the stripes of another one.
+async fn share(
+    (name, to): (&str, &str),
+    is_read_only: bool,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let file = client.open(name).await?;
+    client.snapshot(file.put_id(), to, is_read_only).await?;
+    // The file may have grown before it was made.
+    let made = client.open(to).await?;
+    let size = made.size_bytes();
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": to, "of": name, "bytes": size, "read_only": is_read_only,
+        }));
+    }
+    let kind = if is_read_only { "snapshot" } else { "clone" };
+    println!("made {to}: a {kind} of {name} with {}", bytes(size));
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Snapshots and clones: files that begin with the bytes of another one and share its stripes. Both take a few rows,
+//! whatever the file's size. A snapshot never changes; a clone is a file like any other.
+
+use crate::attributes::Attributes;
+use crate::directories::{absolute, check_free, link, make_parents};
+use crate::error::MetaError;
+use crate::extents::rows_from;
+use crate::files::{check_no_symlink, file_of, put_file};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::layers::{LAYERS_MAX, layers, put_above};
+use crate::meta::Meta;
+use crate::names::check_file_name;
+use crate::paths::RelativePath;
+use crate::pools::pool;
+use crate::records::{FencingToken, FileRecord, Inode, MapId, MapRecord, PutId};
+use crate::schema::{Counter, MAPS, MERGES, USER_ATTRIBUTES};
+use crate::tokens::exclusive;
+use gabion_layout::StripeId;
+
+impl<K: KeyValue> Meta<K> {
+    /// Whether a change of names with this number was made.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn is_change_done(&self, number: u64) -> Result<bool, MetaError> {
+        self.store
+            .read(|txn| crate::changes_done::is_done(txn, number))
+    }
+
+    /// Refuses a file of which no snapshot can be made, and a name that it cannot have.
+    ///
+    /// # Errors
+    /// Those of [`Meta::snapshot`].
+    pub fn check_snapshot(
+        &self,
+        source: PutId,
+        to: impl Into<RelativePath>,
+    ) -> Result<(), MetaError> {
+        let to = to.into();
+        self.store.read(|txn| check(txn, source, &to).map(drop))
+    }
+
+    /// Makes a file `to` that has the bytes of the file which the put `source` made. No client writes that file, which
+    /// was frozen under this token. Does nothing if the change with this number was made: a lost answer leads to a
+    /// second request.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when the file was thawed or frozen since;
+    /// [`MetaError::IsASymlink`]; [`MetaError::NotShareable`]; [`MetaError::TooManySnapshots`];
+    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::IsADirectory`];
+    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    pub fn snapshot(
+        &self,
+        (source, token): (PutId, FencingToken),
+        to: impl Into<RelativePath>,
+        is_read_only: bool,
+        (number, now_ms): (u64, u64),
+    ) -> Result<(), MetaError> {
+        let (to, now) = (to.into(), self.wall_time());
+        self.change_once(number, |txn| {
+            let (mut file, path) = check(txn, source, &to)?;
+            let present = exclusive(txn, source)?;
+            if present.token != token || present.frozen_in.is_none() {
+                let current = present.token;
+                return Err(MetaError::Superseded { current });
+            }
+            let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+            let below = share(txn, &mut file)?;
+            let attributes = Attributes {
+                created: now,
+                changed: now,
+                ..file.attributes
+            };
+            let (pool, counts) = (file.pool, (file.size_bytes, file.stripe_count));
+            let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
+            let key = (directory, name.to_owned());
+            link(txn, &key, Inode::File(put), now)?;
+            let copy = FileRecord {
+                size_bytes: counts.0,
+                stripe_count: counts.1,
+                shared_stripe_count: counts.1,
+                shared_below: file.shared_below,
+                is_read_only,
+                ..FileRecord::new(key, (put, pool), attributes, now_ms)
+            };
+            if let Some(below) = below {
+                let file = Some(put);
+                put_above(txn, copy.map, MapRecord { below, file })?;
+            }
+            put_file(txn, &copy)?;
+            if let Some(own) = USER_ATTRIBUTES.get(txn, &Inode::File(source))? {
+                USER_ATTRIBUTES.put(txn, &Inode::File(put), &own)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The file of which a snapshot is to be made, and the path of the snapshot.
+fn check(
+    txn: &dyn ReadTxn,
+    source: PutId,
+    to: &RelativePath,
+) -> Result<(FileRecord, String), MetaError> {
+    let file = file_of(txn, source)?;
+    check_no_symlink(&file)?;
+    if pool(txn, file.pool)?.lifecycle.is_some() {
+        return Err(MetaError::NotShareable(file.name));
+    }
+    if layers(txn, file.map)?.len() >= LAYERS_MAX {
+        let count = LAYERS_MAX;
+        return Err(MetaError::TooManySnapshots {
+            name: file.name,
+            count,
+        });
+    }
+    let path = absolute(txn, to)?;
+    check_file_name(&path)?;
+    check_free(txn, &path)?;
+    Ok((file, path))
+}
+
+/// Makes all stripes of a file shared ones. Returns the map that has them; none if there is no stripe.
+fn share(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Result<Option<MapId>, MetaError> {
+    if rows_from(txn, file.map, 0, 1)?.is_empty() {
+        // All of them are shared already, and one more map will be above the one that has them.
+        MERGES.delete(txn, &file.map)?;
+        return Ok(MAPS.get(txn, &file.map)?.map(|record| record.below));
+    }
+    let below = file.map;
+    if let Some(record) = MAPS.get(txn, &below)? {
+        MAPS.put(
+            txn,
+            &below,
+            &MapRecord {
+                file: None,
+                ..record
+            },
+        )?;
+    }
+    file.map = MapId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+    file.shared_stripe_count = file.stripe_count;
+    file.shared_below = StripeId(Counter::NextStripe.value(txn)?);
+    let above = MapRecord {
+        below,
+        file: Some(file.put),
+    };
+    put_above(txn, file.map, above)?;
+    put_file(txn, file)?;
+    Ok(Some(below))
+}
