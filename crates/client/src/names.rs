@@ -107,7 +107,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Refused`] when the name is taken or invalid, the file is gone or has too many snapshots, or it is in
-    /// a pool that replicates blocks first; [`ClientError::NoCoordinator`], after which the file may have been made.
+    /// a pool that replicates blocks first; [`ClientError::Late`] when nodes or repairs were in the way;
+    /// [`ClientError::NoCoordinator`], after which the file may have been made.
     pub async fn snapshot(
         &self,
         file: PutId,

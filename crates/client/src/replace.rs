@@ -7,7 +7,7 @@ use crate::attempts::Attempts;
 use crate::client::topology;
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
-use crate::extent::geometry;
+use crate::extent::{Extent, geometry};
 use crate::file::File;
 use crate::layout::{Fleet, Layout};
 use crate::put::Keeper;
@@ -20,7 +20,9 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeRecord, Topology};
 use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStripe, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
 /// after which the coordinator aborts it.
@@ -49,6 +51,29 @@ impl File {
         self.rewrite(what, range, plan, bytes).await
     }
 
+    /// Writes bytes to a range within a stripe that other files share, so that the file has a stripe of its own
+    /// afterwards. Returns false if it has one already, and nothing was written.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub(crate) async fn replace_shared(
+        &self,
+        extent: &Extent,
+        bytes: &Bytes,
+    ) -> Result<bool, ClientError> {
+        let range = extent.in_file();
+        let what = format!("writing {} at byte {}", self.name(), range.offset);
+        let is_shared = AtomicBool::new(true);
+        let plan = |layout: &Layout| {
+            let stripe = layout.find(extent);
+            let shares = stripe.is_some_and(|stripe| layout.is_shared(stripe.id));
+            is_shared.store(shares, Ordering::Relaxed);
+            shares.then(|| plan_write(layout, range))
+        };
+        self.rewrite(what, range, plan, bytes).await?;
+        Ok(is_shared.load(Ordering::Relaxed))
+    }
+
     /// Changes extents of the file by the plan for the present layout of a range, until that is done or there is
     /// nothing to do. Returns the layout afterwards, if it could be looked up.
     pub(crate) async fn rewrite(
@@ -59,7 +84,7 @@ impl File {
         bytes: &Bytes,
     ) -> Result<Option<Arc<Layout>>, ClientError> {
         let mut layout = self.layout_of(range).await?;
-        let moving_bytes = plan(&layout).map_or(0, |rewrite| rewrite.stored_bytes());
+        let moving_bytes = plan(&layout).map_or(0, |rewrite| rewrite.stored_bytes(&layout));
         let mut attempts = self.client.attempts(what, moving_bytes);
         loop {
             let Some(rewrite) = plan(&layout) else {
@@ -136,8 +161,13 @@ impl File {
         let asked = ports.ask_coordinator(request, attempts.attempt_ms());
         let replacement = asked.await?;
         let counts = (replacement.settled.len(), replacement.stripes.len());
-        let has_place = |at: &u64| rewrite.displaced.iter().any(|(offset, _)| offset == at);
-        let are_copies = replacement.copies.iter().all(|(at, _)| has_place(at));
+        let offsets = rewrite.displaced.iter().map(|(offset, _)| *offset);
+        let old: BTreeMap<u64, &SettledStripe> = offsets.zip(&replacement.settled).collect();
+        let mut copies = replacement.copies.iter();
+        let are_copies = copies.all(|(at, copy)| {
+            let old = old.get(at).map(|old| &old.stripe);
+            old.is_some_and(|old| (old.pool, old.chunk_bytes) == (copy.pool, copy.chunk_bytes))
+        });
         if counts != (rewrite.displaced.len(), rewrite.slots.len()) || !are_copies {
             return Err(ClientError::unexpected("the coordinator").into());
         }
@@ -150,7 +180,8 @@ impl File {
         })
     }
 
-    /// Writes all new stripes, and copies of those that other files share, a few at a time; returns when all of their chunks are durable.
+    /// Writes all new stripes, and copies of those that other files share, a few at a time; returns when all of their
+    /// chunks are durable.
     async fn write_anew(
         &self,
         begun: &Begun,

@@ -118,7 +118,9 @@ impl File {
         let what = format!("growing {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
         while !self.ask_to_grow(size_bytes, None).await?.is_done {
-            attempts.pause("others truncate the file").await?;
+            attempts
+                .pause("others truncate the file, or a snapshot of it is taken")
+                .await?;
             self.refresh_record().await?;
         }
         Ok(())
@@ -225,7 +227,7 @@ impl File {
             let part = extent.in_file();
             match self.update_extents(&[extent], &zeros, &last_run).await? {
                 Updated::Done(..) => at = part.end(),
-                Updated::NotInPlace => {
+                Updated::TooLarge | Updated::Shared => {
                     let what = format!("punching a hole into {}", self.name());
                     let plan = |layout: &_| plan_zeros(layout, part);
                     self.rewrite(what, part, plan, &zeros).await?;

@@ -2,12 +2,14 @@
 //! layout, without I/O.
 
 use crate::layout::Layout;
-use gabion_layout::{ByteRange, Geometry, StripeId};
+use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord};
 use gabion_meta::{PoolSpec, SizeChange};
 use gabion_protocol::message::NewExtent;
 
 /// Most stripes that leave a file in one change: the coordinator takes their leases and settles them.
 const DROPPED_MAX: usize = 256;
+/// Of these, the most that other files share: the client stores a copy of each.
+const COPIED_MAX: usize = 16;
 
 /// A change of a file's extents.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,9 +62,15 @@ impl Rewrite {
         })
     }
 
-    /// Bytes that are to be stored, without parity.
-    pub(crate) fn stored_bytes(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.stripe_bytes).sum()
+    /// Bytes that are to be stored, without parity, with the copies of stripes that other files share.
+    pub(crate) fn stored_bytes(&self, layout: &Layout) -> u64 {
+        let new = self.slots.iter().map(|slot| slot.stripe_bytes);
+        let shared = self
+            .displaced
+            .iter()
+            .filter(|(_, id)| layout.is_shared(*id));
+        let copied = shared.filter_map(|(offset, _)| layout.stripe_from(*offset));
+        new.chain(copied.map(|(span, _)| span.length)).sum()
     }
 }
 
@@ -102,6 +110,16 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     }
 }
 
+/// The number of the first of these stripes that leave the file in one step.
+fn step_of<'a>(layout: &Layout, stripes: impl Iterator<Item = &'a StripeRecord>) -> usize {
+    let mut shared_count = 0;
+    let fits = |stripe: &&StripeRecord| {
+        shared_count += usize::from(layout.is_shared(stripe.id));
+        shared_count <= COPIED_MAX
+    };
+    stripes.take(DROPPED_MAX).take_while(fits).count()
+}
+
 /// The window with the last stripe that ends behind `size_bytes`, if it is not this one: the offset of one of its
 /// bytes.
 pub(crate) fn last_stored_behind(layout: &Layout, size_bytes: u64) -> Option<u64> {
@@ -129,7 +147,8 @@ pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrit
     }
     let (spans, spec) = (layout.spans(), &layout.file.pool.spec);
     let first = spans.partition_point(|span| span.end() <= size_bytes);
-    let step = first.max(spans.len().saturating_sub(DROPPED_MAX));
+    let step_count = step_of(layout, layout.file.stripes[first..].iter().rev());
+    let step = spans.len() - step_count;
     let end = if step > first {
         // This step ends between two stripes.
         spans[step].offset
@@ -170,7 +189,9 @@ pub(crate) fn plan_hole(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
         range.offset <= span.offset && span.end().min(size_bytes) <= range.end()
     };
     let within = stripes.filter(|(span, _)| is_within(span));
-    let within: Vec<_> = within.take(DROPPED_MAX).collect();
+    let mut within: Vec<_> = within.take(DROPPED_MAX).collect();
+    let step_count = step_of(layout, within.iter().map(|(_, stripe)| *stripe));
+    within.truncate(step_count);
     let depends_on_end = within.iter().any(|(span, _)| span.end() > range.end());
     let displaced = within.iter().map(|(span, stripe)| (span.offset, stripe.id));
     (!within.is_empty()).then(|| Rewrite {

@@ -117,9 +117,9 @@ impl File {
     /// run of an update.
     ///
     /// A single piece is written in any case: if it is too large for the nodes' journals, or other files share the
-    /// stripe, the stripe is replaced, and if other stripes have replaced the stripe in between, it goes to these. If that is the
-    /// case for several pieces, none is written, and the result is none: after an error, the caller must know
-    /// which of them are written.
+    /// stripe, the stripe is replaced, and if other stripes have replaced the stripe in between, it goes to these. If
+    /// that is the case for several pieces, none is written, and the result is none: after an error, the caller must
+    /// know which of them are written.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -132,10 +132,22 @@ impl File {
         bytes: &Bytes,
         last_run: &LastRun,
     ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
-        let has_moved = match self.update_extents(extents, bytes, last_run).await? {
-            Updated::Done(stripe, sequence) => return Ok(Some((stripe, sequence))),
-            Updated::NotInPlace => false,
-            Updated::Moved => true,
+        let has_moved = loop {
+            match (
+                self.update_extents(extents, bytes, last_run).await?,
+                extents,
+            ) {
+                (Updated::Done(stripe, sequence), _) => return Ok(Some((stripe, sequence))),
+                (Updated::TooLarge, _) => break false,
+                (Updated::Moved, _) => break true,
+                (Updated::Shared, [extent]) => {
+                    if self.replace_shared(extent, bytes).await? {
+                        let none = Version::NONE;
+                        return Ok(Some((none.stripe, none.sequence)));
+                    }
+                }
+                (Updated::Shared, _) => return Ok(None),
+            }
         };
         let [extent] = extents else {
             return Ok(None);
@@ -339,7 +351,7 @@ impl Update<'_> {
             return Ok(Updated::Moved);
         };
         if layout.is_shared(stripe.id) {
-            return Ok(Updated::NotInPlace);
+            return Ok(Updated::Shared);
         }
         let again = |refusal: Refusal| AttemptError::Retry(refusal.into());
         let closed = file.close_left(&layout, stripe, deadline_ms).await;
@@ -371,7 +383,7 @@ impl Update<'_> {
         };
         check(&plan, file.code(stripe))?;
         if !fits_records(&plan) {
-            return Ok(Updated::NotInPlace);
+            return Ok(Updated::TooLarge);
         }
         let named = self.named.take();
         let pieces = Pieces {
@@ -517,8 +529,10 @@ impl Update<'_> {
 pub(crate) enum Updated {
     /// The stripe, and the number of the update.
     Done(StripeId, Sequence),
-    /// None: it is too large for records, or other files may have the stripe too. The stripe is to be replaced.
-    NotInPlace,
+    /// None: it is too large for records. The stripe is to be replaced.
+    TooLarge,
+    /// None: other files may have the stripe too. It is to be replaced.
+    Shared,
     /// None: the file's stripes now have other borders, or the file is smaller.
     Moved,
 }

@@ -29,8 +29,8 @@ pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use events::EventsOptions;
 pub(crate) use files::{
-    AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, PutOptions,
-    WriteOptions,
+    AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, MoveOptions,
+    PutOptions, ShareOptions, WriteOptions,
 };
 pub(crate) use hdfs::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
 pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
@@ -215,38 +215,14 @@ pub(crate) enum Command {
     /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
-    /// Make a snapshot of a stored file: a file that has its bytes of now and never changes. It takes no time and no
-    /// space, whatever the size; what is overwritten in the file later takes space
-    Snapshot {
-        /// Name of the file
-        #[arg(value_parser = checks::file_name)]
-        name: String,
-        /// Name of the snapshot
-        #[arg(value_parser = checks::file_name)]
-        to: String,
-    },
-    /// Make a clone of a stored file or of a snapshot: a file like any other that has its bytes of now. It takes no time
-    /// and no space, whatever the size; what is overwritten in either file later takes space
-    Clone {
-        /// Name of the file or the snapshot
-        #[arg(value_parser = checks::file_name)]
-        name: String,
-        /// Name of the clone
-        #[arg(value_parser = checks::file_name)]
-        to: String,
-    },
+    /// Make a snapshot of a stored file: a file that has its bytes of now and never changes. Its time does not depend on
+    /// the size, and only what is overwritten later takes space
+    Snapshot(ShareOptions),
+    /// Make a clone of a stored file or of a snapshot: a file like any other that has its bytes of now. Its time does not
+    /// depend on the size, and only what is overwritten later takes space
+    Clone(ShareOptions),
     /// Rename a file or a directory, atomically, regardless of its size
-    Mv {
-        /// Name of the file or the directory
-        #[arg(value_parser = checks::file_name)]
-        name: String,
-        /// New name
-        #[arg(value_parser = checks::file_name)]
-        to: String,
-        /// Replace an existing file of the new name; a directory may replace an empty directory
-        #[arg(long)]
-        replace: bool,
-    },
+    Mv(MoveOptions),
     /// Create a hard link, or a symbolic link, which gateways follow
     Ln(LinkOptions),
     /// Remove names of files; a file is deleted with its last name

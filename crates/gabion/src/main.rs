@@ -142,14 +142,10 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
         Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,
         Command::Cp(options) => commands::copy::cp(options, &place, format).await,
-        Command::Snapshot { name, to } => {
-            commands::snapshot::snapshot(&name, &to, &place, format).await
-        }
-        Command::Clone { name, to } => commands::snapshot::clone(&name, &to, &place, format).await,
+        Command::Snapshot(options) => commands::snapshot::snapshot(&options, &place, format).await,
+        Command::Clone(options) => commands::snapshot::clone(&options, &place, format).await,
         Command::Ln(options) => commands::links::ln(options, &place, format).await,
-        Command::Mv { name, to, replace } => {
-            commands::files::mv((&name, &to), replace, &place, format).await
-        }
+        Command::Mv(options) => commands::files::mv(&options, &place, format).await,
         Command::Rm { names, prefix } => commands::files::rm(names, prefix, &place, format).await,
         Command::Explain { what } => commands::explain::run(&what, &place, format).await,
         Command::Health => commands::health::run(&place, format).await,

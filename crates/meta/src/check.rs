@@ -8,14 +8,13 @@ use crate::hard_links::{NAMES_MAX, others};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
+use crate::map_records::Extent;
 use crate::meta::Meta;
 use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
-use crate::records::{
-    DirectoryRecord, Extent, FileRecord, Inode, LockSessionId, MapId, PoolSpec, PutId,
-};
+use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PoolSpec, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
     FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,
@@ -46,6 +45,7 @@ pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
         let mut check = Check::new(txn)?;
         check.stripes()?;
         check.files()?;
+        check.copies()?;
         check.puts()?;
         check.replacements()?;
         check.index()?;
@@ -233,11 +233,6 @@ impl<'t> Check<'t> {
                 ));
             }
         }
-        for (copy, ()) in COPIES.scan(self.txn, &COPIES.all(), usize::MAX)? {
-            self.demand(self.live.contains_key(&copy), || {
-                format!("{copy} is not live, but a copy in a shared map")
-            });
-        }
         for (map, ()) in REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)? {
             maps.insert(map);
         }
@@ -264,6 +259,16 @@ impl<'t> Check<'t> {
                 .push(format!("{id} is live, but no file refers to it"));
         }
         self.faults.append(&mut faults);
+        Ok(())
+    }
+
+    /// Copies in shared maps are live.
+    fn copies(&mut self) -> Result<(), MetaError> {
+        for (copy, ()) in COPIES.scan(self.txn, &COPIES.all(), usize::MAX)? {
+            self.demand(self.live.contains_key(&copy), || {
+                format!("{copy} is not live, but a copy in a shared map")
+            });
+        }
         Ok(())
     }
 
@@ -305,9 +310,10 @@ impl<'t> Check<'t> {
         let mut knows = true;
         for Found { extent, map, .. } in extents {
             let is_copy = COPIES.get(self.txn, &extent.stripe)?.is_some();
-            knows &= match *map == file.map {
-                true => !is_copy,
-                false => is_copy || !file.owns(extent.stripe),
+            knows &= if *map == file.map {
+                !is_copy
+            } else {
+                is_copy || !file.owns(extent.stripe)
             };
         }
         let row = MAPS.get(self.txn, &file.map)?;

@@ -234,37 +234,17 @@ pub enum MetaError {
     InUse(String),
     /// A session has opened the file exclusively since the writer looked it up.
     #[error(
-        "another client has opened the file exclusively (fencing token {}); look it up again",
+        "another client has opened the file exclusively, or a snapshot of it is taken (fencing token {}); look it up \
+        again",
         current.0
     )]
     Superseded {
         /// The file's token.
         current: FencingToken,
     },
-    /// The file is a snapshot.
-    #[error("'{0}' is a snapshot and is never changed; clone it to get a file to write")]
-    ReadOnly(String),
-    /// Files share the stripe.
-    #[error("{0} may be in several files and is not updated in place; look the file up again")]
-    Shared(StripeId),
-    /// A snapshot of the file is being taken.
-    #[error("a snapshot of the file that {0} made is being taken; try again")]
-    Frozen(PutId),
-    /// A file of a pool whose files cannot share stripes.
-    #[error(
-        "'{0}' is in a pool that replicates blocks first, and such files have no snapshots; copy the file"
-    )]
-    NotShareable(String),
-    /// A file has as many maps of extents as a file may have.
-    #[error(
-        "'{name}' has {count} snapshots and clones, which is the limit; remove one of them, or copy the file"
-    )]
-    TooManySnapshots {
-        /// The file.
-        name: String,
-        /// The limit.
-        count: usize,
-    },
+    /// A rule of snapshots and clones.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// The node is being drained and gets no new chunks.
     #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]
     NodeLeaving(NodeId),
@@ -451,4 +431,34 @@ impl MetaError {
             Self::Storage { .. } | Self::Deposed { .. } | Self::Closed | Self::WentBack { .. }
         )
     }
+}
+
+/// A rule of snapshots and clones that a request breaks.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SnapshotError {
+    /// The file is a snapshot.
+    #[error("'{0}' is a snapshot and is never changed; clone it to get a file to write")]
+    ReadOnly(String),
+    /// Files share the stripe.
+    #[error("{0} may be in several files and is not updated in place; look the file up again")]
+    Shared(StripeId),
+    /// A snapshot of the file is being taken.
+    #[error("a snapshot of the file that {0} made is being taken; try again")]
+    Frozen(PutId),
+    /// A file of a pool whose files cannot share stripes.
+    #[error(
+        "'{0}' is in a pool that replicates blocks first, and such files have no snapshots; copy the file"
+    )]
+    NotShareable(String),
+    /// A file has as many maps of extents as a file may have.
+    #[error(
+        "'{name}' shares stripes with snapshots and clones of {count} moments, which is the limit; remove older ones, or \
+        copy the file"
+    )]
+    TooMany {
+        /// The file.
+        name: String,
+        /// The limit.
+        count: usize,
+    },
 }

@@ -4,7 +4,7 @@
 //! begins, and they refuse updates with a lower one; here, changes of the file's size and extents with
 //! another token are refused. A token without a session belongs to all clients.
 
-use crate::error::MetaError;
+use crate::error::{MetaError, SnapshotError};
 use crate::extents::own_extents;
 use crate::files::{check_no_symlink, file_of, file_row};
 use crate::kv::KeyValue;
@@ -29,7 +29,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when another session has come in between, or a snapshot is
-    /// taken; [`MetaError::ReadOnly`].
+    /// taken; [`SnapshotError::ReadOnly`].
     pub fn open_exclusive(
         &self,
         put: PutId,
@@ -105,16 +105,16 @@ impl<K: KeyValue> Meta<K> {
     /// The token of writes to a file, if this stripe is one that the file's writers update in place now.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::Shared`]; [`MetaError::Frozen`].
+    /// [`MetaError::FileGone`]; [`SnapshotError::Shared`]; [`SnapshotError::Frozen`].
     pub fn token_to_update(&self, put: PutId, stripe: StripeId) -> Result<FencingToken, MetaError> {
         self.store.read(|txn| {
             let file = file_row(txn, put)?;
             let present = exclusive(txn, put)?;
             if present.frozen_in.is_some() {
-                return Err(MetaError::Frozen(put));
+                return Err(SnapshotError::Frozen(put).into());
             }
             if !file.owns(stripe) || COPIES.get(txn, &stripe)?.is_some() {
-                return Err(MetaError::Shared(stripe));
+                return Err(SnapshotError::Shared(stripe).into());
             }
             Ok(present.token)
         })
@@ -153,9 +153,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The stripes that the file which `put` made does not share and that ever had a primary, and of which parts of earlier updates may be
-    /// on their way: all but those that were settled and released since, and those whose primary vouches for
-    /// the present term.
+    /// The stripes of the own map of the file which `put` made that ever had a primary, and of which parts of earlier
+    /// updates may be on their way: all but those that were settled and released since, and those whose primary vouches
+    /// for the present term.
     ///
     /// # Errors
     /// [`MetaError::FileGone`].

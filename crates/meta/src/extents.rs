@@ -6,12 +6,20 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::layers::layers;
+use crate::map_records::Extent;
 use crate::pools::pool;
-use crate::records::{Displaced, Extent, MapId};
+use crate::records::{Displaced, MapId};
 use crate::schema::EXTENTS;
 use crate::table::Span;
 use gabion_layout::{ByteRange, StripeId, StripeRecord};
 use std::collections::BTreeMap;
+
+/// Least rows of a map that are read at once: some of them may hide others.
+const PAGE_ROWS: usize = 256;
+/// Rows that hide others before the search goes on in larger steps.
+const HIDDEN_COUNT: usize = 16;
+/// Bytes of a file that the first of these covers.
+const STEP_BYTES: u64 = 64 << 20;
 
 /// An extent and its offset in its file, in bytes.
 pub(crate) type Placed = (u64, Extent);
@@ -151,10 +159,16 @@ fn visible(
     limit: usize,
 ) -> Result<Vec<Found>, MetaError> {
     let (mut all, mut next) = (Vec::new(), Some(first));
+    // A map without others below hides nothing.
+    let rows = if layers.len() > 1 {
+        limit.max(PAGE_ROWS)
+    } else {
+        limit
+    };
     while let Some(first) = next
         && all.len() < limit
     {
-        let page = page(txn, layers, (first, end), limit - all.len())?;
+        let page = page(txn, layers, (first, end), rows)?;
         all.extend(page.found);
         next = page.next;
     }
@@ -205,7 +219,7 @@ fn last_before(
     layers: &[MapId],
     mut end: u64,
 ) -> Result<Option<u64>, MetaError> {
-    loop {
+    for _ in 0..HIDDEN_COUNT {
         let mut last: Option<(u64, bool)> = None;
         for &map in layers {
             let span = EXTENTS.between(&(map, 0), &(map, end));
@@ -221,6 +235,16 @@ fn last_before(
             Some((hidden, false)) => end = hidden,
         }
     }
+    let mut step_bytes = STEP_BYTES;
+    while end > 0 {
+        let start = end.saturating_sub(step_bytes);
+        let found = visible(txn, layers, (start, Some(end)), usize::MAX)?;
+        if let Some(last) = found.last() {
+            return Ok(Some(last.offset));
+        }
+        (end, step_bytes) = (start, step_bytes.saturating_mul(2));
+    }
+    Ok(None)
 }
 
 /// Gives a map stripes of one pool for its bytes from `offset` on, one behind the other. Returns the end.

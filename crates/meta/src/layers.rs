@@ -2,7 +2,8 @@
 
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::records::{MapId, MapRecord};
+use crate::map_records::MapRecord;
+use crate::records::MapId;
 use crate::schema::{MAPS, MAPS_ABOVE, MERGES, REMOVED};
 
 /// Most maps of a file: a look-up reads rows of each.
@@ -60,7 +61,7 @@ pub(crate) fn maps_above(
     Ok(rows.into_iter().map(|((_, above), ())| above).collect())
 }
 
-/// Gives a file's own map up: its stripes become garbage later, some at a time.
+/// Removes a file's own map: its stripes become garbage later, some at a time.
 pub(crate) fn release(txn: &mut dyn WriteTxn, map: MapId) -> Result<(), MetaError> {
     if let Some(record) = MAPS.get(txn, &map)? {
         MAPS.put(

@@ -36,6 +36,7 @@ mod links;
 mod lock_ranges;
 mod lock_rows;
 mod locks;
+mod map_records;
 mod maps;
 mod membership;
 mod memory_store;
@@ -72,7 +73,7 @@ mod wall_clock;
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};
-pub use error::MetaError;
+pub use error::{MetaError, SnapshotError};
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
 pub use inodes::{DirectoryEntry, InodeStatus, Kind};
@@ -80,6 +81,7 @@ pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use lock_ranges::{HeldLock, LockChange, LockKind, LockMode, LockOwner, LockRange};
 pub use locks::{FILE_LOCKS_MAX, LOCKS_MAX, LockHolder, Locking, SESSION_LOCKS_MAX};
+pub use map_records::Extent;
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
@@ -87,10 +89,10 @@ pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
 pub use puts::Put;
 pub use records::{
-    Departure, DirectoryRecord, Displaced, Exclusive, Existing, Extent, FILE_BYTES_MAX,
-    FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing,
-    LockSessionId, MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress,
-    PutId, PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
+    Departure, DirectoryRecord, Displaced, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
+    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing, LockSessionId,
+    MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
+    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
     SessionId, SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;

@@ -10,8 +10,9 @@ use crate::error::MetaError;
 use crate::extents::{find, rows_from};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::{layers, maps_above, put_above};
+use crate::map_records::{Extent, MapRecord};
 use crate::meta::Meta;
-use crate::records::{Extent, FileRecord, MapId, MapRecord, PutId};
+use crate::records::{FileRecord, MapId, PutId};
 use crate::schema::{COPIES, Counter, EXTENTS, FILES, MAPS, MAPS_ABOVE, MERGES};
 use gabion_layout::StripeId;
 

@@ -41,15 +41,6 @@ impl fmt::Display for MapId {
     }
 }
 
-/// A map of extents above another one, or a file's map that has been one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct MapRecord {
-    /// The map below it. Its extents belong to this one too, where this one says nothing.
-    pub(crate) below: MapId,
-    /// The file whose own map it is; none if several maps are above it.
-    pub(crate) file: Option<PutId>,
-}
-
 /// A storage node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -261,7 +252,7 @@ pub enum Inode {
 }
 
 /// A file that a put has made visible: its inode. The bytes of its stripes are its extents, which are
-/// rows of their own ([`Extent`]); so is its name.
+/// rows of their own ([`Extent`](crate::Extent)); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
     /// Its present path, or that of the name by which it was found. The row has the last name of its first path only.
@@ -340,17 +331,6 @@ impl FileRecord {
 pub struct Symlink {
     /// The path to which it leads. Gateways follow it, and nothing else does.
     pub target: String,
-}
-
-/// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
-/// is a hole: its bytes are zero. An extent begins where a segment begins, which is as long as a full stripe
-/// of the pool, and is no longer than that. Its bytes past the file's size are zero.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Extent {
-    /// The stripe.
-    pub stripe: StripeId,
-    /// The data bytes that it can hold; those past the file's size are padding.
-    pub length_bytes: u64,
 }
 
 /// A page of a list of files.

@@ -52,7 +52,7 @@ impl<K: KeyValue> Meta<K> {
     /// put; [`MetaError::IdsExhausted`].
     ///
     /// # Panics
-    /// Unless there is one placement for each new stripe.
+    /// Unless there is one placement for each new stripe and each copy.
     pub fn begin_replacement(
         &self,
         file: PutId,
@@ -71,10 +71,11 @@ impl<K: KeyValue> Meta<K> {
             check_token(txn, &record, rewrite.token)?;
             let held = pool(txn, record.pool)?;
             let layers = layers(txn, record.map)?;
+            let copied: BTreeSet<u64> = rewrite.copied.iter().copied().collect();
             let mut places = BTreeMap::new();
             for &(offset, old) in &rewrite.displaced {
                 let map = map_of(txn, &layers, offset, old.stripe)?;
-                check_sharing(rewrite, offset, map != record.map)?;
+                check_sharing(copied.contains(&offset), map != record.map)?;
                 check_held(txn, old)?;
                 check_alone(txn, old, self.incarnation())?;
                 places.insert(offset, live_stripe(txn, old.stripe)?);
@@ -179,8 +180,8 @@ impl<K: KeyValue> Meta<K> {
 }
 
 /// Refuses a displaced stripe that other files share and that gets no copy, and the reverse.
-fn check_sharing(rewrite: &Rewrite, offset: u64, is_shared: bool) -> Result<(), MetaError> {
-    if rewrite.copied.contains(&offset) == is_shared {
+fn check_sharing(is_copied: bool, is_shared: bool) -> Result<(), MetaError> {
+    if is_copied == is_shared {
         return Ok(());
     }
     Err(MetaError::FileChanged(
@@ -219,7 +220,7 @@ fn take_old(
     }
     let mut places = BTreeMap::new();
     for (&(offset, old), map) in rewrite.displaced.iter().zip(maps) {
-        check_sharing(rewrite, offset, map != file.map)?;
+        check_sharing(copies.contains_key(&offset), map != file.map)?;
         check_held(txn, old)?;
         discard(txn, old.stripe)?;
         if let Some(copy) = copies.get(&offset) {

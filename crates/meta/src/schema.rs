@@ -4,11 +4,12 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::lock_ranges::HeldLock;
+use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
 use crate::records::{
-    DirectoryRecord, Exclusive, Extent, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
-    MapId, MapRecord, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
-    ReplacementRecord, RequestedForm, Secret, Standing, StartRecord, TicketKey,
+    DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId, MapId,
+    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
+    RequestedForm, Secret, Standing, StartRecord, TicketKey,
 };
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
@@ -102,7 +103,7 @@ pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped str
 pub(crate) const CHANGES_DONE: Table<u64, Vec<u64>> = Table::new("changes done", 41, 2);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
-/// Which clients may write files, where a session ever was the only one.
+/// The clients that may write files of which a session was ever the only writer, or of which a snapshot was made.
 pub(crate) const EXCLUSIVE: Table<PutId, Exclusive> = Table::new("exclusive opens", 37, 2);
 /// Maps of no file any more whose stripes are not all garbage yet.
 pub(crate) const REMOVED: Table<MapId, ()> = Table::new("removed maps", 38, 2);

@@ -3,16 +3,17 @@
 
 use crate::attributes::Attributes;
 use crate::directories::{absolute, check_free, link, make_parents};
-use crate::error::MetaError;
+use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::{LAYERS_MAX, layers, put_above};
+use crate::map_records::MapRecord;
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::RelativePath;
 use crate::pools::pool;
-use crate::records::{FencingToken, FileRecord, Inode, MapId, MapRecord, PutId};
+use crate::records::{FencingToken, FileRecord, Inode, MapId, PutId};
 use crate::schema::{Counter, MAPS, MERGES, USER_ATTRIBUTES};
 use crate::tokens::exclusive;
 use gabion_layout::StripeId;
@@ -46,7 +47,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when the file was thawed or frozen since;
-    /// [`MetaError::IsASymlink`]; [`MetaError::NotShareable`]; [`MetaError::TooManySnapshots`];
+    /// [`MetaError::IsASymlink`]; [`SnapshotError::NotShareable`]; [`SnapshotError::TooMany`];
     /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::IsADirectory`];
     /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
     pub fn snapshot(
@@ -105,14 +106,12 @@ fn check(
     let file = file_of(txn, source)?;
     check_no_symlink(&file)?;
     if pool(txn, file.pool)?.lifecycle.is_some() {
-        return Err(MetaError::NotShareable(file.name));
+        return Err(SnapshotError::NotShareable(file.name).into());
     }
     if layers(txn, file.map)?.len() >= LAYERS_MAX {
         let count = LAYERS_MAX;
-        return Err(MetaError::TooManySnapshots {
-            name: file.name,
-            count,
-        });
+        let name = file.name;
+        return Err(SnapshotError::TooMany { name, count }.into());
     }
     let path = absolute(txn, to)?;
     check_file_name(&path)?;

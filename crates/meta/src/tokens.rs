@@ -1,6 +1,6 @@
 //! Checks of fencing tokens and sessions within a transaction.
 
-use crate::error::MetaError;
+use crate::error::{MetaError, SnapshotError};
 use crate::kv::ReadTxn;
 use crate::records::{Exclusive, FencingToken, FileRecord, PutId};
 use crate::schema::{Counter, EXCLUSIVE};
@@ -25,7 +25,7 @@ pub(crate) fn check_no_session(txn: &dyn ReadTxn, file: &FileRecord) -> Result<(
 /// Refuses a snapshot, which never changes.
 pub(crate) fn check_not_read_only(file: &FileRecord) -> Result<(), MetaError> {
     if file.is_read_only {
-        return Err(MetaError::ReadOnly(file.name.clone()));
+        return Err(SnapshotError::ReadOnly(file.name.clone()).into());
     }
     Ok(())
 }

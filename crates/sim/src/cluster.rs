@@ -1,7 +1,6 @@
 //! The cluster's machines: a coordinator, nodes and clients, each with a disk and at most one process.
 //! Processes are killed, lose power and start again here; only their disks survive.
 
-use crate::cells::cell_count;
 use crate::client::{ClientService, SimClient};
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
@@ -10,14 +9,13 @@ use crate::network::{Network, Party, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
 use crate::services::{CoordinatorService, NodeService};
 use crate::shape::Shape;
-use crate::snapshots::{Snapshots, is_snapshot};
 use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
 use gabion_client::ClientOptions;
 use gabion_codec::Code;
-use gabion_layout::{Geometry, NodeId, RackId, Start, StripeId, StripeRecord};
-use gabion_meta::{ClusterId, Meta, PutId, Timing, WallClock, WallTime};
+use gabion_layout::{Geometry, NodeId, RackId, Start, StripeRecord};
+use gabion_meta::{ClusterId, Meta, Timing, WallClock, WallTime};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions, TicketTimes};
 use gabion_protocol::message::Purpose;
@@ -36,14 +34,6 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 const RESERVE_BYTES: u64 = 64 << 10;
 /// Time limit of the operator's client.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The place of a stripe's bytes in its file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) file: PutId,
-    pub(crate) first_cell: u64,
-    pub(crate) file_cells: u64,
-}
 
 /// A node's machine.
 pub(crate) struct NodeMachine {
@@ -89,7 +79,6 @@ pub(crate) struct Cluster {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) shape: Shape,
-    pub(crate) snapshots: Snapshots,
     meta: MetaDisk,
     /// A copy of the metadata of an earlier time, and when it was made.
     meta_image: Mutex<Option<(MetaDisk, u64)>>,
@@ -138,7 +127,6 @@ impl Cluster {
             ledger,
             tally,
             shape,
-            snapshots: Snapshots::default(),
             meta,
             meta_image: Mutex::default(),
             observer,
@@ -230,42 +218,6 @@ impl Cluster {
         let service = ClientService(Arc::clone(ports.router()));
         self.network.serve(party, Arc::new(service));
         SimClient::connect(ports, party, ledger, options).await
-    }
-
-    /// The file of each stripe that counts and is not of snapshots and clones alone, the first of its cells there, and how many cells the file has.
-    pub(crate) fn places(&self) -> BTreeMap<StripeId, Place> {
-        let mut places = BTreeMap::new();
-        let files = self.observer.files("", None, usize::MAX);
-        for file in files.expect("onlookers can read") {
-            if is_snapshot(&file.name) {
-                continue;
-            }
-            let layout = self.observer.layout_of(file.put);
-            for (offset, stripe) in layout.expect("onlookers can read").1 {
-                let place = Place {
-                    file: file.put,
-                    first_cell: cell_count(offset),
-                    file_cells: cell_count(file.size_bytes),
-                };
-                places.insert(stripe.id, place);
-            }
-        }
-        places
-    }
-
-    /// Stripes that count, and are of no file or of snapshots and clones.
-    pub(crate) fn other_stripes(&self) -> BTreeSet<StripeId> {
-        let hidden = self.observer.hidden_stripes();
-        let mut others = hidden.expect("onlookers can read");
-        let files = self.observer.files("", None, usize::MAX);
-        for file in files.expect("onlookers can read") {
-            if is_snapshot(&file.name) {
-                let layout = self.observer.layout_of(file.put);
-                let (_, stripes) = layout.expect("onlookers can read");
-                others.extend(stripes.into_iter().map(|(_, stripe)| stripe.id));
-            }
-        }
-        others
     }
 
     /// The code and the shape of a stripe.

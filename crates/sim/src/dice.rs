@@ -2,6 +2,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
 
 /// A seeded generator with the few distributions that a simulation needs.
 #[derive(Debug)]
@@ -31,6 +32,23 @@ impl Dice {
     /// True once in `many` times.
     pub(crate) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
+    }
+
+    /// A range of `total` cells, at least one. Most are short, and begin at few places so that many overlap.
+    pub(crate) fn cells(&mut self, total: u64) -> Range<u64> {
+        let place = (total / 16).max(1);
+        let first = match self.below(4) {
+            0 => self.below(total),
+            1 => self.below(16) * place,
+            _ => self.below(2) * place + self.below(8),
+        };
+        let first = first.min(total - 1);
+        let length = match self.below(10) {
+            0 => self.between(1, total),
+            1..4 => self.between(1, place * 2),
+            _ => self.between(1, 24),
+        };
+        first..(first + length).min(total)
     }
 
     /// One of the choices, which must not be empty.

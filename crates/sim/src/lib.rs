@@ -29,6 +29,7 @@ mod ledger;
 mod meta_disk;
 pub mod names;
 mod network;
+mod places;
 mod ports;
 pub mod registers;
 mod run;

@@ -9,6 +9,14 @@ use gabion_meta::PutId;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
+/// The names of snapshots and clones begin with this. Their client alone knows them, so no checker of names does.
+pub(crate) const SNAPSHOTS: &str = "snapshots/";
+
+/// Whether a file is a snapshot or a clone.
+pub(crate) fn is_snapshot(name: &str) -> bool {
+    name.starts_with(SNAPSHOTS)
+}
+
 /// Observations of a name that are not linearizable.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Misnomer {

@@ -140,7 +140,7 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
     // The last requests of the clients have met their deadlines by then.
     world.sleep(20_000_000).await;
     verify(&cluster, &operator).await;
-    if let Err(wrong) = cluster.snapshots.verify(&operator).await {
+    if let Err(wrong) = files.snapshots.verify(&operator).await {
         world.fail(wrong);
     }
 }

@@ -1,25 +1,18 @@
-//! Snapshots and clones under all faults. A new one has the bytes that a read of its file could have shown while it was
-//! made. From then on a snapshot keeps its bytes, and a clone has those that its own writes gave it, whatever happens to
-//! the other files that share its stripes.
+//! Snapshots and clones under all faults. A new one has the bytes that a read of its file could have shown while it
+//! was made. From then on a snapshot keeps its bytes, and a clone has those that its own writes gave it, whatever
+//! happens to the other files that share its stripes.
 
 use crate::cells::{CELL_BYTES, UpdateId, cell_count, fill};
 use crate::client::{SimClient, byte_range};
 use crate::cluster::Cluster;
-use crate::workload::choose;
+use crate::names::SNAPSHOTS;
 use crate::world::lock;
 use gabion_client::{ClientError, File};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// The names of snapshots and clones begin with this; the checkers of other files skip them.
-const PREFIX: &str = "snapshots/";
 /// Fewer files are kept at a time.
 const COUNT_MAX: usize = 4;
-
-/// Whether a file is a snapshot or a clone.
-pub(crate) fn is_snapshot(name: &str) -> bool {
-    name.starts_with(PREFIX)
-}
 
 /// The snapshots and clones whose bytes are known. A client takes one out while it uses it.
 #[derive(Default)]
@@ -80,10 +73,9 @@ pub(crate) async fn work_with_snapshots(
     let Some((name, mut known)) = snapshots.take(cluster) else {
         return Ok(());
     };
-    match work(cluster, client, (&name, &mut known)).await {
-        Ok(true) => snapshots.put(name, known),
-        // It is removed, or its bytes are unknown.
-        Ok(false) | Err(_) => {}
+    // After an error its bytes are unknown.
+    if work(cluster, client, (&name, &mut known)).await? {
+        snapshots.put(name, known);
     }
     Ok(())
 }
@@ -95,7 +87,7 @@ async fn make(
 ) -> Result<(), ClientError> {
     let (file, world) = (client.open(name).await?, &cluster.world);
     let is_read_only = world.roll(|dice| dice.one_in(2));
-    let to = format!("{PREFIX}{}", world.fresh());
+    let to = format!("{SNAPSHOTS}{}", world.fresh());
     let called_us = client.now_us();
     let made = client
         .client
@@ -133,7 +125,7 @@ async fn work(
             Ok(false)
         }
         1..4 if total > 0 => {
-            let cells = world.roll(|dice| choose(dice, total));
+            let cells = world.roll(|dice| dice.cells(total));
             let write = UpdateId(world.fresh() as u32);
             let bytes = fill(write, cells.start, cells.end - cells.start);
             let at = byte_range(&cells);

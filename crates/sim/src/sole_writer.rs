@@ -3,7 +3,7 @@
 
 use crate::client::{SimClient, byte_range};
 use crate::cluster::Cluster;
-use crate::workload::{choose, choose_in};
+use crate::workload::choose_in;
 use gabion_client::{ClientError, File, TakeOver};
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub(crate) async fn write_alone(
     let mut known = file.read(byte_range(&cells)).await?;
     for _ in 0..count {
         let (pause_us, writes, part) = world.roll(|dice| {
-            let part = choose(dice, cells.end - cells.start);
+            let part = dice.cells(cells.end - cells.start);
             (dice.below(PAUSE_US), dice.one_in(2), part)
         });
         world.sleep(pause_us).await;

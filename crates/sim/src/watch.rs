@@ -10,7 +10,8 @@
 //! The checks read copies of disks, so the run is the same with and without them.
 
 use crate::cells::{CELL_BYTES, cell_count};
-use crate::cluster::{Cluster, Place, store_options};
+use crate::cluster::{Cluster, store_options};
+use crate::places::Place;
 use crate::world::lock;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord,

@@ -7,7 +7,7 @@ use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::directories::move_directory;
-use crate::snapshots::work_with_snapshots;
+use crate::snapshots::{Snapshots, work_with_snapshots};
 use crate::sole_writer::write_alone;
 use crate::world::lock;
 use futures::FutureExt;
@@ -37,6 +37,7 @@ const CACHED_CELLS_MAX: u64 = 12;
 #[derive(Default)]
 pub(crate) struct Files {
     names: Mutex<BTreeSet<String>>,
+    pub(crate) snapshots: Snapshots,
     is_over: AtomicBool,
 }
 
@@ -129,7 +130,8 @@ impl Hand {
                 64..66 => write_alone(&cluster, &self.client, &name).await,
                 66..79 if cluster.shape.grows() => self.resize(&name).await,
                 79..82 if cluster.shape.lifecycle.is_none() => {
-                    work_with_snapshots(&cluster, &self.client, (&name, &cluster.snapshots)).await
+                    work_with_snapshots(&cluster, &self.client, (&name, &self.files.snapshots))
+                        .await
                 }
                 _ => self.read(&name).await,
             };
@@ -204,7 +206,7 @@ impl Hand {
                     if may_grow && dice.one_in(4) {
                         behind(dice, total, more)
                     } else {
-                        choose(dice, all)
+                        dice.cells(all)
                     }
                 });
                 client.write_pieces(&file, &cells, between).await
@@ -232,7 +234,7 @@ impl Hand {
                     if dice.one_in(2) {
                         stripe..(stripe + stripe_cells).min(total)
                     } else {
-                        choose(dice, total)
+                        dice.cells(total)
                     }
                 });
                 client.punch(&file, &cells).await
@@ -248,7 +250,7 @@ impl Hand {
         let (reader, writer) = (client.open(file.name()), client.open(file.name()));
         let (reader, writer) = (reader.await?, writer.await?);
         let (wait_us, cells) = world.roll(|dice| {
-            let part = choose(dice, hole.end - hole.start);
+            let part = dice.cells(hole.end - hole.start);
             let part = hole.start + part.start..hole.start + part.end;
             let cells = if dice.one_in(2) { hole.clone() } else { part };
             (dice.below(500_000), cells)
@@ -283,7 +285,7 @@ impl Hand {
             return Ok(());
         }
         for _ in 0..world.roll(|dice| dice.between(1, 4)) {
-            let (mut cells, writes) = world.roll(|dice| (choose(dice, total), dice.one_in(2)));
+            let (mut cells, writes) = world.roll(|dice| (dice.cells(total), dice.one_in(2)));
             if writes {
                 cells.end = cells.end.min(cells.start + CACHED_CELLS_MAX);
                 self.client.write_cached(&cached, &cells).await?;
@@ -436,10 +438,10 @@ pub(crate) fn choose_in(cluster: &Cluster, file: &File) -> Option<Range<u64>> {
     let stripe_cells = cell_count(cluster.shape.stripe_bytes).min(total);
     Some(cluster.world.roll(|dice| {
         if dice.one_in(12) {
-            return choose(dice, total);
+            return dice.cells(total);
         }
         let first = dice.below(total.div_ceil(stripe_cells)) * stripe_cells;
-        let cells = choose(dice, stripe_cells.min(total - first));
+        let cells = dice.cells(stripe_cells.min(total - first));
         first + cells.start..first + cells.end
     }))
 }
@@ -452,21 +454,4 @@ fn behind(dice: &mut Dice, total: u64, more: u64) -> Range<u64> {
         _ => total + dice.below(2 * more + 40),
     };
     first..(first + more).max(total + 1)
-}
-
-/// A range of cells. Most are short, and begin at few places so that many overlap.
-pub(crate) fn choose(dice: &mut Dice, total: u64) -> Range<u64> {
-    let place = (total / 16).max(1);
-    let first = match dice.below(4) {
-        0 => dice.below(total),
-        1 => dice.below(16) * place,
-        _ => dice.below(2) * place + dice.below(8),
-    };
-    let first = first.min(total - 1);
-    let length = match dice.below(10) {
-        0 => dice.between(1, total),
-        1..4 => dice.between(1, place * 2),
-        _ => dice.between(1, 24),
-    };
-    first..(first + length).min(total)
 }

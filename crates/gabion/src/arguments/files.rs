@@ -45,6 +45,29 @@ pub(crate) struct CopyOptions {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct MoveOptions {
+    /// Name of the file or the directory
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// New name
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) to: String,
+    /// Replace an existing file of the new name; a directory may replace an empty directory
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShareOptions {
+    /// Name of the file or the snapshot
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Name of the new file
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) to: String,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct LinkOptions {
     /// Name of the file, or the target path of a symbolic link
     pub(crate) target: String,

@@ -5,7 +5,7 @@ use super::attributes::{
 };
 use super::connect;
 use super::stat::printable;
-use crate::arguments::{GetOptions, ListOptions, Place, PutOptions, WriteOptions};
+use crate::arguments::{GetOptions, ListOptions, MoveOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, table};
 use crate::output_file::OutputFile;
@@ -378,13 +378,13 @@ pub(crate) async fn rmdir(path: &str, place: &Place, format: Format) -> Result<(
 }
 
 pub(crate) async fn mv(
-    (name, to): (&str, &str),
-    replaces: bool,
+    MoveOptions { name, to, replace }: &MoveOptions,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
-    client.rename(name, to, existing(replaces)).await?;
+    let existing = existing(*replace);
+    client.rename(name.as_str(), to.as_str(), existing).await?;
     if format == Format::Json {
         return print_json(&json!({ "name": to, "renamed_from": name }));
     }

@@ -1,39 +1,39 @@
 //! `gabion snapshot` and `gabion clone`.
 
 use super::connect;
-use crate::arguments::Place;
+use crate::arguments::{Place, ShareOptions};
 use crate::failure::Failure;
 use crate::output::{Format, bytes, print_json};
 use serde_json::json;
 
 pub(crate) async fn snapshot(
-    name: &str,
-    to: &str,
+    options: &ShareOptions,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    share((name, to), true, place, format).await
+    share(options, true, place, format).await
 }
 
 pub(crate) async fn clone(
-    name: &str,
-    to: &str,
+    options: &ShareOptions,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    share((name, to), false, place, format).await
+    share(options, false, place, format).await
 }
 
 /// Makes a file that shares the stripes of another one.
 async fn share(
-    (name, to): (&str, &str),
+    ShareOptions { name, to }: &ShareOptions,
     is_read_only: bool,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
     let file = client.open(name).await?;
-    client.snapshot(file.put_id(), to, is_read_only).await?;
+    client
+        .snapshot(file.put_id(), to.as_str(), is_read_only)
+        .await?;
     // The file may have grown before it was made.
     let made = client.open(to).await?;
     let size = made.size_bytes();

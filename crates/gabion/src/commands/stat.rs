@@ -24,36 +24,8 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     if format == Format::Json {
         return print_json(&stat_json(name, &stat));
     }
-    let file = &stat.layout.file;
-    let spec = &stat.layout.pool.spec;
-    let holes = match hole_bytes(&stat) {
-        0 => String::new(),
-        holes => format!(", {} of them holes", bytes(holes)),
-    };
-    let names = match known.link_count {
-        1 => String::new(),
-        count => format!(", {count} names"),
-    };
-    let kind = if file.is_read_only {
-        "a snapshot of "
-    } else {
-        ""
-    };
-    let shared = match file.shared_stripe_count {
-        0 => String::new(),
-        count => format!(
-            ", {count} of {} stripes shared with other files",
-            file.stripe_count
-        ),
-    };
-    println!(
-        "{name}: {kind}{}{holes}{shared}{names}, pool {}, {}, survives {}",
-        bytes(file.size_bytes),
-        spec.name,
-        spec.code,
-        spec.survive
-    );
-    print_attributes(&file.attributes);
+    println!("{}", summary(name, known.link_count, &stat));
+    print_attributes(&stat.layout.file.attributes);
     let mut table = table(&[
         "offset",
         "stripe",
@@ -91,6 +63,39 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     }
     println!("{table}");
     Ok(())
+}
+
+/// A file in one line.
+fn summary(name: &str, link_count: u64, stat: &FileStat) -> String {
+    let file = &stat.layout.file;
+    let spec = &stat.layout.pool.spec;
+    let holes = match hole_bytes(stat) {
+        0 => String::new(),
+        holes => format!(", {} of them holes", bytes(holes)),
+    };
+    let names = match link_count {
+        1 => String::new(),
+        count => format!(", {count} names"),
+    };
+    let kind = if file.is_read_only {
+        "a snapshot of "
+    } else {
+        ""
+    };
+    let shared = match file.shared_stripe_count {
+        0 => String::new(),
+        count => format!(
+            ", {count} of {} stripes shared with other files",
+            file.stripe_count
+        ),
+    };
+    format!(
+        "{name}: {kind}{}{holes}{shared}{names}, pool {}, {}, survives {}",
+        bytes(file.size_bytes),
+        spec.name,
+        spec.code,
+        spec.survive
+    )
 }
 
 /// Shows a directory or a symbolic link.

@@ -5,7 +5,7 @@ use crate::fixture::{cluster, membership, place};
 use gabion_layout::StripeId;
 use gabion_meta::{
     Displaced, Existing, FileRecord, Holder, KeyValue, MemoryStore, Meta, MetaError, NewAttributes,
-    PoolRecord, Rewrite, SizeChange,
+    PoolRecord, Rewrite, SizeChange, SnapshotError,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -111,10 +111,8 @@ impl World {
         let within = stripes.iter().filter(|(offset, _)| is_within(*offset));
         let old: Vec<(u64, StripeId)> = within.map(|(at, stripe)| (*at, stripe.id)).collect();
         let shared = self.meta.shared_of(file.put, &old)?;
-        let offsets: Vec<u64> = match change.writes {
-            true => (change.first..end).map(|at| at * SEGMENT).collect(),
-            false => Vec::new(),
-        };
+        let written = change.first..if change.writes { end } else { change.first };
+        let offsets: Vec<u64> = written.map(|at| at * SEGMENT).collect();
         let size = match (change.writes, change.truncates) {
             (true, _) => SizeChange::AtLeast(end * SEGMENT),
             (false, true) => SizeChange::Exactly(file.size_bytes.min(change.first * SEGMENT)),
@@ -247,7 +245,7 @@ impl World {
             _ => self.meta.merge_maps(1).map(drop),
         };
         match done {
-            Err(MetaError::ReadOnly(_)) if name.starts_with('s') => {}
+            Err(MetaError::Snapshot(SnapshotError::ReadOnly(_))) if name.starts_with('s') => {}
             // The coordinator has its leases yet.
             Err(error) => panic!("{kind} of {name}: {error:?}"),
             Ok(()) => {}
@@ -307,14 +305,14 @@ fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
         "writers have not been stopped: {made:?}"
     );
     let token = world.meta.freeze(source).expect("it is known");
-    let taken = world
+    let over_itself = world
         .meta
         .snapshot((source, token), name.as_str(), true, (92, 3));
-    assert_eq!(taken, Err(MetaError::FileExists(name.clone())));
+    assert_eq!(over_itself, Err(MetaError::FileExists(name.clone())));
     let first = world.meta.layout(&name).expect("it is known").1[0].1.id;
     assert_eq!(
         world.meta.token_to_update(source, first),
-        Err(MetaError::Frozen(source))
+        Err(SnapshotError::Frozen(source).into())
     );
     let grown = world.meta.grow(source, 1 << 20, 0);
     assert!(matches!(grown, Err(MetaError::Superseded { .. })));
@@ -378,7 +376,10 @@ fn a_file_has_a_limited_number_of_snapshots_and_says_so() {
         world.release();
         world.reclaim();
     };
-    assert!(matches!(refused, MetaError::TooManySnapshots { .. }));
+    assert!(matches!(
+        refused,
+        MetaError::Snapshot(SnapshotError::TooMany { .. })
+    ));
     assert_eq!(made, 511);
     let oldest = world.files.keys().find(|name| name.starts_with('s'));
     world.remove(&oldest.cloned().expect("there are many"));

@@ -19,7 +19,8 @@ pub(crate) fn keeps_transactions_whole(store: &impl KeyValue) {
             "its own changes"
         );
         assert_eq!(txn.get(b"a")?, None);
-        let last = |end: &[u8]| Ok(txn.last(b"a", end)?.map(|(key, _)| key));
+        let last =
+            |end: &[u8]| -> Result<_, MetaError> { Ok(txn.last(b"a", end)?.map(|(key, _)| key)) };
         assert_eq!(last(b"c")?.as_deref(), Some(&b"bb"[..]), "its own rows");
         assert_eq!(last(b"bb")?.as_deref(), Some(&b"b"[..]));
         assert_eq!(last(b"b")?, None, "the row before is deleted");

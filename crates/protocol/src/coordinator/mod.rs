@@ -206,10 +206,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OpenExclusive(asked) => files.open_exclusive(asked).await,
             Ask::RenewExclusive(asked) => files.renew_exclusive(asked).await,
             Ask::CloseExclusive(asked) => files.close_exclusive(asked).await,
-            Ask::OpenLocks => self.locks.open().await,
-            Ask::RenewLocks(session) => self.locks.renew(session),
-            Ask::CloseLocks(session) => self.locks.close(session).await,
-            Ask::SetLock(asked) => self.locks.set(asked).await,
+            Ask::OpenLocks | Ask::RenewLocks(_) | Ask::CloseLocks(_) | Ask::SetLock(_) => {
+                self.locks.answer(request).await
+            }
             Ask::Token(asked) => files.token(asked).await,
             Ask::Snapshot(asked) => files.snapshot(asked).await,
             Ask::RemoveFile(asked) => files.remove_file(asked).await,

@@ -3,7 +3,7 @@
 use super::refusal::Refusal;
 use gabion_codec::CodeError;
 use gabion_layout::GeometryError;
-use gabion_meta::MetaError;
+use gabion_meta::{MetaError, MetaError as E, SnapshotError};
 use gabion_planner::PlanError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -119,7 +119,6 @@ impl From<&str> for Denial {
 
 impl From<&MetaError> for Cause {
     fn from(error: &MetaError) -> Self {
-        use MetaError as E;
         match error {
             E::UnknownPool(_)
             | E::UnknownFile(_)
@@ -143,8 +142,6 @@ impl From<&MetaError> for Cause {
             | E::UnknownChunk(_)
             | E::FileChanged(_)
             | E::Superseded { .. }
-            | E::Shared(_)
-            | E::Frozen(_)
             | E::PutStep { .. }
             | E::LeaseLost { .. }
             | E::TermOver { .. }
@@ -166,11 +163,8 @@ impl From<&MetaError> for Cause {
             | E::Address(_)
             | E::RackChanged { .. } => Self::Invalid,
             E::FileTooLarge | E::UserAttributesTooLarge { .. } => Self::TooLarge,
-            E::ReadOnly(_) => Self::ReadOnly,
-            E::FixedSize
-            | E::NotShareable(_)
-            | E::TooManySnapshots { .. }
-            | E::NotReplicated { .. } => Self::Unsupported,
+            E::FixedSize | E::NotReplicated { .. } => Self::Unsupported,
+            E::Snapshot(error) => error.into(),
             E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
             E::Storage { .. }
             | E::Locked { .. }
@@ -192,6 +186,16 @@ impl From<&MetaError> for Cause {
             | E::StillServed(_)
             | E::Held { .. }
             | E::NodeInStripe { .. } => Self::Failure,
+        }
+    }
+}
+
+impl From<&SnapshotError> for Cause {
+    fn from(error: &SnapshotError) -> Self {
+        match error {
+            SnapshotError::ReadOnly(_) => Self::ReadOnly,
+            SnapshotError::NotShareable(_) | SnapshotError::TooMany { .. } => Self::Unsupported,
+            SnapshotError::Shared(_) | SnapshotError::Frozen(_) => Self::Stale,
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-removed-file-leaves-its-stripes-behind",
         file: "crates/meta/src/files.rs",
-        text: "REMOVED.put(txn, &file.put, &())?;",
+        text: "release(txn, file.map)?;",
         replacement: "",
         check: test(
             "gabion-meta",
@@ -28,8 +28,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-removal-stops-after-one-transaction",
         file: "crates/meta/src/removals.rs",
-        text: "if !discard_some(txn, file, limit)? {",
-        replacement: "discard_some(txn, file, limit)?;\n            {",
+        text: "if !discard_some(txn, map, limit)? {",
+        replacement: "discard_some(txn, map, limit)?;\n            {",
         check: test(
             "gabion-meta",
             "integration",
@@ -72,8 +72,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-hole-is-filled-twice",
         file: "crates/meta/src/replacements.rs",
-        text: "if EXTENTS.get(txn, &(file.put, offset))?.is_some() {",
-        replacement: "if EXTENTS.get(txn, &(file.put, offset))?.is_some() && offsets.is_empty() {",
+        text: "if find(txn, &layers, offset)?.is_some() {",
+        replacement: "if find(txn, &layers, offset)?.is_some() && rewrite.offsets.is_empty() {",
         check: test(
             "gabion-meta",
             "integration",

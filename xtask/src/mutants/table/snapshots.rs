@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-frozen-file-is-updated",
         file: "crates/meta/src/exclusive.rs",
-        text: "return Err(MetaError::Frozen(put));",
+        text: "return Err(SnapshotError::Frozen(put).into());",
         replacement: "return Ok(present.token);",
         check: REFUSED,
     },

@@ -119,12 +119,22 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// under a new term: what a primary left behind that failed, was restarted or has lost its term can no
     /// longer take effect. A node that is declared failed joins before it serves, and then asks for tokens anew.
     pub(super) async fn raise(self: &Arc<Self>, file: PutId, token: FencingToken) -> Answer {
+        self.raise_within(file, token, TELL_DEADLINE_MS).await
+    }
+
+    /// The same with another time limit of each node's answer.
+    pub(super) async fn raise_within(
+        self: &Arc<Self>,
+        file: PutId,
+        token: FencingToken,
+        tell_deadline_ms: u64,
+    ) -> Answer {
         let failed = self.nodes.failed();
         let nodes = self.nodes.statuses().into_iter().map(|status| status.node);
         let nodes: Vec<NodeId> = nodes.filter(|node| !failed.contains(node)).collect();
         let told = nodes.iter().map(|&node| {
             let request = ask::RaiseToken { file, token };
-            self.core.ports.ask_node(node, request, TELL_DEADLINE_MS)
+            self.core.ports.ask_node(node, request, tell_deadline_ms)
         });
         let mut vouched = BTreeMap::new();
         for (node, told) in nodes.iter().zip(join_all(told).await) {

@@ -74,12 +74,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             occupation: Some(occupation),
         };
         lock(&self.puts).insert(put.id, live);
-        let copies = put.stripes.split_off(extents.len());
+        let behind = put.stripes.split_off(extents.len());
         let mut replacement = Replacement {
             put: self.tickets.open(put.id),
             settled,
             stripes: put.stripes,
-            copies: copied.into_iter().zip(copies).collect(),
+            copies: copied.into_iter().zip(behind).collect(),
             tickets: Vec::new(),
             nodes: self.nodes.statuses(),
         };
@@ -140,11 +140,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let copies: Vec<NewExtent> = copies.collect();
         let all: Vec<NewExtent> = extents.iter().chain(&copies).copied().collect();
         let placements = self.new_places(file, &all, &old).await?;
-        let copied: Vec<u64> = copies.iter().map(|copy| copy.offset).collect();
+        let copy_offsets: Vec<u64> = copies.iter().map(|copy| copy.offset).collect();
         let rewrite = Rewrite {
             displaced: offsets().zip(leases.iter().copied()).collect(),
             offsets: extents.iter().map(|extent| extent.offset).collect(),
-            copied: copied.clone(),
+            copied: copy_offsets.clone(),
             size,
             token,
         };
@@ -152,7 +152,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let begin =
             move |meta: &Meta<K>| meta.begin_replacement(file, &rewrite, &placements, now_ms);
         let put = self.core.with_meta(begin).await?;
-        Ok((put, settled, copied))
+        Ok((put, settled, copy_offsets))
     }
 
     pub(in crate::coordinator) async fn settle_old(

@@ -7,32 +7,58 @@
 
 use super::Files;
 use crate::coordinator::core::{Answer, lock};
-use crate::message::{CoordinatorReply, ask};
-use gabion_meta::{KeyValue, Meta};
+use crate::message::{CoordinatorReply, Denial, ask};
+use gabion_meta::{FencingToken, KeyValue, Meta, MetaError, PutId};
 use std::sync::Arc;
+
+/// Time limit of a node's answer while a file is frozen.
+const FROZEN_TELL_MS: u64 = 2_000;
+/// A file that has been frozen for this long without success is thawed.
+const FROZEN_MS: u64 = 2_000;
+/// Pause between two attempts to end the writes of a frozen file.
+const PAUSE_MS: u64 = 20;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Makes a file that has the bytes of another one.
     pub(in crate::coordinator) async fn snapshot(self: &Arc<Self>, asked: ask::Snapshot) -> Answer {
-        let (file, number, to) = (asked.file, asked.number, asked.to.clone());
-        let check = move |meta: &Meta<K>| {
-            let is_done = meta.is_change_done(number)?;
-            if !is_done {
-                meta.check_snapshot(file, to.clone())?;
-            }
-            Ok(is_done)
-        };
-        if self.core.with_meta(check).await? {
-            return Ok(CoordinatorReply::Done);
-        }
+        let file = asked.file;
         if !lock(&self.frozen).insert(file) {
             let why = "another snapshot of the file is being taken; try again";
             return Ok(CoordinatorReply::Busy(why.into()));
         }
-        let answer = self.snapshot_frozen(asked).await;
-        let thawed = self.core.with_meta(move |meta| meta.thaw(file)).await;
+        let answer = self.snapshot_alone(asked).await;
         lock(&self.frozen).remove(&file);
-        thawed?;
+        answer
+    }
+
+    /// The same while no other snapshot of the file is made.
+    async fn snapshot_alone(self: &Arc<Self>, asked: ask::Snapshot) -> Answer {
+        let (file, number, to) = (asked.file, asked.number, asked.to.clone());
+        let check = move |meta: &Meta<K>| {
+            if meta.is_change_done(number)? {
+                return Ok(None);
+            }
+            meta.check_snapshot(file, to.clone())?;
+            Ok(Some(meta.exclusive(file)?.token))
+        };
+        let Some(present) = self.core.with_meta(check).await? else {
+            return Ok(CoordinatorReply::Done);
+        };
+        // Before writers have to wait, stripes are settled for which no primary vouches, and nodes that cannot answer
+        // are found.
+        let ready = self.raise(file, present).await?;
+        if !matches!(ready, CoordinatorReply::Exclusive(_)) {
+            return Ok(ready);
+        }
+        let ports = &self.core.ports;
+        let begun_ms = ports.now_ms();
+        let answer = self.snapshot_frozen(asked).await;
+        self.core.with_meta(move |meta| meta.thaw(file)).await?;
+        if matches!(answer, Ok(CoordinatorReply::Busy(_))) {
+            // The client asks again at once, and writers need their time.
+            let frozen_ms = ports.now_ms().saturating_sub(begun_ms);
+            ports.sleep_ms(frozen_ms).await;
+        }
         answer
     }
 
@@ -44,14 +70,38 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             number,
         } = asked;
         let token = self.core.with_meta(move |meta| meta.freeze(file)).await?;
-        let raised = self.raise(file, token).await?;
-        if !matches!(raised, CoordinatorReply::Exclusive(_)) {
-            return Ok(raised);
+        if let Some(why) = self.end_writes(file, token).await? {
+            return Ok(CoordinatorReply::Busy(why));
         }
         let times = (number, self.core.lifetime_ms());
         let make =
             move |meta: &Meta<K>| meta.snapshot((file, token), to.clone(), is_read_only, times);
-        self.core.with_meta(make).await?;
-        Ok(CoordinatorReply::Done)
+        match self.core.with_meta(make).await {
+            Ok(()) => Ok(CoordinatorReply::Done),
+            // Locks of the file were lost meanwhile, which raises its token too.
+            Err(error @ MetaError::Superseded { .. }) => Ok(CoordinatorReply::Busy(error.into())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until no write of a frozen file runs. Returns the reason why that takes too long. Replacements end by
+    /// themselves: none is committed, and none begins.
+    async fn end_writes(
+        self: &Arc<Self>,
+        file: PutId,
+        token: FencingToken,
+    ) -> Result<Option<Denial>, Denial> {
+        let ports = &self.core.ports;
+        let begun_ms = ports.now_ms();
+        loop {
+            match self.raise_within(file, token, FROZEN_TELL_MS).await? {
+                CoordinatorReply::Busy(why) if ports.now_ms() < begun_ms + FROZEN_MS => {
+                    drop(why);
+                    ports.sleep_ms(PAUSE_MS).await;
+                }
+                CoordinatorReply::Busy(why) => return Ok(Some(why)),
+                _ => return Ok(None),
+            }
+        }
     }
 }

@@ -180,7 +180,7 @@ fn token_of<K: KeyValue>(
     match meta.token_to_update(file, stripe) {
         Ok(token) => Ok(Some(token)),
         // The primary asks before it makes an update, and is told so.
-        Err(MetaError::Shared(_) | MetaError::Frozen(_) | MetaError::FileGone(_)) => Ok(None),
+        Err(MetaError::Snapshot(_) | MetaError::FileGone(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -9,7 +9,9 @@ mod waiting;
 
 use super::core::{Answer, Core};
 use super::files::Files;
-use crate::message::{Cause, CoordinatorReply, Denial, LONG_CALL_MS, LockAttempt, ask};
+use crate::message::{
+    Cause, CoordinatorReply, CoordinatorRequest as Ask, Denial, LONG_CALL_MS, LockAttempt, ask,
+};
 use crate::turns::Turns;
 use futures::{FutureExt, select_biased};
 use gabion_meta::{KeyValue, LockKind, LockMode, LockSessionId, Locking, Meta, MetaError, PutId};
@@ -51,8 +53,19 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
         })
     }
 
+    /// Answers a request about locks.
+    pub(in crate::coordinator) async fn answer(&self, request: Ask) -> Answer {
+        match request {
+            Ask::OpenLocks => self.open().await,
+            Ask::RenewLocks(session) => self.renew(session),
+            Ask::CloseLocks(session) => self.close(session).await,
+            Ask::SetLock(asked) => self.set(asked).await,
+            other => Err(format!("{} is no request about locks", other.name()).into()),
+        }
+    }
+
     /// Begins a session.
-    pub(in crate::coordinator) async fn open(&self) -> Answer {
+    async fn open(&self) -> Answer {
         if !self.sessions.has_room() {
             let sentence = "too many clients hold advisory locks; unmount some of them";
             return Err(Denial::new(Cause::NoLocks, sentence));
@@ -63,7 +76,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
     }
 
     /// Notes that a session's client is alive.
-    pub(in crate::coordinator) fn renew(&self, session: LockSessionId) -> Answer {
+    fn renew(&self, session: LockSessionId) -> Answer {
         let goes_on = self.sessions.renew(session, self.core.ports.now_ms());
         // Another leader may have begun meanwhile, which gives each session its time from then on.
         self.core.check_leads()?;
@@ -71,7 +84,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
     }
 
     /// Ends a session at the wish of its client, which has ended its writes.
-    pub(in crate::coordinator) async fn close(&self, session: LockSessionId) -> Answer {
+    async fn close(&self, session: LockSessionId) -> Answer {
         self.sessions.end(session);
         self.free(session).await?;
         Ok(CoordinatorReply::Done)
@@ -79,7 +92,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
 
     /// Changes what an owner holds in a file. If it may wait and another lock is in the way, the answer comes when the
     /// lock is free, or after some time.
-    pub(in crate::coordinator) async fn set(&self, asked: ask::SetLock) -> Answer {
+    async fn set(&self, asked: ask::SetLock) -> Answer {
         if !asked.change.range.is_valid() {
             let sentence = "the last locked byte lies before the first; ask for a range with bytes";
             return Err(Denial::new(Cause::Invalid, sentence));
