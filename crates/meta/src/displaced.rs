@@ -4,7 +4,8 @@
 use crate::error::MetaError;
 use crate::exclusions::left_out;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::records::{Displaced, Holder, LeaseRecord, PutId};
+use crate::records::{Holder, LeaseRecord, PutId};
+use crate::replacement_records::Displaced;
 use crate::schema::{
     COPIES, EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };

@@ -56,6 +56,7 @@ mod puts;
 mod records;
 mod redb_store;
 mod removals;
+mod replacement_records;
 mod replacements;
 mod requested_forms;
 mod schema;
@@ -89,13 +90,14 @@ pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
 pub use puts::Put;
 pub use records::{
-    Departure, DirectoryRecord, Displaced, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
+    Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
     FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing, LockSessionId,
     MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
-    PutRecord, PutTarget, RepairSettings, ReplacementRecord, RequestedForm, Rewrite, Secret,
-    SessionId, SizeChange, Standing, StripeRun, StripeStatus, Symlink, TicketKey,
+    PutRecord, PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun,
+    StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;
+pub use replacement_records::{Displaced, ReplacementRecord, Rewrite, SizeChange};
 pub use schema::FORMAT;
 pub use starts::REMEMBERED_START_COUNT;
 pub use verdicts::{Exclusion, Held, StoodUpdate, Verdict};

@@ -3,7 +3,8 @@
 use crate::dropped::may_be_served;
 use crate::error::MetaError;
 use crate::kv::WriteTxn;
-use crate::records::{Displaced, Holder};
+use crate::records::Holder;
+use crate::replacement_records::Displaced;
 use crate::schema::PREDECESSORS;
 use gabion_layout::StripeId;
 

@@ -28,8 +28,8 @@ use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
 use crate::records::{
     FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, MapId, Placement, PoolRecord, PutId, PutTarget,
-    ReplacementRecord, Rewrite, SizeChange,
 };
+use crate::replacement_records::{ReplacementRecord, Rewrite, SizeChange};
 use crate::schema::{COPIES, Counter, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use crate::tokens::check_token;

@@ -8,9 +8,10 @@ use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
 use crate::records::{
     DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId, MapId,
-    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, ReplacementRecord,
-    RequestedForm, Secret, Standing, StartRecord, TicketKey,
+    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, RequestedForm,
+    Secret, Standing, StartRecord, TicketKey,
 };
+use crate::replacement_records::ReplacementRecord;
 use crate::table::{Key, Table};
 use crate::verdicts::Exclusions;
 use gabion_layout::ClusterId;
