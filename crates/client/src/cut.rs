@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::reading::Reading;
 use crate::retry::may_ask_again;
 use futures::{FutureExt, select_biased};
-use gabion_layout::StripeRecord;
+use gabion_layout::{ChunkRange, StripeRecord};
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
@@ -39,7 +39,12 @@ impl File {
                 Some(stripe) if Some(stripe.id) == id => stripe,
                 _ => return Ok(false),
             };
-            let how = (settle, reading.reconstructs);
+            let decode = if reading.reconstructs {
+                ranges_of(&layout, stripe, &extent)?
+            } else {
+                Vec::new()
+            };
+            let how = (settle, decode);
             let refusal = {
                 let mark = self.ask_mark(&layout, stripe, how, attempts.attempt_ms());
                 let agreement = async {
@@ -64,7 +69,7 @@ impl File {
                 }
             };
             let refusal = match refusal {
-                Ok((epoch, mark)) => {
+                Ok((epoch, mark, _)) => {
                     reading.cut = Some(ChosenCut::Vouched(epoch, mark));
                     return Ok(true);
                 }
@@ -122,4 +127,14 @@ impl File {
             }
         }
     }
+}
+
+/// The ranges of a stripe that a read wants.
+fn ranges_of(
+    layout: &Layout,
+    stripe: &StripeRecord,
+    extent: &Extent,
+) -> Result<Vec<ChunkRange>, ClientError> {
+    let ranges = layout.geometry(stripe)?.split(extent.range);
+    ranges.map_err(|error| ClientError::Broken(error.to_string()))
 }

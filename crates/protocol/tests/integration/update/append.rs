@@ -3,7 +3,7 @@
 
 use crate::update::bed::Bed;
 use crate::update::{NEW, OLD, committed, is_staged};
-use gabion_layout::{ChunkIndex, Epoch, Sequence, UpdateScheme};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Epoch, Sequence, UpdateScheme};
 use gabion_protocol::message::{NodeReply, Refusal};
 
 const SCHEMES: [UpdateScheme; 2] = [UpdateScheme::Parix, UpdateScheme::Cau];
@@ -71,9 +71,14 @@ fn whoever_reconstructs_gets_a_cut_that_parity_has() {
         let mark = |sequence| NodeReply::Mark {
             epoch: Epoch(1),
             sequence: Sequence(sequence),
+            appended: Vec::new(),
         };
-        assert_eq!(bed.mark(false, false), mark(3));
-        assert_eq!(bed.mark(false, true), mark(4));
+        let decode = ChunkRange {
+            chunk: ChunkIndex(0),
+            range: ByteRange::new(0, OLD.len() as u64),
+        };
+        assert_eq!(bed.mark(false, &[]), mark(3));
+        assert_eq!(bed.mark(false, &[decode]), mark(4));
         assert_eq!(bed.read(0, OLD.len(), 4), MIXED);
         assert!(bed.parity_agrees(OLD.len(), 4));
     }
@@ -83,7 +88,7 @@ fn whoever_reconstructs_gets_a_cut_that_parity_has() {
 fn a_settlement_keeps_what_was_appended_and_the_next_term_commits_it() {
     for bed in appended() {
         assert!(matches!(
-            bed.mark(true, false),
+            bed.mark(true, &[]),
             NodeReply::Mark {
                 epoch: Epoch(2),
                 ..
@@ -103,7 +108,10 @@ fn a_commit_that_fails_half_way_leaves_the_updates_appended() {
         bed.break_node(Some(3));
         assert!(matches!(bed.commit(), NodeReply::Refused(_)));
         bed.break_node(None);
-        let NodeReply::Mark { epoch, sequence } = bed.mark(false, false) else {
+        let NodeReply::Mark {
+            epoch, sequence, ..
+        } = bed.mark(false, &[])
+        else {
             panic!("the stripe is settled again")
         };
         assert_eq!((epoch, sequence), (Epoch(2), Sequence(3)), "it was dropped");
@@ -136,7 +144,7 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
         // The data node of chunk 0 and the one node with CAU's replica of it.
         bed.fail(&[1, 2]);
         bed.restart_primary();
-        bed.mark(false, false)
+        bed.mark(false, &[])
     });
     let [parix, cau] = fates.collect::<Vec<_>>().try_into().expect("two schemes");
     assert!(
@@ -156,7 +164,7 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
     assert_eq!(bed.commit(), NodeReply::Done);
     bed.fail(&[1, 2]);
     bed.restart_primary();
-    assert!(matches!(bed.mark(false, false), NodeReply::Mark { .. }));
+    assert!(matches!(bed.mark(false, &[]), NodeReply::Mark { .. }));
 }
 
 #[test]

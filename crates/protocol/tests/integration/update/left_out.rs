@@ -163,7 +163,7 @@ fn the_node_of_a_chunk_that_an_update_leaves_out_is_told_no_mark() {
     for run in 1..=3 {
         let updated = update_degraded(&bed, run);
         assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
-        assert!(matches!(bed.mark(false, false), NodeReply::Mark { .. }));
+        assert!(matches!(bed.mark(false, &[]), NodeReply::Mark { .. }));
     }
     let marks = bed.marks();
     assert!(marks[2] > 0 && marks[3] > 0, "others hear it: {marks:?}");
