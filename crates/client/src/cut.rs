@@ -2,7 +2,6 @@
 //! the stripe's nodes agrees on.
 
 use crate::attempts::Attempts;
-use crate::chosen_cut::ChosenCut;
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::File;
@@ -23,8 +22,8 @@ const QUORUM_DEADLINE_MS: u64 = 500;
 impl File {
     /// Chooses a cut, with as many requests to the primary as needed; false when another stripe
     /// replaces this one in between. If the primary is silent or cannot serve, the stripe's nodes
-    /// are asked; a read through the code of bytes that parity may not include yet waits for the
-    /// primary.
+    /// are asked; a read through the code in a pool with append phases waits for the primary, which
+    /// knows what logs have beyond parity.
     pub(crate) async fn take_cut(
         &self,
         extent: Extent,
@@ -69,8 +68,8 @@ impl File {
                 }
             };
             let refusal = match refusal {
-                Ok((epoch, mark, _)) => {
-                    reading.cut = Some(ChosenCut::Vouched(epoch, mark));
+                Ok((epoch, mark, appended)) => {
+                    reading.rely_on((epoch, mark), appended);
                     return Ok(true);
                 }
                 Err(refusal) => refusal,
@@ -110,7 +109,7 @@ impl File {
         reading: &Reading,
     ) -> Option<Agreement> {
         if reading.reconstructs && layout.spec(stripe).append.is_some() {
-            // Parity may lack bytes that only the nodes with copies know.
+            // Only a primary knows which bytes are in logs beyond parity.
             return None;
         }
         let ports = self.client.ports();

@@ -157,7 +157,7 @@ impl Primaries {
     }
 
     /// The committed mark, the term that vouches for it, and what logs have of the ranges to decode. Does not wait for
-    /// updates, unless the stripe has to be settled first. With ranges to decode, parity covers all updates up to the mark.
+    /// updates, unless there are such ranges or the stripe has to be settled first.
     pub(crate) async fn mark(
         &self,
         asked: ask::Mark,
@@ -188,15 +188,11 @@ impl Primaries {
         if settle {
             primary.renounce();
         }
-        self.ensure_whole_term(&mut primary, (stripe, None), nodes)
-            .await?;
-        if !decode.is_empty() {
-            self.commit_waiting(&mut primary, nodes).await?;
-        }
-        let term = primary
-            .term
-            .as_ref()
-            .expect("a commit that is made keeps it");
+        // A reader needs no new term when nodes are lost: every update of the present one is on those that are left.
+        self.ensure_term(&mut primary, stripe, None).await?;
+        let term = primary.term.as_mut().expect("ensure_term has set it");
+        term.admit(nodes);
+        // The logs' contents and the mark are of one moment: no update runs in this turn.
         let appended = term.waiting.newest_of(&decode);
         Ok((term.epoch, term.mark, appended))
     }

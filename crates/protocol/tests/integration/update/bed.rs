@@ -387,6 +387,15 @@ impl Bed {
         self.ask(0, request)
     }
 
+    /// Lets a node know a mark, and bring all updates up to it into its chunk.
+    pub(crate) fn merge(&self, node: u32, mark: u64) {
+        let store = &self.stores[node as usize];
+        store
+            .commit(STRIPE, Sequence(mark))
+            .expect("the disk works");
+        store.apply(STRIPE).expect("the disk works");
+    }
+
     /// From now on parts at this node fail, or at none.
     pub(crate) fn break_node(&self, node: Option<u32>) {
         self.world().broken = node.map(NodeId);
