@@ -50,9 +50,9 @@ impl Backing for Client {
         let attempts = self.attempts("asking for a version".to_owned(), 0);
         let limit_ms = attempts.attempt_ms();
         let mark = file
-            .ask_mark(&layout, stripe, (false, false), limit_ms)
+            .ask_mark(&layout, stripe, (false, Vec::new()), limit_ms)
             .await;
-        let (epoch, sequence) = mark.ok()?;
+        let (epoch, sequence, _) = mark.ok()?;
         // The primary that answered may have lost its lease without knowing it, and others may have
         // written since. The nodes know: they serve no cut of a past term.
         let byte = ByteRange::new(extent.range.offset, 1);

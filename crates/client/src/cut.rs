@@ -2,7 +2,6 @@
 //! the stripe's nodes agrees on.
 
 use crate::attempts::Attempts;
-use crate::chosen_cut::ChosenCut;
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::File;
@@ -10,7 +9,7 @@ use crate::layout::Layout;
 use crate::reading::Reading;
 use crate::retry::may_ask_again;
 use futures::{FutureExt, select_biased};
-use gabion_layout::StripeRecord;
+use gabion_layout::{ChunkRange, StripeRecord};
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
@@ -23,8 +22,8 @@ const QUORUM_DEADLINE_MS: u64 = 500;
 impl File {
     /// Chooses a cut, with as many requests to the primary as needed; false when another stripe
     /// replaces this one in between. If the primary is silent or cannot serve, the stripe's nodes
-    /// are asked; a read through the code of bytes that parity may not include yet waits for the
-    /// primary.
+    /// are asked; a read through the code in a pool with append phases waits for the primary, which
+    /// knows what logs have beyond parity.
     pub(crate) async fn take_cut(
         &self,
         extent: Extent,
@@ -39,7 +38,12 @@ impl File {
                 Some(stripe) if Some(stripe.id) == id => stripe,
                 _ => return Ok(false),
             };
-            let how = (settle, reading.reconstructs);
+            let decode = if reading.reconstructs {
+                ranges_of(&layout, stripe, &extent)?
+            } else {
+                Vec::new()
+            };
+            let how = (settle, decode);
             let refusal = {
                 let mark = self.ask_mark(&layout, stripe, how, attempts.attempt_ms());
                 let agreement = async {
@@ -64,8 +68,8 @@ impl File {
                 }
             };
             let refusal = match refusal {
-                Ok((epoch, mark)) => {
-                    reading.cut = Some(ChosenCut::Vouched(epoch, mark));
+                Ok((epoch, mark, appended)) => {
+                    reading.rely_on((epoch, mark), appended);
                     return Ok(true);
                 }
                 Err(refusal) => refusal,
@@ -105,7 +109,7 @@ impl File {
         reading: &Reading,
     ) -> Option<Agreement> {
         if reading.reconstructs && layout.spec(stripe).append.is_some() {
-            // Parity may lack bytes that only the nodes with copies know.
+            // Only a primary knows which bytes are in logs beyond parity.
             return None;
         }
         let ports = self.client.ports();
@@ -122,4 +126,14 @@ impl File {
             }
         }
     }
+}
+
+/// The ranges of a stripe that a read wants.
+fn ranges_of(
+    layout: &Layout,
+    stripe: &StripeRecord,
+    extent: &Extent,
+) -> Result<Vec<ChunkRange>, ClientError> {
+    let ranges = layout.geometry(stripe)?.split(extent.range);
+    ranges.map_err(|error| ClientError::Broken(error.to_string()))
 }

@@ -3,7 +3,8 @@
 use crate::file::File;
 use crate::layout::Layout;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkRange, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_plan::Logged;
 use gabion_protocol::message::{NodeCall, Refusal, ask};
 use gabion_protocol::ports::{Ask as _, NodeError, until_hung};
 use std::pin::pin;
@@ -126,19 +127,19 @@ impl File {
     }
 
     /// The update up to which a stripe is settled, and the term that guarantees it; never before an
-    /// update that was acknowledged when this was called. With `settle` it is settled again, and
-    /// with `reconstruct` parity includes everything up to it.
+    /// update that was acknowledged when this was called. With `settle` it is settled again. The last part of the
+    /// reply is what logs have of the ranges to `decode` as of that update, beyond the code.
     pub(crate) async fn ask_mark(
         &self,
         layout: &Layout,
         stripe: &StripeRecord,
-        (settle, reconstruct): (bool, bool),
+        (settle, decode): (bool, Vec<ChunkRange>),
         deadline_ms: u64,
-    ) -> Result<(Epoch, Sequence), Refusal> {
+    ) -> Result<(Epoch, Sequence, Vec<Logged>), Refusal> {
         let mark = ask::Mark {
             stripe: stripe.id,
             settle,
-            reconstruct,
+            decode,
             ticket: layout.ticket(stripe.id),
         };
         Ok(self.ask_primary(layout, stripe, mark, deadline_ms).await?)

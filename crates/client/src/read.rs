@@ -8,7 +8,6 @@
 //! updates go on, unless a node has merged later ones into its chunk; then a newer mark is taken.
 
 use crate::attempts::Attempts;
-use crate::chosen_cut::ChosenCut;
 use crate::client::{Client, check};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece};
@@ -24,6 +23,7 @@ use futures::io::{AsyncWrite, AsyncWriteExt};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeRecord};
 use gabion_plan::Plan;
+use gabion_planner::update::{Reader, overlay_read};
 use gabion_planner::{PlanError, repair};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{Effect, Purpose, ReadCut, Ticket};
@@ -302,7 +302,7 @@ impl File {
             }));
         }
         let unvouched = (Epoch(0), ReadCut::Committed(Epoch(0), Sequence(0)));
-        let (epoch, cut) = reading.cut.map_or(unvouched, ChosenCut::terms);
+        let (epoch, cut) = reading.cut.map_or(unvouched, |cut| cut.terms(is_degraded));
         let terms = RunTerms {
             run: self.client.draw_run(),
             joined: Vec::new(),
@@ -384,11 +384,21 @@ impl File {
             } else {
                 self.client.shared.options.read_scheme
             };
-            let read = repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES);
+            let reader = Reader {
+                asker,
+                helpers: &helpers,
+                scheme,
+                slice_bytes: READ_SLICE_BYTES,
+            };
+            let is_degraded = ranges.iter().any(|part| lost.contains(&part.chunk));
+            let read = if is_degraded && !reading.appended.is_empty() {
+                overlay_read(&stripe, &ranges, &reading.appended, reader)
+            } else {
+                repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES)
+            };
             match read {
                 Ok(plan) => {
                     check(&plan, self.code(record))?;
-                    let is_degraded = ranges.iter().any(|part| lost.contains(&part.chunk));
                     return Ok(Ok(ReadPlan {
                         plan,
                         ranges,
@@ -397,6 +407,12 @@ impl File {
                 }
                 Err(PlanError::NotEnoughHelpers(error)) => {
                     missing = format!("{} has too few chunks left: {error}", record.id);
+                }
+                Err(error @ PlanError::NoCopy(_)) => {
+                    missing = format!("{} cannot be read: {error}", record.id);
+                }
+                Err(error @ PlanError::MovedLog(_)) => {
+                    return Ok(Err(reading.doubt_layout(error.to_string())));
                 }
                 Err(error) => return Err(broken(&error)),
             }

@@ -6,6 +6,7 @@ use crate::losses::{lost_for_good, lost_for_now};
 use crate::memory::ReadBuffer;
 use crate::retry::ReadRetry;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_plan::Logged;
 use gabion_protocol::message::NodeStatus;
 use gabion_protocol::quorum::Agreement;
 use std::collections::BTreeSet;
@@ -16,8 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Reading {
     /// Its exact cut; none if each node may choose.
     pub(crate) cut: Option<ChosenCut>,
-    /// Whether it has to go through the code, so that parity must include everything up to the cut.
+    /// Whether it has to go through the code, which does not include appended updates: a primary must give the cut.
     pub(crate) reconstructs: bool,
+    /// What logs have of its ranges as of a primary's cut, beyond the code.
+    pub(crate) appended: Vec<Logged>,
+    /// Whether the layout was refreshed because it did not match these logs.
+    has_doubted_layout: bool,
     /// Chunks that failed this read.
     pub(crate) avoided: BTreeSet<ChunkIndex>,
     /// Chunks that a quorum's cut does not cover: their nodes may lack updates up to it.
@@ -109,15 +114,22 @@ impl Reading {
     pub(crate) fn as_of(epoch: Epoch, mark: Sequence) -> Self {
         Self {
             cut: Some(ChosenCut::Vouched(epoch, mark)),
-            // Nothing waits for a commit when stripes are about to be replaced.
+            // Nothing waits for a commit when stripes are about to be replaced, so no log has anything.
             reconstructs: true,
             ..Self::default()
         }
     }
 
+    /// Takes the cut of a primary, and what logs have of the ranges to decode as of it.
+    pub(crate) fn rely_on(&mut self, (epoch, mark): (Epoch, Sequence), appended: Vec<Logged>) {
+        self.cut = Some(ChosenCut::Vouched(epoch, mark));
+        self.appended = appended;
+    }
+
     /// Takes the cut of a quorum. Nodes that are not in its term cannot be read as of it.
     pub(crate) fn agree_on(&mut self, agreement: &Agreement, stripe: &StripeRecord) {
         self.cut = Some(ChosenCut::Agreed(agreement.epoch, agreement.mark));
+        self.appended.clear();
         let is_readable = |chunk: &ChunkIndex| agreement.readable.contains(chunk);
         self.unreadable = stripe.chunks().filter(|c| !is_readable(c)).collect();
     }
@@ -133,6 +145,21 @@ impl Reading {
             is_refresh: true,
             missing,
         }
+    }
+
+    /// Takes the measure for logs that are not where the layout has them: the layout is old, or else the primary's
+    /// term is over.
+    pub(crate) fn doubt_layout(&mut self, missing: String) -> Trouble {
+        self.has_doubted_layout = !self.has_doubted_layout;
+        if self.has_doubted_layout {
+            let is_refresh = true;
+            return Trouble::Again {
+                is_refresh,
+                missing,
+            };
+        }
+        let settle = true;
+        Trouble::NeedsCut { settle, missing }
     }
 
     /// The chunks that must never be read as of its cut.
@@ -170,8 +197,8 @@ impl Reading {
         chunks.filter_map(|&chunk| stripe.node_of(chunk))
     }
 
-    /// Notes whether the next attempt reconstructs. A cut for direct reads of chunks may have bytes
-    /// that parity does not include yet.
+    /// Notes whether the next attempt reconstructs. With a cut for direct reads of chunks it is unknown which bytes
+    /// only logs have.
     pub(crate) fn goes_through_code(&mut self, is_degraded: bool) {
         if is_degraded && !self.reconstructs {
             self.reconstructs = true;
@@ -272,5 +299,23 @@ mod tests {
         assert!(second.is_direct && second.avoided.is_empty());
         delivered.begin(&buffer, (true, true));
         assert!(delivered.second_source().is_none(), "all send directly");
+    }
+
+    /// A new layout is the cheaper measure; if it does not help, the list is of a term that is over.
+    #[test]
+    fn logs_at_other_places_than_the_layouts_cost_a_look_up_and_then_a_new_list() {
+        let mut reading = Reading::as_of(Epoch(3), Sequence(7));
+        let mut doubt = || reading.doubt_layout("elsewhere".to_owned());
+        for _ in 0..2 {
+            let first = doubt();
+            assert!(matches!(
+                first,
+                Trouble::Again {
+                    is_refresh: true,
+                    ..
+                }
+            ));
+            assert!(matches!(doubt(), Trouble::NeedsCut { settle: true, .. }));
+        }
     }
 }

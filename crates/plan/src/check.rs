@@ -96,6 +96,7 @@ pub fn check(plan: &Plan, code: &Code) -> Result<(), CheckError> {
         is_lost,
         values: Vec::with_capacity(plan.steps.len()),
         effects: vec![],
+        logged: vec![],
         budget: Budget { left: WORK_MAX },
     };
     for (at, step) in plan.steps.iter().enumerate() {
@@ -178,6 +179,8 @@ struct Run<'a> {
     /// By step; none for steps that make no value.
     values: Vec<Option<Value>>,
     effects: Vec<Claim>,
+    /// The goal's contents of logs, sorted, once a step recalls any.
+    logged: Vec<Logged>,
     budget: Budget,
 }
 
@@ -321,14 +324,30 @@ impl Run<'_> {
         slices: Slices,
     ) -> Result<Value, &'static str> {
         let (row, in_row) = self.row_of(chunk, slices)?;
-        let Goal::Commit { logged, .. } = &self.plan.goal else {
-            return Err("recalls logged bytes, but the plan is not a commit");
+        let (Goal::Commit { logged, .. } | Goal::ReadAppended { logged, .. }) = &self.plan.goal
+        else {
+            return Err(
+                "recalls logged bytes, but the plan is neither a commit nor a read of them",
+            );
         };
-        self.budget.spend(logged.len() as u64)?;
+        let holds = self.plan.holds(node);
+        if holds.is_some_and(|held| self.is_lost[held.at()]) {
+            return Err("recalls from the node of a lost chunk");
+        }
+        if self.logged.is_empty() {
+            self.budget.spend(logged.len() as u64)?;
+            self.logged.clone_from(logged);
+            self.logged.sort_unstable();
+        }
+        // Logs that keep the same bytes twice are refused in the end, so the last one that begins early enough decides.
+        let key = |kept: &Logged| (kept.node, kept.log, kept.part.chunk, kept.part.range.offset);
+        let wanted = (node, log, chunk, slices.offset);
+        let next = self.logged.partition_point(|kept| key(kept) <= wanted);
+        let kept = next.checked_sub(1).map(|last| self.logged[last]);
         let keeps = |kept: &Logged| {
             kept.node == node && kept.log == log && covers(kept.part, chunk, slices.span())
         };
-        if !logged.iter().any(keeps) {
+        if !kept.is_some_and(|kept| keeps(&kept)) {
             return Err("recalls bytes that no log has");
         }
         let symbol = match log {

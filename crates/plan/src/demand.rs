@@ -58,6 +58,9 @@ pub(crate) fn demands(
         Goal::Repair { chunks } | Goal::Move { chunks } => repair_demands(plan, code, chunks),
         Goal::CatchUp { node, ranges } => catch_up_demands(plan, code, *node, ranges, budget),
         Goal::Read { ranges } => read_demands(plan, code, ranges, budget),
+        Goal::ReadAppended { ranges, logged } => {
+            appended_demands(plan, code, ranges, logged, budget)
+        }
     }
 }
 
@@ -168,6 +171,52 @@ fn read_demands(
         node: None,
     };
     stored_demands(plan, code, ranges, target, budget)
+}
+
+/// Each range must be delivered: as it is stored, except for new bytes where any log has some.
+fn appended_demands(
+    plan: &Plan,
+    code: &Code,
+    ranges: &[ChunkRange],
+    logged: &[Logged],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    let g = plan.geometry;
+    check_ranges(plan, ranges, g.n())?;
+    check_logged(plan, ranges, logged, budget)?;
+    if logged.iter().any(|kept| !g.is_data(kept.part.chunk)) {
+        return Err(goal_error("has appended bytes of a parity chunk"));
+    }
+    let target = |chunk| Target {
+        kind: Kind::Deliver,
+        chunk,
+        node: None,
+    };
+    let (mut stored, mut claims) = (Vec::new(), Vec::new());
+    for part in ranges {
+        budget.spend(logged.len() as u64)?;
+        let is_new = |kept: &&Logged| kept.log != Log::Original && kept.part.chunk == part.chunk;
+        let new = logged.iter().filter(is_new);
+        let new = new.filter_map(|kept| kept.part.range.intersect(part.range));
+        let mut at = part.range.offset;
+        for range in ByteRange::union(new.collect()) {
+            let chunk = part.chunk;
+            if at < range.offset {
+                let range = ByteRange::new(at, range.offset - at);
+                stored.push(ChunkRange { chunk, range });
+            }
+            at = range.end();
+            let new = ChunkRange { chunk, range };
+            claim_rows(plan, new, target(chunk), Symbol::new, budget, &mut claims)?;
+        }
+        if at < part.range.end() {
+            let range = ByteRange::new(at, part.range.end() - at);
+            let chunk = part.chunk;
+            stored.push(ChunkRange { chunk, range });
+        }
+    }
+    claims.extend(stored_demands(plan, code, &stored, target, budget)?);
+    Ok(claims)
 }
 
 /// Each range, all of one chunk, must be written at the node as it should be stored.

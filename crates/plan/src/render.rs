@@ -56,6 +56,7 @@ fn goal_name(goal: &Goal) -> &'static str {
         Goal::Repair { .. } => "repair",
         Goal::CatchUp { .. } => "catch up",
         Goal::Read { .. } => "read",
+        Goal::ReadAppended { .. } => "read in an append phase",
     }
 }
 
@@ -69,6 +70,7 @@ fn goal_detail(goal: &Goal) -> String {
     match goal {
         Goal::Update { ranges }
         | Goal::Read { ranges }
+        | Goal::ReadAppended { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => list(ranges),
         Goal::CatchUp { node, ranges } => format!("{} on {node}", list(ranges)),

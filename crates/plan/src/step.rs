@@ -224,6 +224,15 @@ pub enum Goal {
         /// The delivered ranges; no overlaps.
         ranges: Vec<ChunkRange>,
     },
+    /// The initiator receives the newest bytes in an append phase: stored ones, as of the last commit, and in their
+    /// place the new bytes that logs have.
+    ReadAppended {
+        /// The delivered ranges; no overlaps.
+        ranges: Vec<ChunkRange>,
+        /// All that logs have of these ranges since the last commit, the logs of lost nodes included. So no plan can
+        /// deliver the stored bytes of a range that was changed.
+        logged: Vec<Logged>,
+    },
     /// Replicated data chunks become a stripe: all parity chunks are written at their nodes, and so
     /// is each data chunk without a replica at its own node. Replicas elsewhere stay until all of
     /// this is known to be durable; no plan deletes them.

@@ -30,6 +30,12 @@ pub enum PlanError {
          is repaired"
     )]
     NeedsChunk(ChunkIndex),
+    /// Appended bytes are in no log that is left.
+    #[error("every node that has the last updates of {0} is lost")]
+    NoCopy(ChunkIndex),
+    /// A log is not at a node that could have it in this layout.
+    #[error("the nodes that have the last updates of {0} are those of another layout")]
+    MovedLog(ChunkIndex),
     /// A lost chunk has no node that it may be repaired onto.
     #[error(
         "there is no node for {0}: every node that is up holds another chunk of its stripe or would break its rack \

@@ -328,8 +328,12 @@ impl Node {
                 fate.map(NodeReply::Fate)
             }
             NodeRequest::Mark(asked) => {
-                let (epoch, sequence) = primaries.mark(asked, &nodes()).await?;
-                Ok(NodeReply::Mark { epoch, sequence })
+                let (epoch, sequence, appended) = primaries.mark(asked, &nodes()).await?;
+                Ok(NodeReply::Mark {
+                    epoch,
+                    sequence,
+                    appended,
+                })
             }
             NodeRequest::Commit(asked) => primaries.commit(asked.stripe, &nodes()).await.map(done),
             NodeRequest::Collect(asked) => {

@@ -176,11 +176,12 @@ impl NodeIo {
         data: ChunkIndex,
         range: ByteRange,
     ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
-        let (ReadCut::Exactly(upto), Some(index)) = (self.cut, self.holds) else {
+        let (ReadCut::Exactly(upto) | ReadCut::Coded(upto), Some(index)) = (self.cut, self.holds)
+        else {
             let why = "logged bytes are recalled exactly as of an update, where a chunk is";
             return futures::future::ready(Err(Refusal::Invalid(why.to_owned()))).boxed();
         };
-        let stripe = self.stripe;
+        let (stripe, is_read) = (self.stripe, self.use_of == Use::Asker);
         let chunk = ChunkId { stripe, index };
         let wanted = Recalled {
             data,
@@ -194,7 +195,13 @@ impl NodeIo {
                 store.recall(chunk, wanted, upto, &mut bytes)?;
                 Ok(Bytes::from(bytes))
             });
-            recalled.await
+            match recalled.await {
+                // Another log may have what this one lacks.
+                Err(Refusal::Invalid(_)) if is_read => Err(Refusal::Failed(format!(
+                    "its log does not have the last updates of {data} of {stripe}"
+                ))),
+                recalled => recalled,
+            }
         };
         recalled.boxed()
     }
@@ -257,7 +264,8 @@ impl LocalIo for NodeIo {
             (
                 ReadCut::Exactly(sequence)
                 | ReadCut::Settled(sequence)
-                | ReadCut::Attested(_, sequence),
+                | ReadCut::Attested(_, sequence)
+                | ReadCut::Coded(sequence),
                 _,
             ) => Cut::Exactly(sequence),
         };

@@ -320,7 +320,7 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
         ReadCut::Committed(epoch, sequence) | ReadCut::Attested(epoch, sequence) => {
             (epoch, sequence)
         }
-        ReadCut::Exactly(sequence) => (request.epoch, sequence),
+        ReadCut::Exactly(sequence) | ReadCut::Coded(sequence) => (request.epoch, sequence),
         ReadCut::Settled(sequence) => (Epoch(0), sequence),
     };
     // An attested update is known to the nodes of one term. A node of another term was not asked, or was
@@ -354,6 +354,7 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
         ReadCut::Committed(_, sequence) => state.mark.max(sequence),
         ReadCut::Exactly(sequence)
         | ReadCut::Settled(sequence)
-        | ReadCut::Attested(_, sequence) => sequence,
+        | ReadCut::Attested(_, sequence)
+        | ReadCut::Coded(sequence) => sequence,
     })
 }

@@ -27,6 +27,7 @@ use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId};
 use gabion_meta::{Exclusion, PutId};
+use gabion_plan::Logged;
 use gabion_planner::update;
 use gabion_planner::update::cau::Phases;
 use std::collections::BTreeMap;
@@ -155,24 +156,24 @@ impl Primaries {
         })
     }
 
-    /// The committed mark and the term that vouches for it. Does not wait for updates, unless the stripe
-    /// has to be settled first. With `reconstruct`, parity covers all updates up to it.
+    /// The committed mark, the term that vouches for it, and what logs have of the ranges to decode. Does not wait for
+    /// updates, unless there are such ranges or the stripe has to be settled first.
     pub(crate) async fn mark(
         &self,
         asked: ask::Mark,
         nodes: &[NodeStatus],
-    ) -> Result<(Epoch, Sequence), Refusal> {
+    ) -> Result<(Epoch, Sequence, Vec<Logged>), Refusal> {
         let ask::Mark {
             stripe,
             settle,
-            reconstruct,
+            decode,
             ticket: _,
         } = asked;
         let led = self.led(stripe);
         let settled = *led.settled.lock();
         if !settle
-            && !reconstruct
-            && let Some(settled) = settled
+            && decode.is_empty()
+            && let Some((epoch, mark)) = settled
         {
             // The reader has found a node without the mark, perhaps because the node was restarted. If an
             // update is running, its mark will be sent soon.
@@ -180,23 +181,20 @@ impl Primaries {
             if let Some(term) = primary.as_ref().and_then(|primary| primary.term.as_ref()) {
                 self.spread_mark(term);
             }
-            return Ok(settled);
+            return Ok((epoch, mark, Vec::new()));
         }
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
         if settle {
             primary.renounce();
         }
-        self.ensure_whole_term(&mut primary, (stripe, None), nodes)
-            .await?;
-        if reconstruct {
-            self.commit_waiting(&mut primary, nodes).await?;
-        }
-        let term = primary
-            .term
-            .as_ref()
-            .expect("a commit that is made keeps it");
-        Ok((term.epoch, term.mark))
+        // A reader needs no new term when nodes are lost: every update of the present one is on those that are left.
+        self.ensure_term(&mut primary, stripe, None).await?;
+        let term = primary.term.as_mut().expect("ensure_term has set it");
+        term.admit(nodes);
+        // The logs' contents and the mark are of one moment: no update runs in this turn.
+        let appended = term.waiting.newest_of(&decode);
+        Ok((term.epoch, term.mark, appended))
     }
 
     fn led(&self, stripe: StripeId) -> Arc<LedStripe> {

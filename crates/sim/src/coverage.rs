@@ -99,11 +99,13 @@ pub struct Coverage {
     pub unknown_key_count: u64,
     /// Updates that were begun with the changes of several requests.
     pub joint_update_count: u64,
+    /// Parts of reads that recalled appended bytes.
+    pub recalling_read_count: u64,
 }
 
 impl Coverage {
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 41] {
+    pub fn rows(&self) -> [(&'static str, u64); 42] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -146,6 +148,7 @@ impl Coverage {
             ("expired tickets", self.expired_ticket_count),
             ("tickets of unknown keys", self.unknown_key_count),
             ("updates made together", self.joint_update_count),
+            ("reads from logs", self.recalling_read_count),
         ]
     }
 }
@@ -193,6 +196,7 @@ impl AddAssign for Coverage {
         self.expired_ticket_count += other.expired_ticket_count;
         self.unknown_key_count += other.unknown_key_count;
         self.joint_update_count += other.joint_update_count;
+        self.recalling_read_count += other.recalling_read_count;
     }
 }
 
@@ -239,6 +243,8 @@ pub(crate) enum Intent {
     PlaceAnew,
     /// A part of a read at the cut of a quorum.
     ReadByQuorum,
+    /// A part of a read that recalls appended bytes.
+    Recall,
     /// New bytes are staged for an update.
     Stage,
     /// Any other request to the coordinator.
@@ -261,6 +267,9 @@ impl Intent {
             Request::Node(_, NodeRequest::Stage { .. }) => Some(Self::Stage),
             Request::Node(_, NodeRequest::RunPart(part)) if part.is_quorum_read() => {
                 Some(Self::ReadByQuorum)
+            }
+            Request::Node(_, NodeRequest::RunPart(part)) if recalls_to_read(part) => {
+                Some(Self::Recall)
             }
             Request::Node(_, NodeRequest::Update(ask::Update { substitutes, .. })) => {
                 (!substitutes.is_empty()).then_some(Self::UpdateDegraded)
@@ -291,6 +300,12 @@ impl Intent {
 fn writes(part: &RunPart) -> bool {
     let mut steps = part.part.steps.iter();
     steps.any(|step| matches!(step.step, Step::Write { .. }))
+}
+
+fn recalls_to_read(part: &RunPart) -> bool {
+    let mut steps = part.part.steps.iter();
+    let recalls = steps.any(|step| matches!(step.step, Step::Recall { .. }));
+    recalls && part.effect == Effect::None
 }
 
 impl Tally {
@@ -371,6 +386,7 @@ impl Tally {
                 state.coverage.unstaged_count += 1;
             }
             (Intent::ReadByQuorum, _) if part_is_done => state.coverage.quorum_read_count += 1,
+            (Intent::Recall, _) if part_is_done => state.coverage.recalling_read_count += 1,
             (Intent::NoteDegraded, Reply::Coordinator(reply)) => {
                 let is_noted = **reply == CoordinatorReply::Done;
                 state.coverage.degraded_note_count += u64::from(is_noted);

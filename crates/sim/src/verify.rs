@@ -5,7 +5,7 @@ use crate::cells::cell_count;
 use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::ports::SimPorts;
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_protocol::message::{FileLayout, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, NodeError, Ports as _};
 use gabion_store::{Cut, Store, StoreError};
@@ -117,14 +117,8 @@ async fn settle(
     let (mut why, mut left) = (Vec::new(), VecDeque::from(record.nodes.clone()));
     // A node without a chunk of the stripe may still hold its lease.
     while let Some(node) = left.pop_front().filter(|_| why.len() < ASK_COUNT_MAX) {
-        let request = ask::Mark {
-            stripe,
-            settle: true,
-            reconstruct: true,
-            ticket,
-        };
-        match ports.ask_node(node, request, MARK_DEADLINE_MS).await {
-            Ok((_, sequence)) => return Ok(sequence),
+        match settled_mark(ports, (node, stripe), ticket).await {
+            Ok(sequence) => return Ok(sequence),
             Err(NodeError::Refused(Refusal::NotPrimary(other))) => {
                 why.push(format!("{node} names {other}"));
                 left.push_front(other);
@@ -134,6 +128,25 @@ async fn settle(
         }
     }
     Err(why.join(", "))
+}
+
+/// The mark of a stripe that its primary has settled anew and committed.
+async fn settled_mark(
+    ports: &SimPorts,
+    (node, stripe): (NodeId, StripeId),
+    ticket: Option<Ticket>,
+) -> Result<Sequence, NodeError> {
+    let mark = |settle| ask::Mark {
+        stripe,
+        settle,
+        decode: Vec::new(),
+        ticket,
+    };
+    ports.ask_node(node, mark(true), MARK_DEADLINE_MS).await?;
+    let commit = ask::Commit { stripe };
+    ports.ask_node(node, commit, MARK_DEADLINE_MS).await?;
+    let marked = ports.ask_node(node, mark(false), MARK_DEADLINE_MS).await;
+    marked.map(|(_, sequence, _)| sequence)
 }
 
 /// Checks the chunks in their stores: as of the mark, with and without records applied. The file has

@@ -78,6 +78,35 @@ const UPDATES: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-read-may-leave-out-what-only-lost-logs-have",
+        file: "crates/planner/src/update/overlay.rs",
+        text: "None if holders.is_empty() => Some(Place::Stored),",
+        replacement: "None if holders.len() < usize::MAX => Some(Place::Stored),",
+        check: test(
+            "gabion-planner",
+            "integration",
+            "checker_catches_mutations::a_read_must_overlay_what_logs_have_and_from_nodes_that_are_left",
+        ),
+    },
+    Mutant {
+        name: "a-recall-passes-over-a-merged-commit",
+        file: "crates/store/src/records/appended.rs",
+        text: "if from > upto {",
+        replacement: "if from > upto && upto == Sequence(u64::MAX) {",
+        check: store(
+            "appended::a_recall_as_of_an_update_before_a_merged_commit_asks_for_a_newer_cut",
+        ),
+    },
+    Mutant {
+        name: "a-list-of-logs-without-copies",
+        file: "crates/protocol/src/primary.rs",
+        text: "let appended = term.waiting.newest_of(&decode);",
+        replacement: "let appended = term.waiting.newest_of(&decode[decode.len()..]);",
+        check: protocol(
+            "update::append::a_reader_that_decodes_learns_what_logs_have_and_commits_nothing",
+        ),
+    },
+    Mutant {
         name: "a-late-end-of-an-append-phase-ends-a-later-one",
         file: "crates/meta/src/phases.rs",
         text: "if noted.is_some_and(|began| began >= told) ||",

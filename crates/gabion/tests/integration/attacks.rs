@@ -184,7 +184,7 @@ fn client_requests(
         ask::Mark {
             stripe: id,
             settle: false,
-            reconstruct: false,
+            decode: Vec::new(),
             ticket,
         },
     );

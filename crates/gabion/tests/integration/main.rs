@@ -1,6 +1,7 @@
 //! The integration tests of `gabion`, linked once: a module for each subject.
 
 mod advice;
+mod append_phase_reads;
 mod arrays;
 mod attacks;
 mod audit;

@@ -2,7 +2,9 @@
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
-use gabion_plan::{CheckError, Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId, check};
+use gabion_plan::{
+    CheckError, Goal, Keepings, Log, Logged, Plan, Step, StepOrder, Term, ValueId, check,
+};
 use proptest::prelude::*;
 
 /// Numbers at the limits of arithmetic, beside small ones that make a plan look right.
@@ -110,6 +112,14 @@ fn any_goal() -> impl Strategy<Value = Goal> {
         Just(Goal::Encode),
         ranges().prop_map(|ranges| Goal::Update { ranges }),
         ranges().prop_map(|ranges| Goal::Read { ranges }),
+        (ranges(), ranges(), any_node()).prop_map(|(ranges, logged, node)| {
+            let log = Log::Replica;
+            let logged = logged.into_iter().map(|part| Logged { node, log, part });
+            Goal::ReadAppended {
+                ranges,
+                logged: logged.collect(),
+            }
+        }),
         proptest::collection::vec((any_chunk(), any_node()), 0..4)
             .prop_map(|chunks| Goal::Repair { chunks }),
         proptest::collection::vec((any_chunk(), any_node()), 0..4)

@@ -4,8 +4,10 @@
 use super::lost_row::LostRow;
 use super::scheme::{Scheme, reconstruct};
 use crate::{PlanError, Stripe};
+use gabion_codec::Equations;
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices};
-use gabion_plan::{Goal, Plan};
+use gabion_plan::{Goal, Plan, PlanBuilder};
+use std::collections::BTreeMap;
 
 /// Plans a read of `ranges` to `asker`, in slices of at most `slice_bytes`. Ranges of lost chunks
 /// are reconstructed from `helpers`, the preferred ones first.
@@ -21,13 +23,20 @@ pub fn read(
     scheme: Scheme,
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
-    let g = stripe.geometry;
-    let helpers: Vec<usize> = helpers
-        .iter()
-        .filter(|c| !stripe.lost.contains(c))
-        .map(|c| c.at())
-        .collect();
+    check_readable(stripe, ranges)?;
     let mut b = stripe.builder();
+    let mut stored = StoredBytes::new(stripe, asker, (helpers, scheme), slice_bytes);
+    for &part in ranges {
+        stored.deliver(&mut b, part)?;
+    }
+    Ok(b.finish(Goal::Read {
+        ranges: ranges.to_vec(),
+    }))
+}
+
+/// Refuses ranges that are empty, overlap or leave their chunk.
+pub(crate) fn check_readable(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanError> {
+    let g = stripe.geometry;
     for (at, part) in ranges.iter().enumerate() {
         let overlaps = ranges[..at]
             .iter()
@@ -36,25 +45,66 @@ pub fn read(
         if overlaps || leaves || part.chunk.at() >= g.n() {
             return Err(PlanError::BadRanges);
         }
-        let equations = if stripe.lost.contains(&part.chunk) {
-            Some(
-                stripe
-                    .code
-                    .repair_equations(part.chunk.at(), &helpers)?
-                    .swap_remove(0),
-            )
-        } else {
-            None
-        };
-        for range in g.split_rows(part.range) {
-            let slices = Slices::contiguous(range, slice_bytes);
-            let Some(equations) = &equations else {
-                let stored = b.read(part.chunk, slices);
-                let value = b.send(stored, asker);
-                b.deliver(part.chunk, slices, value);
+    }
+    Ok(())
+}
+
+/// The way of a stripe's stored bytes to an asker.
+pub(crate) struct StoredBytes<'a> {
+    stripe: &'a Stripe<'a>,
+    asker: NodeId,
+    /// Chunks that may help, the preferred ones first.
+    helpers: Vec<usize>,
+    scheme: Scheme,
+    slice_bytes: u64,
+    /// Of the lost chunks so far.
+    equations: BTreeMap<ChunkIndex, Equations>,
+}
+
+impl<'a> StoredBytes<'a> {
+    pub(crate) fn new(
+        stripe: &'a Stripe<'a>,
+        asker: NodeId,
+        (helpers, scheme): (&[ChunkIndex], Scheme),
+        slice_bytes: u64,
+    ) -> Self {
+        let may_help = |chunk: &&ChunkIndex| !stripe.lost.contains(chunk);
+        let helpers = helpers.iter().filter(may_help).map(|chunk| chunk.at());
+        Self {
+            stripe,
+            asker,
+            helpers: helpers.collect(),
+            scheme,
+            slice_bytes,
+            equations: BTreeMap::new(),
+        }
+    }
+
+    /// Delivers stored bytes of a chunk: from its node, or through the code if it is lost.
+    ///
+    /// # Errors
+    /// [`PlanError::NotEnoughHelpers`].
+    pub(crate) fn deliver(
+        &mut self,
+        b: &mut PlanBuilder,
+        part: ChunkRange,
+    ) -> Result<(), PlanError> {
+        let (stripe, chunk) = (self.stripe, part.chunk);
+        let is_lost = stripe.lost.contains(&chunk);
+        if is_lost && !self.equations.contains_key(&chunk) {
+            let equations = stripe.code.repair_equations(chunk.at(), &self.helpers)?;
+            self.equations
+                .extend(equations.into_iter().take(1).map(|first| (chunk, first)));
+        }
+        let row_bytes = stripe.geometry.sub_chunk_bytes();
+        for range in stripe.geometry.split_rows(part.range) {
+            let slices = Slices::contiguous(range, self.slice_bytes);
+            let Some(equations) = self.equations.get(&chunk) else {
+                let stored = b.read(chunk, slices);
+                let value = b.send(stored, self.asker);
+                b.deliver(chunk, slices, value);
                 continue;
             };
-            let row_bytes = g.sub_chunk_bytes();
             let row = range.offset / row_bytes;
             let lost = LostRow {
                 equations,
@@ -62,15 +112,13 @@ pub fn read(
                 row: row as usize,
                 in_row: slices.at(range.offset % row_bytes),
             };
-            for piece in reconstruct(&mut b, stripe, scheme, &lost, asker) {
+            for piece in reconstruct(b, stripe, self.scheme, &lost, self.asker) {
                 let offset = row * row_bytes + piece.in_row.offset;
-                b.deliver(part.chunk, piece.in_row.at(offset), piece.value);
+                b.deliver(chunk, piece.in_row.at(offset), piece.value);
             }
         }
+        Ok(())
     }
-    Ok(b.finish(Goal::Read {
-        ranges: ranges.to_vec(),
-    }))
 }
 
 /// The chunks of a stripe that can be read, in the order in which a repair should prefer them when

@@ -5,7 +5,7 @@ mod aggregate;
 mod catch_up;
 mod conventional;
 mod cyclic;
-mod degraded_read;
+pub(crate) mod degraded_read;
 pub(crate) mod lost_row;
 mod multi;
 mod ppr;

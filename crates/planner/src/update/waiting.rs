@@ -76,6 +76,11 @@ impl Waiting {
         logs.collect()
     }
 
+    /// Returns the new bytes of some ranges in each log.
+    pub fn newest_of(&self, ranges: &[ChunkRange]) -> Vec<Logged> {
+        newest_of(&self.logged(), ranges)
+    }
+
     /// Whether the records of a commit would fit if `more` waited too, whatever the code: a parity
     /// chunk's record has at most each waiting byte once for each of its rows, cut wherever a range
     /// begins or ends.
@@ -101,6 +106,23 @@ impl Waiting {
         bytes.saturating_mul(rows) <= bytes_max
             && (count + bytes / slice_bytes).saturating_mul(rows) <= slice_count_max
     }
+}
+
+/// The new bytes that logs have of some ranges: without originals, and without bytes of other ranges.
+pub(super) fn newest_of(logged: &[Logged], ranges: &[ChunkRange]) -> Vec<Logged> {
+    let new = logged.iter().filter(|kept| kept.log != Log::Original);
+    let parts = new.flat_map(|kept| {
+        let same = ranges.iter().filter(|part| part.chunk == kept.part.chunk);
+        same.filter_map(|part| {
+            let range = part.range.intersect(kept.part.range)?;
+            let chunk = part.chunk;
+            Some(Logged {
+                part: ChunkRange { chunk, range },
+                ..*kept
+            })
+        })
+    });
+    parts.collect()
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
     ];
     let plans = plans
         .into_iter()
+        .chain([overlaid(&broken, &middle, slice_bytes)])
         .chain(cross_rack_plans(&whole, &ranges, slice_bytes))
         .chain(replica_plans(&whole, slice_bytes));
     plans
@@ -104,6 +105,45 @@ fn degraded_update(
         ..*whole
     };
     update::delta(&degraded, topology, ranges, slice_bytes)
+}
+
+/// A read in an append phase of the lost chunk, of which one other node has a part, and of another data chunk.
+fn overlaid(stripe: &Stripe<'_>, range: &ByteRange, slice_bytes: u64) -> Result<Plan, PlanError> {
+    let data: Vec<ChunkIndex> = stripe.geometry.data_chunks().collect();
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    let mut chunks: Vec<ChunkIndex> = data.iter().copied().take(2).collect();
+    chunks.extend(stripe.lost);
+    chunks.sort_unstable();
+    chunks.dedup();
+    let reads: Vec<ChunkRange> = chunks
+        .iter()
+        .map(|&chunk| ChunkRange {
+            chunk,
+            range: *range,
+        })
+        .collect();
+    let half = ByteRange::new(range.offset, range.length.div_ceil(2));
+    let logged = data.iter().map(|&chunk| {
+        let is_left = !stripe.lost.contains(&chunk);
+        let other = helpers.iter().find(|helper| **helper != chunk);
+        let node = if is_left {
+            chunk
+        } else {
+            *other.expect("one is left")
+        };
+        Logged {
+            node: stripe.node_of(node),
+            log: if is_left { Log::Journal } else { Log::Replica },
+            part: ChunkRange { chunk, range: half },
+        }
+    });
+    let reader = update::Reader {
+        asker: NodeId::CLIENT,
+        helpers: &helpers,
+        scheme: Scheme::Pipeline,
+        slice_bytes,
+    };
+    update::overlay_read(stripe, &reads, &logged.collect::<Vec<_>>(), reader)
 }
 
 /// Encodings of replicas, of which the last data chunk has none at its place.
@@ -360,6 +400,30 @@ fn combine_mutants(plan: &Plan, at: usize, terms: &[Term]) -> Vec<Mutant> {
     mutants
 }
 
+/// The ranges that a goal names.
+fn ranges_of(goal: &mut Goal) -> Option<&mut Vec<ChunkRange>> {
+    match goal {
+        Goal::Update { ranges }
+        | Goal::Read { ranges }
+        | Goal::ReadAppended { ranges, .. }
+        | Goal::CatchUp { ranges, .. }
+        | Goal::Append { ranges, .. }
+        | Goal::Commit { ranges, .. } => Some(ranges),
+        _ => None,
+    }
+}
+
+/// The chunks that a goal names, with their nodes.
+fn chunks_of(goal: &mut Goal) -> Option<&mut Vec<(ChunkIndex, NodeId)>> {
+    match goal {
+        Goal::Repair { chunks }
+        | Goal::Move { chunks }
+        | Goal::EncodeReplicas { replicas: chunks }
+        | Goal::Convert { sources: chunks } => Some(chunks),
+        _ => None,
+    }
+}
+
 /// Changes of what the plan says about itself.
 fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
     let mut mutants: Vec<Mutant> = Vec::new();
@@ -393,38 +457,32 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
     push("steps of no use to an empty goal", &|plan| {
         plan.goal = Goal::Update { ranges: vec![] };
     });
-    push("a second copy of the goal", &|plan| match &mut plan.goal {
-        Goal::Update { ranges }
-        | Goal::Read { ranges }
-        | Goal::CatchUp { ranges, .. }
-        | Goal::Append { ranges, .. }
-        | Goal::Commit { ranges, .. } => ranges.push(ranges[0]),
-        Goal::Repair { chunks }
-        | Goal::Move { chunks }
-        | Goal::EncodeReplicas { replicas: chunks }
-        | Goal::Convert { sources: chunks } => chunks.push(chunks[0]),
-        Goal::Encode => plan.steps.clear(),
+    push("a second copy of the goal", &|plan| {
+        if let Some(ranges) = ranges_of(&mut plan.goal) {
+            ranges.push(ranges[0]);
+        } else if let Some(chunks) = chunks_of(&mut plan.goal) {
+            chunks.push(chunks[0]);
+        } else {
+            plan.steps.clear();
+        }
     });
-    push("a goal one byte wider", &|plan| match &mut plan.goal {
-        Goal::Update { ranges }
-        | Goal::Read { ranges }
-        | Goal::CatchUp { ranges, .. }
-        | Goal::Append { ranges, .. }
-        | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
-        Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
-        _ => plan.placement[0] = STRANGER,
+    push("a goal one byte wider", &|plan| {
+        if let Some(ranges) = ranges_of(&mut plan.goal) {
+            ranges[0].range.length += 1;
+        } else if let Goal::Repair { chunks } | Goal::Move { chunks } = &mut plan.goal {
+            chunks[0].1 = STRANGER;
+        } else {
+            plan.placement[0] = STRANGER;
+        }
     });
-    push("a goal about another chunk", &|plan| match &mut plan.goal {
-        Goal::Update { ranges }
-        | Goal::Read { ranges }
-        | Goal::CatchUp { ranges, .. }
-        | Goal::Append { ranges, .. }
-        | Goal::Commit { ranges, .. } => ranges[0].chunk = ChunkIndex(250),
-        Goal::Repair { chunks }
-        | Goal::Move { chunks }
-        | Goal::EncodeReplicas { replicas: chunks }
-        | Goal::Convert { sources: chunks } => chunks[0].0 = ChunkIndex(250),
-        Goal::Encode => plan.placement.clear(),
+    push("a goal about another chunk", &|plan| {
+        if let Some(ranges) = ranges_of(&mut plan.goal) {
+            ranges[0].chunk = ChunkIndex(250);
+        } else if let Some(chunks) = chunks_of(&mut plan.goal) {
+            chunks[0].0 = ChunkIndex(250);
+        } else {
+            plan.placement.clear();
+        }
     });
     mutants.extend(loss_mutants(plan));
     mutants.extend(log_mutants(plan));
@@ -451,7 +509,9 @@ type LogEdit = fn(&mut Vec<Logged>, usize);
 /// Changes of what the plan says that logs keep.
 fn log_mutants(plan: &Plan) -> Vec<Mutant> {
     let named = match &plan.goal {
-        Goal::Append { copies: named, .. } | Goal::Commit { logged: named, .. } => named.as_slice(),
+        Goal::Append { copies: named, .. }
+        | Goal::Commit { logged: named, .. }
+        | Goal::ReadAppended { logged: named, .. } => named.as_slice(),
         _ => &[],
     };
     let edits: [(&str, LogEdit); 6] = [
@@ -477,8 +537,9 @@ fn log_mutants(plan: &Plan) -> Vec<Mutant> {
     mutants
         .map(|(at, (what, edit))| {
             let mut plan = plan.clone();
-            if let Goal::Append { copies: logged, .. } | Goal::Commit { logged, .. } =
-                &mut plan.goal
+            if let Goal::Append { copies: logged, .. }
+            | Goal::Commit { logged, .. }
+            | Goal::ReadAppended { logged, .. } = &mut plan.goal
             {
                 edit(logged, at);
             }
@@ -550,4 +611,107 @@ fn a_delta_logged_for_another_chunk_is_refused_even_if_sums_agree() {
     }
     let error = check(&plan, &code).unwrap_err();
     assert!(matches!(error, CheckError::Wrong { .. }), "{error}");
+}
+
+/// A plan that delivers what a chunk had at the last commit would lose an acknowledged update, and one that recalls from
+/// a lost node would wait for it.
+#[test]
+fn a_read_must_overlay_what_logs_have_and_from_nodes_that_are_left() {
+    let code: Code = "rs(4,2)".parse().unwrap();
+    let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry: Geometry::new(4, 2, 1, 64).unwrap(),
+        placement: &placement,
+        lost: &[ChunkIndex(0)],
+    };
+    let part = ChunkRange {
+        chunk: ChunkIndex(0),
+        range: ByteRange::new(0, 64),
+    };
+    let at = |node, log| Logged {
+        node: NodeId(node),
+        log,
+        part,
+    };
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    let reader = update::Reader {
+        asker: NodeId::CLIENT,
+        helpers: &helpers,
+        scheme: Scheme::Pipeline,
+        slice_bytes: 64,
+    };
+    let read_with = |logged: &[Logged]| update::overlay_read(&stripe, &[part], logged, reader);
+    let (journal, replica) = (at(0, Log::Journal), at(4, Log::Replica));
+    let plan = read_with(&[journal, replica]).unwrap();
+    assert_eq!(check(&plan, &code), Ok(()));
+    assert_eq!(plan.participants(), [NodeId(4), NodeId::CLIENT]);
+
+    let stored = Plan {
+        goal: plan.goal.clone(),
+        ..read_with(&[]).unwrap()
+    };
+    let error = check(&stored, &code).unwrap_err();
+    assert!(matches!(error, CheckError::Wrong { .. }), "{error}");
+
+    let mut gone = plan.clone();
+    gone.lost.push(ChunkIndex(4));
+    assert!(check(&gone, &code).is_err());
+
+    let mut unlisted = plan;
+    unlisted.goal = Goal::Read { ranges: vec![part] };
+    assert!(check(&unlisted, &code).is_err());
+
+    let none_left = read_with(&[journal]);
+    assert_eq!(none_left, Err(PlanError::NoCopy(ChunkIndex(0))));
+}
+
+/// A commit bears thousands of small updates, and so must the read before it.
+#[test]
+fn a_read_overlays_as_many_updates_as_a_commit_bears() {
+    let code: Code = "rs(10,4)".parse().unwrap();
+    let placement: Vec<NodeId> = (0..14).map(NodeId).collect();
+    let geometry = Geometry::new(10, 4, 1, 1 << 20).unwrap();
+    let mut stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry,
+        placement: &placement,
+        lost: &[],
+    };
+    let mut waiting = update::Waiting::default();
+    let part = |number: u64| ChunkRange {
+        chunk: ChunkIndex((number % 10) as u8),
+        range: ByteRange::new(number / 10 * 3000, 100),
+    };
+    let updates = (0..).map(part).take_while(|&part| {
+        let fits = waiting.fits(&[part], geometry);
+        if fits {
+            waiting.note_plan(&parix::append(&stripe, &[part], &[], 4096).unwrap());
+        }
+        fits
+    });
+    assert!(updates.count() > 2000);
+    let lost = [0, 1, 2, 3].map(ChunkIndex);
+    stripe.lost = &lost;
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    for scheme in [Scheme::Pipeline, Scheme::Conventional] {
+        let reader = update::Reader {
+            asker: NodeId::CLIENT,
+            helpers: &helpers,
+            scheme,
+            slice_bytes: 256 << 10,
+        };
+        let range = ByteRange::new(0, geometry.chunk_bytes());
+        let whole: Vec<ChunkRange> = geometry
+            .data_chunks()
+            .map(|chunk| ChunkRange { chunk, range })
+            .collect();
+        let plan = update::overlay_read(&stripe, &whole, &waiting.logged(), reader).unwrap();
+        assert_eq!(check(&plan, &code), Ok(()));
+        let parts = plan.participants().into_iter().map(|node| plan.part(node));
+        let longest = parts.map(|part| part.steps.len()).max();
+        assert!(longest < Some(65_536), "{longest:?} steps of a part");
+    }
 }

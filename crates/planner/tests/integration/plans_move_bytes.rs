@@ -3,14 +3,14 @@
 
 use crate::setting::bytes::{Chunks, encoded, overwritten, random_stripe};
 use crate::setting::{
-    any_numbers, any_scheme, any_selection, any_setting, bearable_losses, ranges,
+    Setting, any_numbers, any_scheme, any_selection, any_setting, bearable_losses, ranges,
 };
 use gabion_codec::gf;
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
-use gabion_plan::{Log, Plan, Step, ValueId};
-use gabion_planner::repair::{read, repair};
-use gabion_planner::update::{cau, parix};
-use gabion_planner::{encode, update};
+use gabion_layout::{AppendSpec, ByteRange, ChunkIndex, ChunkRange, NodeId, Slices, UpdateScheme};
+use gabion_plan::{Log, Plan, Step, ValueId, check};
+use gabion_planner::repair::{helpers_by_distance, read, repair};
+use gabion_planner::update::{Reader, Waiting, cau, overlay_read, parix};
+use gabion_planner::{PlanError, encode, update};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -196,8 +196,79 @@ fn bytes_of(chunks: &Chunks, ranges: &[ChunkRange]) -> BTreeMap<(ChunkIndex, u64
         .collect()
 }
 
+/// Two updates that a scheme appends: the contents of the logs, what is known of them, and the newest data.
+fn append_twice(
+    setting: &Setting,
+    (scheme, spec): (UpdateScheme, &AppendSpec),
+    updates: [&[(u64, u64, u64)]; 2],
+    (stored, slice): (&Chunks, u64),
+    rng: &mut ChaCha8Rng,
+) -> (Kept, Waiting, Chunks) {
+    let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+    let appending = update::scheme(scheme).appending().expect("it appends");
+    let (mut kept, mut waiting, mut newest) = (Kept::new(), Waiting::default(), stored.clone());
+    for numbers in updates {
+        let new = random_stripe(setting, rng);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), numbers);
+        let phase = (&waiting, spec);
+        let plan = appending.append(&stripe, topology, &ranges, phase, slice);
+        let plan = plan.expect("no chunk is lost");
+        kept = Run::after(kept, &plan, stored, &new).kept;
+        waiting.note_plan(&plan);
+        newest = overwritten(&newest, &new, &ranges);
+    }
+    (kept, waiting, newest)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever is lost: the bytes are the newest ones, or the losses exceed the promise. A term that knows only of the
+    /// logs that are left reads the same way.
+    #[test]
+    fn overlay_reads_deliver_the_newest_bytes_while_the_promise_holds(
+        setting in any_setting(), first in any_numbers(), second in any_numbers(),
+        losses in any_numbers(), wanted in any_numbers(), slice in 1u64..300,
+        scheme in any_scheme(), seed in any::<u64>(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let n = setting.geometry.n();
+        let mut lost: Vec<ChunkIndex> =
+            losses.iter().map(|loss| ChunkIndex::new(loss.0 as usize % n)).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost.truncate(setting.code.failures_survived() + seed as usize % 2);
+        let replicas = seed as usize % (setting.geometry.m() + 1);
+        let spec = AppendSpec { replicas: replicas as u8, ..AppendSpec::default() };
+        let ranges = ranges(setting.geometry, n, &wanted);
+        let stripe = setting.stripe(&lost);
+        let helpers = helpers_by_distance(&stripe, NodeId::CLIENT, &setting.topology);
+        let reader = Reader { asker: NodeId::CLIENT, helpers: &helpers, scheme, slice_bytes: slice };
+        for name in [UpdateScheme::Parix, UpdateScheme::Cau] {
+            let appended = ((name, &spec), [&*first, &*second], (&stored, slice));
+            let (kept, waiting, newest) =
+                append_twice(&setting, appended.0, appended.1, appended.2, &mut rng);
+            let logged = waiting.logged();
+            match overlay_read(&stripe, &ranges, &logged, reader) {
+                Ok(plan) => {
+                    prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+                    let run = Run::after(kept, &plan, &stored, &stored);
+                    prop_assert_eq!(run.delivered, bytes_of(&newest, &ranges));
+                    let is_lost = |node: &NodeId| lost.iter().any(|&c| stripe.node_of(c) == *node);
+                    prop_assert!(!plan.participants().iter().any(is_lost));
+                    let left = logged.into_iter().filter(|kept| !is_lost(&kept.node)).collect::<Vec<_>>();
+                    let again = overlay_read(&stripe, &ranges, &left, reader).unwrap();
+                    prop_assert_eq!(again.steps, plan.steps);
+                }
+                Err(PlanError::NoCopy(_) | PlanError::NotEnoughHelpers(_)) => {
+                    let appending = update::scheme(name).appending().unwrap();
+                    prop_assert!(lost.len() > appending.survives(&setting.code, &spec));
+                }
+                Err(other) => prop_assert!(false, "{}", other),
+            }
+        }
+    }
 
     #[test]
     fn encoding_writes_what_the_encoder_makes(

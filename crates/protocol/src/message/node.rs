@@ -9,7 +9,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, RunId, Sequence, StripeId,
 };
 use gabion_meta::Progress;
-use gabion_plan::Part;
+use gabion_plan::{Logged, Part};
 use gabion_store::{AppendedState, RECORD_RUN_COUNT_MAX, RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub enum ReadCut {
     /// newest that any of them knew ([`crate::quorum`]). A node that is in that very term answers
     /// without a lease.
     Attested(Epoch, Sequence),
+    /// Exactly as of this committed update, as the code has it: chunks without appended bytes, which the part recalls
+    /// from logs. For a reader that decodes; its epoch is the term that vouches for the update.
+    Coded(Sequence),
 }
 
 /// The effect of a part's writes and appends.
@@ -288,6 +291,8 @@ pub enum NodeReply {
         epoch: Epoch,
         /// The last settled update.
         sequence: Sequence,
+        /// What logs have of the ranges to decode, as of that update.
+        appended: Vec<Logged>,
     },
     /// The node's knowledge of the stripe.
     Attested(Attestation),

@@ -13,6 +13,7 @@ use gabion_layout::{
     StripeId,
 };
 use gabion_meta::{FencingToken, PutId};
+use gabion_plan::Logged;
 use gabion_store::RunMemory;
 use serde::{Deserialize, Serialize};
 
@@ -96,12 +97,14 @@ calls! {
         /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
         /// this term vouches for.
         settle: bool,
-        /// Commit appended updates first, so that parity covers all updates up to the mark: the asker will
-        /// decode from parity.
-        reconstruct: bool,
+        /// Ranges that the asker will decode from parity. Parity does not include appended updates, so the reply
+        /// names the logs that have bytes of these ranges.
+        decode: Vec<ChunkRange>,
         /// A client's ticket for the stripe.
         ticket: Option<Ticket>,
-    } -> (Epoch, Sequence) { NodeReply::Mark { epoch, sequence } => (epoch, sequence) }
+    } -> (Epoch, Sequence, Vec<Logged>) {
+        NodeReply::Mark { epoch, sequence, appended } => (epoch, sequence, appended),
+    }
     /// The node's knowledge of the stripe, without any promise. Answered without a lease.
     Attest {
         /// The stripe.

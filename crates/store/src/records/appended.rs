@@ -67,8 +67,9 @@ impl Store {
     /// into `output`, and overwrites its earlier contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchChunk`]; [`StoreError::Malformed`] when not all of the bytes were appended
-    /// since the last commit; [`StoreError::Corrupt`] and [`StoreError::Io`].
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::CutPassed`] when the chunk's own bytes include a later
+    /// update, and so a later commit; [`StoreError::Malformed`] when not all of the bytes were
+    /// appended since the last commit; [`StoreError::Corrupt`] and [`StoreError::Io`].
     pub fn recall(
         &self,
         chunk: ChunkId,
@@ -82,6 +83,11 @@ impl Store {
             let mut state = self.shared.lock();
             state.header(chunk)?;
             let from = state.covered(chunk, upto);
+            if from > upto {
+                // The records that the commit covers may be removed.
+                let applied = from;
+                return Err(StoreError::CutPassed { chunk, applied });
+            }
             let is_wanted = |head: &UpdateHead| head.wanted_pieces(wanted).next().is_some();
             state.records(chunk, (from, upto), is_wanted)?
         };

@@ -145,6 +145,30 @@ fn recalled_is_what_is_newest_or_what_was_there_first_since_the_last_commit() {
     assert_eq!(recall(&store, parity, false, (10, 2), 5), None, "committed");
 }
 
+/// A reader that got its cut before a commit must not take what is left of the logs for all that there was.
+#[test]
+fn a_recall_as_of_an_update_before_a_merged_commit_asks_for_a_newer_cut() {
+    let (_, store) = with_chunks();
+    let parity = chunk(1, 4);
+    copy(&store, stamp(1, 1), 10, None, b"bbbb");
+    append(&store, parity, stamp(1, 2), ParityDelta, 10, b"sums").unwrap();
+    copy(&store, stamp(1, 3), 10, None, b"cc");
+    commit(&store, 3);
+    let earlier = || recall(&store, parity, false, (10, 4), 1);
+    assert_eq!(earlier().unwrap(), b"bbbb", "the commit is not merged yet");
+    store.apply(StripeId(1)).unwrap();
+    let wanted = Recalled {
+        data: ChunkIndex(0),
+        is_original: false,
+        range: ByteRange::new(10, 4),
+    };
+    let recalled = store.recall(parity, wanted, Sequence(1), &mut Vec::new());
+    let passed =
+        matches!(recalled, Err(StoreError::CutPassed { applied, .. }) if applied == Sequence(2));
+    assert!(passed, "{recalled:?}");
+    assert_eq!(recall(&store, parity, false, (10, 2), 3).unwrap(), b"cc");
+}
+
 #[test]
 fn a_merge_takes_no_appended_bytes_and_ends_what_a_commit_has_taken_in() {
     let (disk, store) = with_chunks();

@@ -1,6 +1,6 @@
 //! Rules of the client, which the simulator runs as it is.
 
-use super::{Check, Mutant, protocol};
+use super::{Check, Mutant, protocol, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -14,9 +14,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-degraded-read-has-no-cut",
         file: "crates/client/src/read.rs",
-        text: "let (epoch, cut) = reading.cut.map_or(unvouched, ChosenCut::terms);",
-        replacement: "let (epoch, cut) = reading.cut.filter(|_| !is_degraded).map_or(unvouched, ChosenCut::terms);",
+        text: "let (epoch, cut) = reading.cut.map_or(unvouched, |cut| cut.terms(is_degraded));",
+        replacement: "let (epoch, cut) = reading.cut.filter(|_| !is_degraded).map_or(unvouched, |cut| cut.terms(is_degraded));",
         check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-degraded-read-gives-the-bytes-of-the-last-commit",
+        file: "crates/client/src/read.rs",
+        text: "let read = if is_degraded && !reading.appended.is_empty() {",
+        replacement: "let read = if is_degraded && reading.appended.len() == usize::MAX {",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-read-decodes-with-appended-bytes",
+        file: "crates/client/src/chosen_cut.rs",
+        text: "Self::Vouched(epoch, mark) if decodes => (epoch, ReadCut::Coded(mark)),",
+        replacement: "Self::Vouched(epoch, mark) if decodes && mark.0 == u64::MAX => (epoch, ReadCut::Coded(mark)),",
+        check: test(
+            "gabion-client",
+            "lib",
+            "chosen_cut::tests::a_read_that_decodes_takes_chunks_as_the_code_has_them",
+        ),
     },
     Mutant {
         name: "a-put-is-closed-before-its-last-stripe-is-durable",

@@ -3,8 +3,11 @@
 
 use crate::update::bed::Bed;
 use crate::update::{NEW, OLD, committed, is_staged};
-use gabion_layout::{ChunkIndex, Epoch, Sequence, UpdateScheme};
-use gabion_protocol::message::{NodeReply, Refusal};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Epoch, NodeId, Sequence, Slices, UpdateScheme,
+};
+use gabion_plan::{Log, Logged, Step};
+use gabion_protocol::message::{NodeReply, ReadCut, Refusal};
 
 const SCHEMES: [UpdateScheme; 2] = [UpdateScheme::Parix, UpdateScheme::Cau];
 
@@ -65,17 +68,90 @@ fn participants_of_an_append_are_the_data_node_and_those_with_copies() {
     assert!(cau.iter().all(|(_, holders)| *holders == two), "{cau:?}");
 }
 
+/// A range of a data chunk.
+fn part(chunk: u8, length: usize) -> ChunkRange {
+    ChunkRange {
+        chunk: ChunkIndex(chunk),
+        range: ByteRange::new(0, length as u64),
+    }
+}
+
+/// What the primary names of the logs of other chunks' nodes.
+fn copies(bed: &Bed, decode: &[ChunkRange]) -> (Sequence, Vec<Logged>) {
+    let NodeReply::Mark {
+        sequence, appended, ..
+    } = bed.mark(false, decode)
+    else {
+        panic!("the stripe is settled")
+    };
+    let is_copy = |kept: &Logged| kept.log == Log::Replica;
+    (sequence, appended.into_iter().filter(is_copy).collect())
+}
+
 #[test]
-fn whoever_reconstructs_gets_a_cut_that_parity_has() {
-    for bed in appended() {
-        let mark = |sequence| NodeReply::Mark {
-            epoch: Epoch(1),
-            sequence: Sequence(sequence),
+fn a_reader_that_decodes_learns_what_logs_have_and_commits_nothing() {
+    for (scheme, bed) in SCHEMES.into_iter().zip(appended()) {
+        let both = [part(0, 4), part(1, OLD.len())];
+        let copy = |node, part| Logged {
+            node: NodeId(node),
+            log: Log::Replica,
+            part,
         };
-        assert_eq!(bed.mark(false, false), mark(3));
-        assert_eq!(bed.mark(false, true), mark(4));
-        assert_eq!(bed.read(0, OLD.len(), 4), MIXED);
-        assert!(bed.parity_agrees(OLD.len(), 4));
+        // All of the first range has been appended, and five bytes of the second.
+        let expected = match scheme {
+            UpdateScheme::Parix => vec![
+                copy(2, part(0, 4)),
+                copy(3, part(0, 4)),
+                copy(2, part(1, 5)),
+                copy(3, part(1, 5)),
+            ],
+            _ => vec![copy(3, part(0, 4)), copy(2, part(1, 5))],
+        };
+        assert_eq!(copies(&bed, &both), (Sequence(3), expected));
+        assert_eq!(copies(&bed, &[]), (Sequence(3), Vec::new()));
+        assert!(bed.appends(), "nothing was committed");
+        assert_eq!(bed.read(0, 4, 3), [0; 4]);
+        assert_eq!(bed.commit(), NodeReply::Done);
+        assert_eq!(copies(&bed, &both), (Sequence(4), Vec::new()));
+    }
+}
+
+#[test]
+fn a_log_that_lacks_bytes_or_has_passed_a_commit_refuses_a_reader() {
+    for (scheme, bed) in SCHEMES.into_iter().zip(appended()) {
+        let recall = |epoch, cut, length: usize| {
+            let slices = Slices::whole(ByteRange::new(0, length as u64));
+            let (node, log, chunk) = (NodeId(3), Log::Replica, ChunkIndex(0));
+            let step = Step::Recall {
+                node,
+                log,
+                chunk,
+                slices,
+            };
+            let cut = (Epoch(epoch), ReadCut::Coded(Sequence(cut)));
+            bed.ask_reader(3, cut, slices, step)
+        };
+        let recalled = recall(1, 3, OLD.len());
+        assert!(
+            matches!(recalled, NodeReply::PartDone { as_of, .. } if as_of == Sequence(3)),
+            "{recalled:?}"
+        );
+        let more = recall(1, 3, OLD.len() + 1);
+        let NodeReply::Refused(Refusal::Failed(why)) = &more else {
+            panic!("{more:?}")
+        };
+        assert!(why.contains("does not have the last updates"), "{why}");
+        // A later term may have acknowledged more.
+        assert!(matches!(
+            bed.mark(true, &[]),
+            NodeReply::Mark { epoch, .. } if epoch == Epoch(2)
+        ));
+        let fenced = NodeReply::Refused(Refusal::Fenced { current: Epoch(2) });
+        assert_eq!(recall(1, 3, OLD.len()), fenced, "{scheme}");
+        assert_eq!(bed.commit(), NodeReply::Done);
+        bed.merge(3, 4);
+        let passed = Refusal::CutPassed { asked: Sequence(4) };
+        assert_eq!(recall(2, 3, OLD.len()), NodeReply::Refused(passed));
     }
 }
 
@@ -83,7 +159,7 @@ fn whoever_reconstructs_gets_a_cut_that_parity_has() {
 fn a_settlement_keeps_what_was_appended_and_the_next_term_commits_it() {
     for bed in appended() {
         assert!(matches!(
-            bed.mark(true, false),
+            bed.mark(true, &[]),
             NodeReply::Mark {
                 epoch: Epoch(2),
                 ..
@@ -103,7 +179,10 @@ fn a_commit_that_fails_half_way_leaves_the_updates_appended() {
         bed.break_node(Some(3));
         assert!(matches!(bed.commit(), NodeReply::Refused(_)));
         bed.break_node(None);
-        let NodeReply::Mark { epoch, sequence } = bed.mark(false, false) else {
+        let NodeReply::Mark {
+            epoch, sequence, ..
+        } = bed.mark(false, &[])
+        else {
             panic!("the stripe is settled again")
         };
         assert_eq!((epoch, sequence), (Epoch(2), Sequence(3)), "it was dropped");
@@ -136,7 +215,7 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
         // The data node of chunk 0 and the one node with CAU's replica of it.
         bed.fail(&[1, 2]);
         bed.restart_primary();
-        bed.mark(false, false)
+        bed.mark(false, &[])
     });
     let [parix, cau] = fates.collect::<Vec<_>>().try_into().expect("two schemes");
     assert!(
@@ -156,7 +235,7 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
     assert_eq!(bed.commit(), NodeReply::Done);
     bed.fail(&[1, 2]);
     bed.restart_primary();
-    assert!(matches!(bed.mark(false, false), NodeReply::Mark { .. }));
+    assert!(matches!(bed.mark(false, &[]), NodeReply::Mark { .. }));
 }
 
 #[test]
@@ -174,11 +253,15 @@ fn a_commit_waits_while_nodes_may_return_that_the_stripe_could_need() {
             "a node that the last updates of stripe 1 need for their commit"
         );
         assert_eq!(bed.notes(), [], "whoever returns has missed nothing");
-        assert_eq!(
-            bed.newest(0, OLD.len(), 3),
-            MIXED,
-            "it is only readers of the code who wait"
-        );
+        assert_eq!(bed.newest(0, OLD.len(), 3), MIXED);
+        // A reader of chunk 1 needs no commit: the code has the bytes of the last one, and node 2 the others.
+        let (mark, kept) = copies(&bed, &[part(1, OLD.len())]);
+        let replica = Logged {
+            node: NodeId(2),
+            log: Log::Replica,
+            part: part(1, 5),
+        };
+        assert_eq!((mark, kept), (Sequence(3), vec![replica]));
         bed.mend();
         bed.fail(&[1]);
         bed.restart_primary();

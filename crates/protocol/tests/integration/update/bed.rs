@@ -320,7 +320,7 @@ impl Bed {
         let mark = ask::Mark {
             stripe: STRIPE,
             settle: false,
-            reconstruct: false,
+            decode: Vec::new(),
             ticket: None,
         };
         let mark = primary.handle(mark.into(), origin, Asker::Member);
@@ -375,16 +375,25 @@ impl Bed {
         self.ask(0, ask::Commit { stripe: STRIPE })
     }
 
-    /// Asks node 0 for the mark.
-    pub(crate) fn mark(&self, settle: bool, reconstruct: bool) -> NodeReply {
+    /// Asks node 0 for the mark, and for what logs have of some ranges.
+    pub(crate) fn mark(&self, settle: bool, decode: &[ChunkRange]) -> NodeReply {
         let stripe = STRIPE;
         let request = ask::Mark {
             stripe,
             settle,
-            reconstruct,
+            decode: decode.to_vec(),
             ticket: None,
         };
         self.ask(0, request)
+    }
+
+    /// Lets a node know a mark, and bring all updates up to it into its chunk.
+    pub(crate) fn merge(&self, node: u32, mark: u64) {
+        let store = &self.stores[node as usize];
+        store
+            .commit(STRIPE, Sequence(mark))
+            .expect("the disk works");
+        store.apply(STRIPE).expect("the disk works");
     }
 
     /// From now on parts at this node fail, or at none.

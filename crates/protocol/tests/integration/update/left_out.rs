@@ -21,6 +21,23 @@ impl Bed {
     /// Returns a node's answer to a reader with the first layout, as of a cut.
     fn read_by_first_layout(&self, node: u32, cut: ReadCut) -> NodeReply {
         let slices = Slices::whole(ByteRange::new(0, CHUNK_BYTES));
+        let (holder, chunk) = (NodeId(node), ChunkIndex(node as u8));
+        let step = Step::Read {
+            node: holder,
+            chunk,
+            slices,
+        };
+        self.ask_reader(node, (Epoch(0), cut), slices, step)
+    }
+
+    /// Returns a node's answer to a reader whose part is this step.
+    pub(crate) fn ask_reader(
+        &self,
+        node: u32,
+        (epoch, cut): (Epoch, ReadCut),
+        slices: Slices,
+        step: Step,
+    ) -> NodeReply {
         let part = RunPart {
             run: RunId(self.ports(node).random()),
             joined: Vec::new(),
@@ -34,14 +51,10 @@ impl Bed {
                 steps: vec![PartStep {
                     id: ValueId(0),
                     slices,
-                    step: Step::Read {
-                        node: NodeId(node),
-                        chunk: ChunkIndex(node as u8),
-                        slices,
-                    },
+                    step,
                 }],
             },
-            epoch: Epoch(0),
+            epoch,
             generation: stripe().generation,
             cut,
             effect: Effect::None,
@@ -163,7 +176,7 @@ fn the_node_of_a_chunk_that_an_update_leaves_out_is_told_no_mark() {
     for run in 1..=3 {
         let updated = update_degraded(&bed, run);
         assert!(matches!(updated, NodeReply::Updated { .. }), "{updated:?}");
-        assert!(matches!(bed.mark(false, false), NodeReply::Mark { .. }));
+        assert!(matches!(bed.mark(false, &[]), NodeReply::Mark { .. }));
     }
     let marks = bed.marks();
     assert!(marks[2] > 0 && marks[3] > 0, "others hear it: {marks:?}");

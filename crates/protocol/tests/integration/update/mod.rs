@@ -125,6 +125,7 @@ fn whoever_asks_for_the_mark_waits_for_no_update() {
     let mark = NodeReply::Mark {
         epoch: Epoch(1),
         sequence: Sequence(1),
+        appended: Vec::new(),
     };
     assert_eq!(bed.mark_beside_stuck_update(8, 1, NEW.len()), mark);
 }

@@ -75,7 +75,7 @@ fn a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone() {
         let fenced = NodeReply::Refused(Refusal::Fenced { current });
         assert_eq!(bed.admits(run, 0, attested(epoch)), fenced, "term {epoch}");
     }
-    assert_eq!(bed.mark(false, false), no_lease);
+    assert_eq!(bed.mark(false, &[]), no_lease);
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn mark(_: u64, ticket: Option<Ticket>) -> NodeRequest {
     let mark = ask::Mark {
         stripe: STRIPE,
         settle: false,
-        reconstruct: false,
+        decode: Vec::new(),
         ticket,
     };
     mark.into()
