@@ -93,8 +93,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-node-that-came-back-is-left-out-in-the-term-it-knows",
         file: "crates/protocol/src/primary.rs",
-        text: "term.admit(nodes);",
-        replacement: "let _ = term;",
+        text: "if let Some(term) = &mut primary.term {\n            term.admit(nodes);",
+        replacement: "if let Some(term) = &mut primary.term {\n            let _ = term;",
         check: Check::Test {
             package: "gabion-protocol",
             target: "integration",

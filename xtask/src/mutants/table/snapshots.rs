@@ -24,8 +24,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-snapshot-does-not-stop-writers",
         file: "crates/protocol/src/coordinator/files/snapshots.rs",
-        text: "let raised = self.raise(file, token).await?;",
-        replacement: "let raised = CoordinatorReply::Exclusive(token);",
+        text: "match self.raise_within(file, token, FROZEN_TELL_MS).await? {",
+        replacement: "match CoordinatorReply::Exclusive(token) {",
         check: Check::Simulator,
     },
     Mutant {
