@@ -375,6 +375,7 @@ impl File {
         let ranges = geometry.split(range).map_err(|error| broken(&error))?;
         let choices = reading.left_out(record, fleet.nodes, &self.client.ailing());
         let mut missing = String::new();
+        let mut lacks_copy = false;
         for (at, lost) in choices.iter().enumerate() {
             let stripe = self.stripe(record, geometry, lost);
             let asker = NodeId::CLIENT;
@@ -410,9 +411,10 @@ impl File {
                 }
                 Err(error @ PlanError::NoCopy(_)) => {
                     missing = format!("{} cannot be read: {error}", record.id);
+                    lacks_copy = true;
                 }
                 Err(error @ PlanError::MovedLog(_)) => {
-                    return Ok(Err(reading.doubt_layout(error.to_string())));
+                    return Ok(Err(reading.doubt_logs(error.to_string())));
                 }
                 Err(error) => return Err(broken(&error)),
             }
@@ -420,6 +422,9 @@ impl File {
                 // Avoided chunks get another chance, since there is no way around them.
                 reading.avoided.clear();
             }
+        }
+        if lacks_copy {
+            return Ok(Err(reading.doubt_logs(missing)));
         }
         Ok(Err(reading.lack_chunks(missing)))
     }

@@ -147,9 +147,9 @@ impl Reading {
         }
     }
 
-    /// Takes the measure for logs that are not where the layout has them: the layout is old, or else the primary's
-    /// term is over.
-    pub(crate) fn doubt_layout(&mut self, missing: String) -> Trouble {
+    /// Takes the measure for logs that are lost, or not where the layout has them: the layout is old, or else the
+    /// primary's term is over, or began without nodes that have returned since and have the bytes too.
+    pub(crate) fn doubt_logs(&mut self, missing: String) -> Trouble {
         self.has_doubted_layout = !self.has_doubted_layout;
         if self.has_doubted_layout {
             let is_refresh = true;
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn logs_at_other_places_than_the_layouts_cost_a_look_up_and_then_a_new_list() {
         let mut reading = Reading::as_of(Epoch(3), Sequence(7));
-        let mut doubt = || reading.doubt_layout("elsewhere".to_owned());
+        let mut doubt = || reading.doubt_logs("elsewhere".to_owned());
         for _ in 0..2 {
             let first = doubt();
             assert!(matches!(
