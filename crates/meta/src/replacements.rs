@@ -71,11 +71,11 @@ impl<K: KeyValue> Meta<K> {
             check_token(txn, &record, rewrite.token)?;
             let held = pool(txn, record.pool)?;
             let layers = layers(txn, record.map)?;
-            let copied: BTreeSet<u64> = rewrite.copied.iter().copied().collect();
+            let with_copy: BTreeSet<u64> = rewrite.copied.iter().copied().collect();
             let mut places = BTreeMap::new();
             for &(offset, old) in &rewrite.displaced {
                 let map = map_of(txn, &layers, offset, old.stripe)?;
-                check_sharing(copied.contains(&offset), map != record.map)?;
+                check_sharing(with_copy.contains(&offset), map != record.map)?;
                 check_held(txn, old)?;
                 check_alone(txn, old, self.incarnation())?;
                 places.insert(offset, live_stripe(txn, old.stripe)?);
