@@ -133,20 +133,17 @@ impl File {
         last_run: &LastRun,
     ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
         let has_moved = loop {
-            match (
-                self.update_extents(extents, bytes, last_run).await?,
-                extents,
-            ) {
-                (Updated::Done(stripe, sequence), _) => return Ok(Some((stripe, sequence))),
-                (Updated::TooLarge, _) => break false,
-                (Updated::Moved, _) => break true,
-                (Updated::Shared, [extent]) => {
-                    if self.replace_shared(extent, bytes).await? {
-                        let none = Version::NONE;
-                        return Ok(Some((none.stripe, none.sequence)));
-                    }
-                }
-                (Updated::Shared, _) => return Ok(None),
+            match self.update_extents(extents, bytes, last_run).await? {
+                Updated::Done(stripe, sequence) => return Ok(Some((stripe, sequence))),
+                Updated::TooLarge => break false,
+                Updated::Moved => break true,
+                Updated::Shared => {}
+            }
+            let [extent] = extents else {
+                return Ok(None);
+            };
+            if self.replace_shared(extent, bytes).await? {
+                return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
             }
         };
         let [extent] = extents else {

@@ -79,7 +79,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`].
     pub fn freeze(&self, put: PutId) -> Result<FencingToken, MetaError> {
         self.change(|txn| {
-            file_of(txn, put)?;
+            file_row(txn, put)?;
             let mut present = exclusive(txn, put)?;
             present.token = FencingToken(present.token.0 + 1);
             present.frozen_in = Some(self.incarnation());

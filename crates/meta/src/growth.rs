@@ -19,7 +19,8 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`];
-    /// [`MetaError::IsASymlink`]; [`SnapshotError::ReadOnly`](crate::SnapshotError); [`MetaError::Superseded`] while a snapshot is taken.
+    /// [`MetaError::IsASymlink`]; [`SnapshotError::ReadOnly`](crate::SnapshotError); [`MetaError::Superseded`] while a
+    /// snapshot is taken.
     pub fn grow(
         &self,
         put: PutId,

@@ -8,8 +8,8 @@
 use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::extents::{find, rows_from};
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
-use crate::layers::{layers, maps_above, put_above};
+use crate::kv::{KeyValue, WriteTxn};
+use crate::layers::{layers, merge_if_alone, put_above};
 use crate::map_records::{Extent, MapRecord};
 use crate::meta::Meta;
 use crate::records::{FileRecord, MapId, PutId};
@@ -23,22 +23,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn merge_maps(&self, limit: usize) -> Result<bool, MetaError> {
-        if self.store.read(first_merge)?.is_none() {
-            return Ok(false);
-        }
-        self.change(|txn| {
-            let Some(map) = first_merge(txn)? else {
-                return Ok(false);
-            };
-            merge_some(txn, map, limit)?;
-            Ok(first_merge(txn)?.is_some())
-        })
+        self.work_at_first(&MERGES, |txn, map| merge_some(txn, map, limit))
     }
-}
-
-fn first_merge(txn: &dyn ReadTxn) -> Result<Option<MapId>, MetaError> {
-    let first = MERGES.scan(txn, &MERGES.all(), 1)?;
-    Ok(first.first().map(|&(map, ())| map))
 }
 
 /// Moves rows of the map below one into it.
@@ -103,10 +89,7 @@ fn end_merge(txn: &mut dyn WriteTxn, map: MapId, record: MapRecord) -> Result<()
     put_above(txn, map, MapRecord { below, file })?;
     // The ended one may have been the only one above that.
     MERGES.delete(txn, &record.below)?;
-    if maps_above(txn, below, 2)?.len() == 1 {
-        MERGES.put(txn, &map, &())?;
-    }
-    Ok(())
+    merge_if_alone(txn, below).map(drop)
 }
 
 fn change_row(

@@ -5,7 +5,7 @@
 use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::extents::{own_extents, rows_from};
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, WriteTxn};
 use crate::layers::forget_map;
 use crate::meta::Meta;
 use crate::records::MapId;
@@ -19,18 +19,12 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn discard_removed(&self, limit: usize) -> Result<bool, MetaError> {
-        if self.store.read(first_removed)?.is_none() {
-            return Ok(false);
-        }
-        self.change(|txn| {
-            let Some(map) = first_removed(txn)? else {
-                return Ok(false);
-            };
+        self.work_at_first(&REMOVED, |txn, map| {
             if !discard_some(txn, map, limit)? {
                 REMOVED.delete(txn, &map)?;
                 forget_map(txn, map)?;
             }
-            Ok(first_removed(txn)?.is_some())
+            Ok(())
         })
     }
 
@@ -44,18 +38,15 @@ impl<K: KeyValue> Meta<K> {
             let removed = REMOVED.scan(txn, &REMOVED.all(), usize::MAX)?;
             let below = MAPS.scan(txn, &MAPS.all(), usize::MAX)?;
             let removed = removed.into_iter().map(|(map, ())| map);
-            for map in removed.chain(below.into_iter().map(|(_, record)| record.below)) {
+            let below = below.into_iter().map(|(_, record)| record.below);
+            let maps: BTreeSet<MapId> = removed.chain(below).collect();
+            for map in maps {
                 let extents = own_extents(txn, map)?.into_iter();
                 stripes.extend(extents.map(|(_, extent)| extent.stripe));
             }
             Ok(stripes)
         })
     }
-}
-
-fn first_removed(txn: &dyn ReadTxn) -> Result<Option<MapId>, MetaError> {
-    let first = REMOVED.scan(txn, &REMOVED.all(), 1)?;
-    Ok(first.first().map(|&(map, ())| map))
 }
 
 /// Makes at most `limit` stripes of a map garbage. Returns whether it has more rows.

@@ -2,12 +2,13 @@
 //! whatever the file's size. A snapshot never changes; a clone is a file like any other.
 
 use crate::attributes::Attributes;
+use crate::changes_done::is_done;
 use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
-use crate::layers::{LAYERS_MAX, layers, put_above};
+use crate::layers::{LAYERS_MAX, disown, layers, put_above};
 use crate::map_records::MapRecord;
 use crate::meta::Meta;
 use crate::names::check_file_name;
@@ -19,26 +20,24 @@ use crate::tokens::exclusive;
 use gabion_layout::StripeId;
 
 impl<K: KeyValue> Meta<K> {
-    /// Whether a change of names with this number was made.
+    /// The present token of a file of which a snapshot is to be made; none if the change with this number was made.
     ///
     /// # Errors
-    /// When the store fails.
-    pub fn is_change_done(&self, number: u64) -> Result<bool, MetaError> {
-        self.store
-            .read(|txn| crate::changes_done::is_done(txn, number))
-    }
-
-    /// Refuses a file of which no snapshot can be made, and a name that it cannot have.
-    ///
-    /// # Errors
-    /// Those of [`Meta::snapshot`].
+    /// Those of [`Meta::snapshot`], for a file that has no snapshots and for a name that the snapshot cannot have.
     pub fn check_snapshot(
         &self,
         source: PutId,
         to: impl Into<RelativePath>,
-    ) -> Result<(), MetaError> {
+        number: u64,
+    ) -> Result<Option<FencingToken>, MetaError> {
         let to = to.into();
-        self.store.read(|txn| check(txn, source, &to).map(drop))
+        self.store.read(|txn| {
+            if is_done(txn, number)? {
+                return Ok(None);
+            }
+            check(txn, source, &to)?;
+            Ok(Some(exclusive(txn, source)?.token))
+        })
     }
 
     /// Makes a file `to` that has the bytes of the file which the put `source` made. No client writes that file, which
@@ -72,17 +71,16 @@ impl<K: KeyValue> Meta<K> {
                 changed: now,
                 ..file.attributes
             };
-            let (pool, counts) = (file.pool, (file.size_bytes, file.stripe_count));
             let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
             let key = (directory, name.to_owned());
             link(txn, &key, Inode::File(put), now)?;
             let copy = FileRecord {
-                size_bytes: counts.0,
-                stripe_count: counts.1,
-                shared_stripe_count: counts.1,
+                size_bytes: file.size_bytes,
+                stripe_count: file.stripe_count,
+                shared_stripe_count: file.stripe_count,
                 shared_below: file.shared_below,
                 is_read_only,
-                ..FileRecord::new(key, (put, pool), attributes, now_ms)
+                ..FileRecord::new(key, (put, file.pool), attributes, now_ms)
             };
             if let Some(below) = below {
                 let file = Some(put);
@@ -127,16 +125,7 @@ fn share(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Result<Option<MapId>,
         return Ok(MAPS.get(txn, &file.map)?.map(|record| record.below));
     }
     let below = file.map;
-    if let Some(record) = MAPS.get(txn, &below)? {
-        MAPS.put(
-            txn,
-            &below,
-            &MapRecord {
-                file: None,
-                ..record
-            },
-        )?;
-    }
+    disown(txn, below)?;
     file.map = MapId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
     file.shared_stripe_count = file.stripe_count;
     file.shared_below = StripeId(Counter::NextStripe.value(txn)?);

@@ -8,9 +8,11 @@ use crate::schema::{Counter, EXCLUSIVE};
 /// The clients that may write the file which `put` made.
 pub(crate) fn exclusive(txn: &dyn ReadTxn, put: PutId) -> Result<Exclusive, MetaError> {
     let mut present = EXCLUSIVE.get(txn, &put)?.unwrap_or_default();
-    let run = Counter::Incarnation.value(txn)?;
-    // An earlier run of the coordinator makes no snapshot any more.
-    present.frozen_in = present.frozen_in.filter(|&frozen_in| frozen_in == run);
+    if present.frozen_in.is_some() {
+        // An earlier run of the coordinator makes no snapshot any more.
+        let run = Counter::Incarnation.value(txn)?;
+        present.frozen_in = present.frozen_in.filter(|&frozen_in| frozen_in == run);
+    }
     Ok(present)
 }
 

@@ -5,7 +5,7 @@ use crate::fixture::{cluster, membership, place};
 use gabion_layout::StripeId;
 use gabion_meta::{
     Displaced, Existing, FileRecord, Holder, KeyValue, MemoryStore, Meta, MetaError, NewAttributes,
-    PoolRecord, Rewrite, SizeChange, SnapshotError,
+    PoolRecord, PutId, Rewrite, SizeChange, SnapshotError,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -42,6 +42,15 @@ impl World {
             contents: BTreeMap::new(),
             count: 0,
         }
+    }
+
+    /// One with a file of some segments. Returns the file's name and put, too.
+    fn with_file(count: u64) -> (Self, String, PutId) {
+        let mut world = Self::new();
+        world.put(count);
+        let name = world.pick(0).expect("one file");
+        let put = world.meta.file(&name).expect("it is known").put;
+        (world, name, put)
     }
 
     fn fresh(&mut self) -> u64 {
@@ -294,10 +303,7 @@ proptest! {
 
 #[test]
 fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
-    let mut world = World::new();
-    world.put(2);
-    let name = world.pick(0).expect("one file");
-    let source = world.meta.file(&name).expect("it is known").put;
+    let (world, name, source) = World::with_file(2);
     let early = world.meta.exclusive(source).expect("it is readable").token;
     let made = world.meta.snapshot((source, early), "s", true, (91, 3));
     assert!(
@@ -325,10 +331,7 @@ fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
 
 #[test]
 fn a_session_keeps_its_file_and_gets_the_new_token() {
-    let mut world = World::new();
-    world.put(1);
-    let name = world.pick(0).expect("one file");
-    let source = world.meta.file(&name).expect("it is known").put;
+    let (mut world, name, source) = World::with_file(1);
     let session = gabion_meta::SessionId(7);
     let seen = world.meta.exclusive(source).expect("it is readable").token;
     let token = world.meta.open_exclusive(source, session, seen);
@@ -341,10 +344,7 @@ fn a_session_keeps_its_file_and_gets_the_new_token() {
 
 #[test]
 fn a_restarted_coordinator_lets_clients_write_again() {
-    let mut world = World::new();
-    world.put(1);
-    let name = world.pick(0).expect("one file");
-    let source = world.meta.file(&name).expect("it is known").put;
+    let (world, name, source) = World::with_file(1);
     let stripe = world.meta.layout(&name).expect("it is known").1[0].1.id;
     let token = world.meta.freeze(source).expect("it is known");
     let store = world.meta.into_store();
@@ -357,9 +357,7 @@ fn a_restarted_coordinator_lets_clients_write_again() {
 
 #[test]
 fn a_file_has_a_limited_number_of_snapshots_and_says_so() {
-    let mut world = World::new();
-    world.put(1);
-    let name = world.pick(0).expect("one file");
+    let (mut world, name, _) = World::with_file(1);
     let write = Change {
         first: 0,
         count: 1,

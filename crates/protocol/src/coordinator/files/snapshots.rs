@@ -34,13 +34,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// The same while no other snapshot of the file is made.
     async fn snapshot_alone(self: &Arc<Self>, asked: ask::Snapshot) -> Answer {
         let (file, number, to) = (asked.file, asked.number, asked.to.clone());
-        let check = move |meta: &Meta<K>| {
-            if meta.is_change_done(number)? {
-                return Ok(None);
-            }
-            meta.check_snapshot(file, to.clone())?;
-            Ok(Some(meta.exclusive(file)?.token))
-        };
+        let check = move |meta: &Meta<K>| meta.check_snapshot(file, to.clone(), number);
         let Some(present) = self.core.with_meta(check).await? else {
             return Ok(CoordinatorReply::Done);
         };
@@ -95,8 +89,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let begun_ms = ports.now_ms();
         loop {
             match self.raise_within(file, token, FROZEN_TELL_MS).await? {
-                CoordinatorReply::Busy(why) if ports.now_ms() < begun_ms + FROZEN_MS => {
-                    drop(why);
+                CoordinatorReply::Busy(_) if ports.now_ms() < begun_ms + FROZEN_MS => {
                     ports.sleep_ms(PAUSE_MS).await;
                 }
                 CoordinatorReply::Busy(why) => return Ok(Some(why)),
