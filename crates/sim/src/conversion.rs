@@ -95,6 +95,8 @@ pub struct Ended {
     /// Updates of the old stripes that were acknowledged before the first attempt to make new ones began,
     /// before the second, and so on.
     pub acknowledged_counts: Vec<u64>,
+    /// Attempts that began.
+    pub attempt_count: usize,
 }
 
 /// The counts during the conversion.
@@ -103,6 +105,7 @@ struct Notes {
     step_count: u64,
     has_happened: bool,
     acknowledged_counts: Vec<u64>,
+    attempt_count: usize,
 }
 
 /// Converts a segment, with an incident before the step of the number given.
@@ -125,6 +128,7 @@ pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
         step_count: notes.step_count,
         has_happened: notes.has_happened,
         acknowledged_counts: notes.acknowledged_counts,
+        attempt_count: notes.attempt_count,
     }
 }
 
@@ -201,6 +205,7 @@ async fn script(
     })
     .await;
     lock(&notes).step_count = world.steps.end();
+    lock(&notes).attempt_count = writer.attempt_count();
     writer.is_over.store(true, Ordering::Relaxed);
     until(&cluster, "the cluster does not become whole", |cluster| {
         is_whole(cluster) && writer.is_done.load(Ordering::Relaxed)
@@ -236,6 +241,13 @@ impl Writer {
         }
     }
 
+    /// Attempts that began so far.
+    fn attempt_count(&self) -> usize {
+        let begun = self.cluster.tally.coverage().conversion_count - self.begun_count;
+        let of_attempt = if self.task.encodes { 1 } else { BLOCK_COUNT };
+        begun.div_ceil(of_attempt) as usize
+    }
+
     async fn write(self: Arc<Self>, client: SimClient) {
         let mut is_enough = self.task.writes == Writes::None;
         while !is_enough {
@@ -245,9 +257,7 @@ impl Writer {
             // The update was of an old stripe if that stripe still counts.
             let stripes = self.cluster.stripes();
             if stripes.iter().any(|stripe| self.old.contains(&stripe.id)) {
-                let begun = self.cluster.tally.coverage().conversion_count - self.begun_count;
-                let of_attempt = if self.task.encodes { 1 } else { BLOCK_COUNT };
-                let attempt_count = begun.div_ceil(of_attempt) as usize;
+                let attempt_count = self.attempt_count();
                 let counts = &mut lock(&self.notes).acknowledged_counts;
                 counts.resize(counts.len().max(attempt_count + 1), 0);
                 counts[attempt_count] += 1;

@@ -104,8 +104,11 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    /// The number of counts.
+    pub const ROW_COUNT: usize = 42;
+
     /// Each count with its name.
-    pub fn rows(&self) -> [(&'static str, u64); 42] {
+    pub fn rows(&self) -> [(&'static str, u64); Self::ROW_COUNT] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
