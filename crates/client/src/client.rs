@@ -9,7 +9,7 @@ use crate::open_runs::OpenRuns;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
-use gabion_meta::{FileRecord, Listing, PoolRecord, PutId};
+use gabion_meta::{FileRecord, Listing, PoolRecord, PutId, QuotaChange};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
@@ -209,6 +209,16 @@ impl Client {
     /// [`ClientError::NoCoordinator`].
     pub async fn create_pool(&self, wish: PoolRequest) -> Result<PoolRecord, ClientError> {
         self.ask(wish).await
+    }
+
+    /// Changes the quota of a pool. Files that are there stay, also if they exceed it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such pool, or another pool's blocks become its stripes;
+    /// [`ClientError::NoCoordinator`].
+    pub async fn set_quota(&self, pool: &str, change: QuotaChange) -> Result<(), ClientError> {
+        let pool = pool.to_owned();
+        self.ask(ask::SetQuota { pool, change }).await
     }
 
     /// At most `limit` entries of the files with this prefix, in the byte order of their names, behind

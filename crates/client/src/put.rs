@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
 use gabion_meta::{DirectoryId, Existing, NewAttributes, PoolRecord, PutId, RelativePath};
 use gabion_protocol::client_ports::ClientPorts;
-use gabion_protocol::message::{OpenPut, PutPlaces, Ticket, ask};
+use gabion_protocol::message::{Cause, OpenPut, PutPlaces, Ticket, ask};
 use gabion_protocol::ports::Ask as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -153,12 +153,19 @@ impl Client {
         (source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        let reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
-        let mut begun = self.begin_put(new, reserved_bytes).await?;
+        let mut reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
+        let mut begun = match self.begin_put(new, reserved_bytes).await {
+            // The quota may have room for what the source has.
+            Err(error) if error.cause() == Cause::Quota && size_bytes.is_none() => {
+                reserved_bytes = 0;
+                self.begin_put(new, reserved_bytes).await?
+            }
+            begun => begun?,
+        };
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
         let stored = match size_bytes {
             Some(size_bytes) => store_all(&begun, source, size_bytes, progress).await,
-            None => store_stream(self, &mut begun, source, progress).await,
+            None => store_stream((self, &mut begun), source, reserved_bytes, progress).await,
         };
         let done = match stored {
             Ok(stored) => self.commit_put(new.name, begun.put).await.map(|()| stored),
@@ -352,18 +359,40 @@ async fn store_all(
     Ok((size_bytes, all.finish(size_bytes).await?))
 }
 
+impl Begun {
+    /// Reserves places for a file of `size_bytes` whose first `kept_count` stripes stay. Returns the stripes behind them.
+    async fn extend(
+        &mut self,
+        client: &Client,
+        (step, kept_count): (u64, u64),
+        size_bytes: u64,
+    ) -> Result<VecDeque<StripeRecord>, ClientError> {
+        let request = ask::ExtendPut {
+            put: self.put,
+            step,
+            kept_count,
+            size_bytes,
+        };
+        let places = client.ask(request).await?;
+        client.ports().learn_nodes(&places.nodes);
+        self.tickets = places.tickets;
+        Ok(places.stripes.into())
+    }
+}
+
 /// The same for a source whose size is not known: reserves more stripes as it is read, and at its end drops
 /// those that were too many. The last stripe of a pool whose blocks are not replicated at first is as small as
 /// its bytes allow.
 async fn store_stream(
-    client: &Client,
-    begun: &mut Begun,
+    (client, begun): (&Client, &mut Begun),
     mut source: impl AsyncRead + Unpin,
+    reserved_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<(u64, Vec<StripeRecord>), ClientError> {
     let mut all = StoringAll::new(begun, progress);
     let (mut read_bytes, mut count, mut step) = (0, 0, 0);
-    let (mut reserved_bytes, mut more_count) = (FIRST_BYTES, 2);
+    // The size for which places are reserved, if it is known.
+    let (mut reserved_bytes, mut more_count) = (Some(reserved_bytes), 2);
     let mut rest = VecDeque::from(std::mem::take(&mut begun.stripes));
     let full = geometry(&begun.pool.spec, begun.pool.spec.chunk_bytes)?;
     loop {
@@ -381,18 +410,21 @@ async fn store_stream(
                 more_count = (more_count * 2).min(MORE_COUNT_MAX);
                 read_bytes.saturating_add(more_count * full.stripe_bytes())
             };
-            if size_bytes != reserved_bytes || !is_end {
-                let request = ask::ExtendPut {
-                    put: begun.put,
-                    step,
-                    kept_count: count,
-                    size_bytes,
+            if Some(size_bytes) != reserved_bytes || !is_end {
+                let at = (step, count);
+                // Blocks that become stripes come in whole segments.
+                let can_be_less = size_bytes > read_bytes && begun.pool.lifecycle.is_none();
+                reserved_bytes = Some(size_bytes);
+                rest = match begun.extend(client, at, size_bytes).await {
+                    // The quota may have room for what was read, if not for more.
+                    Err(error) if can_be_less && error.cause() == Cause::Quota => {
+                        // A late copy of the refused request may reserve more after all.
+                        (reserved_bytes, more_count) = (None, 0);
+                        begun.extend(client, at, read_bytes).await?
+                    }
+                    extended => extended?,
                 };
-                let places = client.ask(request).await?;
-                client.ports().learn_nodes(&places.nodes);
-                rest = VecDeque::from(places.stripes);
-                begun.tickets = places.tickets;
-                (step, reserved_bytes) = (step + 1, size_bytes);
+                step += 1;
             }
         }
         let mut segment = segment.slice(..filled_bytes as usize);

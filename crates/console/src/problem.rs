@@ -57,7 +57,7 @@ impl Problem {
         }
         // Such as an audit log that cannot be written.
         match cause {
-            Cause::NoSpace => problem.status = StatusCode::INSUFFICIENT_STORAGE,
+            Cause::NoSpace | Cause::Quota => problem.status = StatusCode::INSUFFICIENT_STORAGE,
             Cause::Failure if is_refused => problem.status = StatusCode::SERVICE_UNAVAILABLE,
             _ => {}
         }
@@ -143,6 +143,7 @@ mod tests {
             (Cause::NotFound, 404, 404),
             (Cause::Failure, 502, 503),
             (Cause::NoSpace, 502, 507),
+            (Cause::Quota, 502, 507),
         ] {
             assert_eq!(Problem::from(refused(cause)).status, status, "{cause:?}");
             let order = Problem::of_order(refused(cause));

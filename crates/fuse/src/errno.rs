@@ -18,6 +18,7 @@ pub(crate) enum Errno {
     TooLarge,
     NoSpace,
     ReadOnly,
+    Quota,
     OutOfRange,
     NameTooLong,
     IsASymlink,
@@ -40,6 +41,9 @@ const STALE: i32 = 116;
 /// `ENODATA`, which is also that of a missing extended attribute.
 const NO_DATA: i32 = 61;
 
+/// `EDQUOT`.
+const QUOTA: i32 = 122;
+
 impl Errno {
     fn named(self) -> Named {
         use fuser::Errno as E;
@@ -56,6 +60,7 @@ impl Errno {
             Self::Invalid => (E::EINVAL, "EINVAL"),
             Self::TooLarge => (E::EFBIG, "EFBIG"),
             Self::NoSpace => (E::ENOSPC, "ENOSPC"),
+            Self::Quota => (E::from_i32(QUOTA), "EDQUOT"),
             Self::ReadOnly => (E::EROFS, "EROFS"),
             Self::OutOfRange => (E::ERANGE, "ERANGE"),
             Self::NameTooLong => (E::ENAMETOOLONG, "ENAMETOOLONG"),
@@ -92,6 +97,7 @@ impl From<ClientError> for Errno {
             Cause::IsADirectory => Self::IsADirectory,
             Cause::NotEmpty => Self::NotEmpty,
             Cause::NoSpace => Self::NoSpace,
+            Cause::Quota => Self::Quota,
             Cause::InUse => Self::Busy,
             Cause::Stale => Self::Stale,
             Cause::Invalid => Self::Invalid,

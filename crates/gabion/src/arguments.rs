@@ -41,7 +41,7 @@ pub(crate) use lab::{
 };
 pub(crate) use metadata::{MetadataCommand, MetadataOptions};
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
-pub(crate) use pool::PoolOptions;
+pub(crate) use pool::{PoolOptions, QuotaOptions};
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 pub(crate) use top::TopOptions;
 
@@ -493,6 +493,8 @@ pub(crate) enum PoolCommand {
         #[arg(value_parser = checks::pool_name)]
         name: String,
     },
+    /// Show or change the most that a pool may use
+    Quota(QuotaOptions),
     /// Encode replicated blocks now, in a pool of --write replicate:N
     Encode(FormOptions),
     /// Replicate the blocks of encoded stripes again, for hot files

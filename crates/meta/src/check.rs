@@ -14,6 +14,7 @@ use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pools::pool;
+use crate::quotas::contradiction;
 use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PoolSpec, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
@@ -57,6 +58,7 @@ pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
         check.moves()?;
         check.rests()?;
         check.locks()?;
+        check.uses()?;
         Ok(check.faults)
     })
 }
@@ -190,6 +192,14 @@ impl<'t> Check<'t> {
                 format!("'{name}' lies in a directory that is not there")
             });
         }
+        Ok(())
+    }
+
+    /// Pools use what their stripes and files take.
+    fn uses(&mut self) -> Result<(), MetaError> {
+        let stripes = self.live.values().chain(self.pending.values());
+        let fault = contradiction(self.txn, stripes)?;
+        self.faults.extend(fault);
         Ok(())
     }
 

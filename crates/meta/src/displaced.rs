@@ -4,6 +4,7 @@
 use crate::error::MetaError;
 use crate::exclusions::left_out;
 use crate::kv::{ReadTxn, WriteTxn};
+use crate::quotas::uncount_stripe;
 use crate::records::{Holder, LeaseRecord, PutId};
 use crate::replacement_records::Displaced;
 use crate::schema::{
@@ -51,6 +52,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
     MOVES.delete(txn, &id)?;
     PREDECESSORS.delete(txn, &id)?;
     COPIES.delete(txn, &id)?;
+    uncount_stripe(txn, &stripe)?;
     GARBAGE.put(txn, &id, &stripe)
 }
 

@@ -245,6 +245,9 @@ pub enum MetaError {
     /// A rule of snapshots and clones.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// A pool's quota.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     /// The node is being drained and gets no new chunks.
     #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]
     NodeLeaving(NodeId),
@@ -431,6 +434,46 @@ impl MetaError {
             Self::Storage { .. } | Self::Deposed { .. } | Self::Closed | Self::WentBack { .. }
         )
     }
+}
+
+/// A quota that a request would exceed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum QuotaError {
+    /// The pool would have too many bytes.
+    #[error(
+        "pool {pool} uses {used} bytes of its quota of {limit}, and this takes {more} more; remove files, or raise the \
+        quota with 'gabion pool quota'"
+    )]
+    Bytes {
+        /// The pool.
+        pool: String,
+        /// Its quota.
+        limit: u64,
+        /// The bytes that it uses.
+        used: u64,
+        /// The bytes that the request takes more.
+        more: u64,
+    },
+    /// The pool would have too many files.
+    #[error(
+        "pool {pool} has all {limit} files of its quota; remove files, or raise the quota with 'gabion pool quota'"
+    )]
+    Files {
+        /// The pool.
+        pool: String,
+        /// Its quota.
+        limit: u64,
+    },
+    /// A quota for the stripes that another pool's blocks become.
+    #[error(
+        "pool {pool} has the encoded stripes of pool {of}; set the quota of pool {of}, which counts both"
+    )]
+    Encoded {
+        /// The pool.
+        pool: String,
+        /// The pool of the files.
+        of: String,
+    },
 }
 
 /// A rule of snapshots and clones that a request breaks.

@@ -16,13 +16,14 @@ use crate::lock_rows::forget_locks;
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::{DirectoryId, RelativePath};
+use crate::quotas::uncount_file;
 use crate::records::{Existing, FileRecord, Inode, Listing, PutId, Symlink};
 use crate::schema::{
     ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REQUESTED_FORMS, USER_ATTRIBUTES, WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
-use gabion_layout::{ByteRange, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, PoolId, StripeId, StripeRecord};
 
 /// The stripes of a file with the offsets of their extents.
 pub type Stripes = Vec<(u64, StripeRecord)>;
@@ -369,20 +370,21 @@ pub(crate) fn check_name(
     }
 }
 
-/// Frees a name for another file.
+/// Frees a name for another file. Returns the pool of the file that had it, if that file is gone.
 pub(crate) fn make_way(
     txn: &mut dyn WriteTxn,
     name: &str,
     existing: Existing,
     now: WallTime,
-) -> Result<(), MetaError> {
-    if let Some(present) = check_name(txn, name, existing)? {
-        let file = file_of(txn, present)?;
-        let key = key_at(txn, &name.into(), present)?;
-        let key = key.ok_or_else(|| FILES.contradiction(&present, "its name is missing"))?;
-        remove(txn, &file, &key, now)?;
-    }
-    Ok(())
+) -> Result<Option<PoolId>, MetaError> {
+    let Some(present) = check_name(txn, name, existing)? else {
+        return Ok(None);
+    };
+    let file = file_of(txn, present)?;
+    let key = key_at(txn, &name.into(), present)?;
+    let key = key.ok_or_else(|| FILES.contradiction(&present, "its name is missing"))?;
+    remove(txn, &file, &key, now)?;
+    Ok((file.link_count == 1).then_some(file.pool))
 }
 
 /// Takes a name of a file away, and with its last name removes it. One that a session has stays, even if the client of
@@ -408,6 +410,7 @@ fn remove(
     forget_locks(txn, file.put)?;
     unlink(txn, key, now)?;
     FILES.delete(txn, &file.put)?;
+    uncount_file(txn, file)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }
 

@@ -14,7 +14,7 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::node_rows::node;
-use crate::schema::{ABSENT_HOLDERS, FORMER_HOLDERS};
+use crate::schema::{ABSENT_HOLDERS, FORMER_HOLDERS, GARBAGE, STRIPES};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
 
 /// The former holders of one stripe, each with the chunk that it may still have.
@@ -112,7 +112,8 @@ pub(crate) fn forget_node(
 ) -> Result<(), MetaError> {
     let rows = FORMER_HOLDERS.scan(txn, &FORMER_HOLDERS.all(), usize::MAX)?;
     for (stripe, holders) in rows {
-        if has_failed && holders.iter().any(|(node, _)| *node == gone) {
+        let is_noted = holders.iter().any(|(node, _)| *node == gone);
+        if has_failed && is_noted && is_known(txn, stripe)? {
             note_absent(txn, gone, stripe)?;
         }
         keep(txn, stripe, &holders, |(node, _)| node != gone)?;
@@ -126,6 +127,11 @@ pub(crate) fn forget_node(
         }
     }
     Ok(())
+}
+
+/// Whether a stripe is live or garbage. Of others, no record is kept for nodes that return.
+fn is_known(txn: &dyn ReadTxn, stripe: StripeId) -> Result<bool, MetaError> {
+    Ok(STRIPES.get(txn, &stripe)?.is_some() || GARBAGE.get(txn, &stripe)?.is_some())
 }
 
 fn note_absent(txn: &mut dyn WriteTxn, holder: NodeId, stripe: StripeId) -> Result<(), MetaError> {

@@ -53,6 +53,8 @@ mod pools;
 mod predecessors;
 mod progress;
 mod puts;
+mod quota_records;
+mod quotas;
 mod records;
 mod redb_store;
 mod removals;
@@ -74,7 +76,7 @@ mod wall_clock;
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};
-pub use error::{MetaError, SnapshotError};
+pub use error::{MetaError, QuotaError, SnapshotError};
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
 pub use inodes::{DirectoryEntry, InodeStatus, Kind};
@@ -89,6 +91,7 @@ pub use meta::Meta;
 pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
 pub use puts::Put;
+pub use quota_records::{Limit, PoolUse, Quota, QuotaChange};
 pub use records::{
     Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
     FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing, LockSessionId,

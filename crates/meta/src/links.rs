@@ -10,6 +10,7 @@ use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name, check_target};
 use crate::paths::RelativePath;
 use crate::pools::pool;
+use crate::quotas::{check_files, count_file};
 use crate::records::{FileRecord, Inode, PutId, Symlink};
 use crate::schema::Counter;
 use gabion_layout::PoolId;
@@ -74,6 +75,7 @@ impl<K: KeyValue> Meta<K> {
             check_file_name(&path)?;
             check_free(txn, &path)?;
             pool(txn, pool_id)?;
+            check_files(txn, pool_id)?;
             let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
             let attributes = Attributes::new(attributes, now);
             let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
@@ -85,6 +87,7 @@ impl<K: KeyValue> Meta<K> {
                 }),
                 ..FileRecord::new(key, (put, pool_id), attributes, now_ms)
             };
+            count_file(txn, &file)?;
             put_file(txn, &file)
         })
     }

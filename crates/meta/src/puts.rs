@@ -7,7 +7,7 @@ use crate::directories::{absolute, link, make_parents};
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
-use crate::files::{check_name, make_way, put_file};
+use crate::files::{check_name, file_row, make_way, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name};
@@ -15,6 +15,7 @@ use crate::node_rows::staying_node;
 use crate::paths::RelativePath;
 use crate::pending::{pending_stripes, surviving_stripes};
 use crate::pools::{left_out_max, pool};
+use crate::quotas::{check_bytes, check_files, count_file, count_stripes, uncount_stripe};
 use crate::records::{
     Existing, FileRecord, Inode, MapId, Placement, PoolRecord, PoolSpec, PutId, PutRecord,
     PutTarget, StripeRun,
@@ -51,7 +52,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileReplaced`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
     /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] when a stripe would not survive the loss of
-    /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
+    /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`]; [`MetaError::Quota`].
     pub fn begin_put(
         &self,
         (at, existing, attributes): (impl Into<RelativePath>, Existing, NewAttributes),
@@ -65,11 +66,17 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let name = absolute(txn, &at)?;
             check_file_name(&name)?;
-            check_name(txn, &name, existing)?;
+            let present = check_name(txn, &name, existing)?;
+            let present = present.map(|put| file_row(txn, put)).transpose()?;
+            let goes = |file: &FileRecord| file.pool == pool_id && file.link_count == 1;
+            if !present.is_some_and(|file| goes(&file)) {
+                check_files(txn, pool_id)?;
+            }
             let record = pool(txn, pool_id)?;
             check_all_sizes(txn, &record, size_bytes, placements)?;
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
+            check_bytes(txn, &record, &placements, 0)?;
             let target = PutTarget::New {
                 at: at.clone(),
                 existing,
@@ -98,7 +105,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutStep`] for a late message;
-    /// those of places as for [`Meta::begin_put`]; [`MetaError::IdsExhausted`].
+    /// those of places as for [`Meta::begin_put`]; [`MetaError::IdsExhausted`]; [`MetaError::Quota`].
     pub fn extend_put(
         &self,
         put: PutId,
@@ -142,6 +149,7 @@ impl<K: KeyValue> Meta<K> {
             check_all_sizes(txn, &held, size, &all)?;
             let failed = check_nodes(txn, &held.spec, placements, left_out_max(&held))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
+            check_bytes(txn, &held, &placements, 0)?;
             let (run, new) = reserve_stripes(txn, &placements, &failed)?;
             record.runs.push(run);
             record.step += 1;
@@ -158,7 +166,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] and
-    /// [`MetaError::FileReplaced`] when another file has the name by now; [`MetaError::PutLost`].
+    /// [`MetaError::FileReplaced`] when another file has the name by now; [`MetaError::PutLost`];
+    /// [`MetaError::Quota`] when the pool has all its files by now.
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         let now = self.wall_time();
         self.change(|txn| {
@@ -176,7 +185,9 @@ impl<K: KeyValue> Meta<K> {
             };
             let name = absolute(txn, at)?;
             check_file_name(&name)?;
-            make_way(txn, &name, existing, now)?;
+            if make_way(txn, &name, existing, now)? != Some(pool) {
+                check_files(txn, pool)?;
+            }
             let stripes = surviving_stripes(txn, &record)?;
             for stripe in &stripes {
                 PENDING.delete(txn, &stripe.id)?;
@@ -197,6 +208,7 @@ impl<K: KeyValue> Meta<K> {
                 ..FileRecord::new(named, (put, pool), attributes, now_ms)
             };
             link(txn, &key, Inode::File(put), now)?;
+            count_file(txn, &file)?;
             put_file(txn, &file)?;
             end_committed(txn, put)?;
             Ok(file)
@@ -302,6 +314,7 @@ fn reserve_stripes(
     for stripe in &stripes {
         PENDING.put(txn, &stripe.id, stripe)?;
     }
+    count_stripes(txn, &stripes)?;
     let run = StripeRun {
         first: StripeId(first),
         count: stripe_count,
@@ -312,6 +325,7 @@ fn reserve_stripes(
 /// Makes a pending stripe garbage.
 fn abandon(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaError> {
     PENDING.delete(txn, &stripe.id)?;
+    uncount_stripe(txn, stripe)?;
     GARBAGE.put(txn, &stripe.id, stripe)
 }
 

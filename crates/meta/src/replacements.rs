@@ -17,7 +17,7 @@
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped};
 use crate::error::MetaError;
-use crate::extents::{self, Found, extents_from, find, map_of, take_out};
+use crate::extents::{self, Found, data_bytes, extents_from, find, map_of, take_out};
 use crate::files::{check_no_symlink, file_of, file_row, put_file};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::layers;
@@ -26,6 +26,7 @@ use crate::pending::surviving_stripes;
 use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
+use crate::quotas::check_bytes;
 use crate::records::{
     FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, MapId, Placement, PoolRecord, PutId, PutTarget,
 };
@@ -49,7 +50,7 @@ impl<K: KeyValue> Meta<K> {
     /// that has left a hole, and a hole is to be filled;
     /// [`MetaError::FixedSize`], [`MetaError::FileTooLarge`];
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
-    /// put; [`MetaError::IdsExhausted`].
+    /// put; [`MetaError::IdsExhausted`]; [`MetaError::Quota`].
     ///
     /// # Panics
     /// Unless there is one placement for each new stripe and each copy.
@@ -96,6 +97,11 @@ impl<K: KeyValue> Meta<K> {
                 failed.append(&mut check_nodes(txn, &pool.spec, place, left_out_max)?);
             }
             let placements: Vec<_> = pools.into_iter().zip(placements).collect();
+            let mut old_bytes = 0;
+            for old in places.values() {
+                old_bytes += data_bytes(txn, old)?;
+            }
+            check_bytes(txn, &held, &placements, old_bytes)?;
             let put = reserve(txn, PutTarget::Stripes(file), &placements, &failed, now_ms)?;
             let rewrite = rewrite.clone();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, rewrite })?;

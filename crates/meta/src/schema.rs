@@ -6,6 +6,7 @@ use crate::kv::{ReadTxn, WriteTxn};
 use crate::lock_ranges::HeldLock;
 use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
+use crate::quota_records::{PoolUse, Quota};
 use crate::records::{
     DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId, MapId,
     NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, RequestedForm,
@@ -19,7 +20,7 @@ use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeReco
 use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -33,6 +34,10 @@ pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
+/// The quotas of pools; a missing row means [`Quota::default`].
+pub(crate) const QUOTAS: Table<PoolId, Quota> = Table::new("quotas", 55, 1);
+/// What pools use.
+pub(crate) const USES: Table<PoolId, PoolUse> = Table::new("uses of pools", 56, 1);
 /// Visible files.
 pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 7);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.

@@ -14,6 +14,7 @@ use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::RelativePath;
 use crate::pools::pool;
+use crate::quotas::{check_files, count_file};
 use crate::records::{FencingToken, FileRecord, Inode, MapId, PutId};
 use crate::schema::{Counter, MAPS, MERGES, USER_ATTRIBUTES};
 use crate::tokens::exclusive;
@@ -86,6 +87,7 @@ impl<K: KeyValue> Meta<K> {
                 let file = Some(put);
                 put_above(txn, copy.map, MapRecord { below, file })?;
             }
+            count_file(txn, &copy)?;
             put_file(txn, &copy)?;
             if let Some(own) = USER_ATTRIBUTES.get(txn, &Inode::File(source))? {
                 USER_ATTRIBUTES.put(txn, &Inode::File(put), &own)?;
@@ -114,6 +116,7 @@ fn check(
     let path = absolute(txn, to)?;
     check_file_name(&path)?;
     check_free(txn, &path)?;
+    check_files(txn, file.pool)?;
     Ok((file, path))
 }
 

@@ -115,7 +115,7 @@ impl Image {
                 }
                 Err(error) => {
                     // A guest may write on and on to full disks.
-                    if error.cause() != Cause::NoSpace {
+                    if !is_full(error.cause()) {
                         tracing::warn!(image = self.file.name(), %error, "a request fails");
                     }
                     return Err(device_error(&error));
@@ -367,13 +367,18 @@ fn may_pass(error: &ClientError) -> bool {
             | ClientError::Undecided { .. }
             | ClientError::Forgotten(_)
     );
-    is_temporary && error.cause() != Cause::NoSpace
+    is_temporary && !is_full(error.cause())
+}
+
+/// Whether there is no room: disks are full, or the quota of the pool is used up.
+fn is_full(cause: Cause) -> bool {
+    matches!(cause, Cause::NoSpace | Cause::Quota)
 }
 
 fn device_error(error: &ClientError) -> DeviceError {
     DeviceError {
         errno: match error.cause() {
-            Cause::NoSpace => Errno::NoSpace,
+            cause if is_full(cause) => Errno::NoSpace,
             _ => Errno::Io,
         },
         sentence: error.to_string(),
@@ -417,6 +422,9 @@ mod tests {
         let full = late(Denial::new(Cause::NoSpace, "the disk is full of node 3"));
         assert!(!may_pass(&full));
         assert_eq!(device_error(&full).errno, Errno::NoSpace);
+        let quota = ClientError::Refused(Denial::new(Cause::Quota, "pool vm has no room"));
+        assert!(!may_pass(&quota));
+        assert_eq!(device_error(&quota).errno, Errno::NoSpace);
         let silent = late("node 3 does not answer".into());
         assert!(may_pass(&silent));
         assert_eq!(device_error(&silent).errno, Errno::Io);

@@ -143,4 +143,8 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
     if let Err(wrong) = files.snapshots.verify(&operator).await {
         world.fail(wrong);
     }
+    let contradictions = cluster.observer.check().expect("onlookers can read");
+    if !contradictions.is_empty() {
+        world.fail(format!("the metadata: {}", contradictions.join("; ")));
+    }
 }

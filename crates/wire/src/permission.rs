@@ -185,7 +185,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         R::Nodes => USERS.and(COORDINATOR),
         R::Accept(_)
         | R::CommitPool(_)
-        | R::CreatePool(_)
+        | R::CreatePool(_) | R::SetQuota(_)
         | R::RepairNow(_)
         | R::OrderRepair(_)
         | R::Drain(_)

@@ -8,6 +8,7 @@ mod directories;
 mod disks;
 mod exclusive;
 mod locks;
+mod quotas;
 mod sizes;
 mod snapshots;
 mod surroundings;
@@ -48,6 +49,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
         .chain(locks::MUTANTS)
+        .chain(quotas::MUTANTS)
         .chain(tickets::MUTANTS)
         .chain(database::MUTANTS)
         .chain(console::MUTANTS)

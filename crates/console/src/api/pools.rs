@@ -30,6 +30,12 @@ pub(super) struct UsedPool {
     raw_bytes: u64,
     /// Bytes of reserves that have disk space.
     reserved_bytes: u64,
+    /// Data bytes of stripes of files and of unfinished puts, which count against the quota.
+    used_bytes: u64,
+    /// The most such bytes.
+    quota_bytes: Option<u64>,
+    /// The most files.
+    quota_files: Option<u64>,
 }
 
 fn used(pool: &PoolRecord, usage: &PoolUsage) -> Result<UsedPool, Problem> {
@@ -41,6 +47,9 @@ fn used(pool: &PoolRecord, usage: &PoolUsage) -> Result<UsedPool, Problem> {
         logical_bytes: usage.logical_bytes,
         raw_bytes: usage.raw_bytes,
         reserved_bytes: usage.reserved_bytes,
+        used_bytes: usage.used.bytes,
+        quota_bytes: usage.quota.bytes.number(),
+        quota_files: usage.quota.files.number(),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::output::parse_bytes;
 use gabion_fuse::{MountSource, OptionError};
-use gabion_meta::{Attributes, check_form};
+use gabion_meta::{Attributes, Limit, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 use std::num::NonZeroU64;
@@ -205,6 +205,26 @@ pub(super) fn rate(text: &str) -> Result<String, String> {
 /// A size that is not zero.
 pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "use at least one byte".to_owned())
+}
+
+/// A limit of bytes, or none.
+pub(super) fn bytes_limit(text: &str) -> Result<Limit, String> {
+    limit(text, parse_bytes)
+}
+
+/// A limit of files, or none.
+pub(super) fn files_limit(text: &str) -> Result<Limit, String> {
+    limit(text, |text| {
+        text.parse()
+            .map_err(|_| "use a whole number of files, or 'none'".to_owned())
+    })
+}
+
+fn limit(text: &str, parse: impl Fn(&str) -> Result<u64, String>) -> Result<Limit, String> {
+    if text == "none" {
+        return Ok(Limit::Unlimited);
+    }
+    parse(text).map(Limit::AtMost)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The arguments of `gabion pool create`.
+//! The arguments of `gabion pool create` and `gabion pool quota`.
 
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
@@ -6,8 +6,23 @@ use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, ReserveSpec, Smoothing, Survive,
     UpdateScheme,
 };
+use gabion_meta::Limit;
 use gabion_planner::update::{self, Descriptor};
 use gabion_protocol::message::LifecycleRequest;
+
+/// A change of a quota.
+#[derive(Args, Debug)]
+pub(crate) struct QuotaOptions {
+    /// Name of the pool
+    #[arg(value_parser = super::checks::pool_name)]
+    pub(crate) name: String,
+    /// Most bytes of data that the pool's stripes may hold, without parity, or 'none'
+    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit)]
+    pub(crate) bytes: Option<Limit>,
+    /// Most files, or 'none'
+    #[arg(long, value_name = "N", value_parser = super::checks::files_limit)]
+    pub(crate) files: Option<Limit>,
+}
 
 /// Parameters of a pool.
 #[derive(Args, Debug)]

@@ -1,6 +1,7 @@
 //! `gabion df`: the space of pools and nodes.
 
 use super::connect;
+use super::pool::quota_as_json;
 use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, say, table};
@@ -40,6 +41,7 @@ fn as_json(usage: &ClusterUsage) -> Value {
             "logical_bytes": pool.logical_bytes,
             "raw_bytes": pool.raw_bytes,
             "reserved_bytes": pool.reserved_bytes,
+            "quota": quota_as_json(pool),
         })
     };
     let nodes = usage.nodes.iter().map(|(node, known)| {
@@ -59,6 +61,20 @@ fn as_json(usage: &ClusterUsage) -> Value {
     })
 }
 
+/// The part of a pool's quota that is used.
+fn of_quota(pool: &PoolUsage) -> Option<String> {
+    let (used, quota) = (pool.used, pool.quota);
+    let of_bytes = |limit| format!("{} of {}", bytes(used.bytes), bytes(limit));
+    let of_files = |limit| format!("{} of {limit} files", used.files);
+    let parts = [
+        quota.bytes.number().map(of_bytes),
+        quota.files.number().map(of_files),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let is_limited = !parts.is_empty();
+    is_limited.then(|| format!("quota of {}: {} used", pool.name, parts.join(", ")))
+}
+
 fn print(usage: &ClusterUsage) {
     let mut pools = table(&["pool", "files", "logical", "raw", "reserved"]);
     for pool in usage.pools.values().chain([&total(usage)]) {
@@ -72,6 +88,7 @@ fn print(usage: &ClusterUsage) {
     }
     align_numbers(&mut pools);
     println!("{pools}");
+    usage.pools.values().filter_map(of_quota).for_each(say);
     say("raw: all chunks with parity; reserved: space behind parity chunks for records of updates");
     let mut nodes = table(&["node", "used", "of it reserved", "free", "disk"]);
     for (node, known) in &usage.nodes {

@@ -1,8 +1,8 @@
-//! `gabion pool`: create and list pools.
+//! `gabion pool`: create and list pools, convert their files, and limit them.
 
 use super::connect;
 use super::repair_status::restraints;
-use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions};
+use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions, QuotaOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table, wrapped};
 use gabion_client::{Client, ClientError};
@@ -11,9 +11,11 @@ use gabion_console::view::pools::{
     PoolView, cost_of, phase_survives, reserve_bytes, with_reserves,
 };
 use gabion_layout::duration;
-use gabion_meta::{PoolRecord, PoolSpec, PutId};
+use gabion_meta::{Limit, PoolRecord, PoolSpec, PutId, QuotaChange};
 use gabion_planner::pool::PoolCost;
-use gabion_protocol::message::{Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest};
+use gabion_protocol::message::{
+    Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest, PoolUsage,
+};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -30,18 +32,70 @@ pub(crate) async fn run(
             show(&[created], format)
         }
         PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
+        PoolCommand::Quota(options) => quota(options, place, format).await,
         PoolCommand::Encode(options) => order(options, true, place, format).await,
         PoolCommand::Promote(options) => order(options, false, place, format).await,
         PoolCommand::Commit { name } => commit(&name, place, format).await,
     }
 }
 
-/// The failure of a request for a new pool. A refused name or parameter is a usage error.
+/// The failure of a request for a new pool or a quota. A refused name or parameter is a usage error.
 fn refused(error: ClientError) -> Failure {
     match error.cause() {
         Cause::Invalid | Cause::Exists => Failure::usage(error.to_string()),
         _ => error.into(),
     }
+}
+
+/// Changes the quota of a pool if told to, and shows it.
+async fn quota(options: QuotaOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let QuotaOptions { name, bytes, files } = options;
+    let client = connect(place).await?;
+    let change = QuotaChange { bytes, files };
+    if change != QuotaChange::default() {
+        client.set_quota(&name, change).await.map_err(refused)?;
+    }
+    let usage = client.usage().await?;
+    let known = usage.pools.values().find(|known| known.name == name);
+    let known = known.ok_or_else(|| {
+        Failure::failed(format!(
+            "there is no pool '{name}' with files; use one from 'gabion df'"
+        ))
+    })?;
+    if format == Format::Json {
+        return print_json(&quota_as_json(known));
+    }
+    let mut table = table(&["pool", "", "used", "quota", "left"]);
+    let (used, quota) = (known.used, known.quota);
+    let mut add = |what: &str, used: u64, limit: Limit, unit: fn(u64) -> String| {
+        let left = limit.number().map(|limit| limit.saturating_sub(used));
+        let shown = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), unit);
+        let left = left.map_or_else(String::new, unit);
+        table.add_row([
+            name.clone(),
+            what.to_owned(),
+            unit(used),
+            shown(limit.number()),
+            left,
+        ]);
+    };
+    add("data", used.bytes, quota.bytes, crate::output::bytes);
+    add("files", used.files, quota.files, |count| count.to_string());
+    align_numbers(&mut table);
+    println!("{table}");
+    say("data: whole stripes of files and of unfinished puts, without parity; holes use nothing");
+    Ok(())
+}
+
+/// What a pool uses of its quota.
+pub(super) fn quota_as_json(pool: &PoolUsage) -> serde_json::Value {
+    json!({
+        "pool": pool.name,
+        "used_bytes": pool.used.bytes,
+        "used_files": pool.used.files,
+        "quota_bytes": pool.quota.bytes.number(),
+        "quota_files": pool.quota.files.number(),
+    })
 }
 
 /// Commits a pool's appended updates.

@@ -39,6 +39,7 @@ mod node_accept;
 mod old_layouts;
 mod output;
 mod put_elsewhere;
+mod quotas;
 mod readme;
 mod recovery_under_load;
 mod repair_manager;

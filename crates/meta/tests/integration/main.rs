@@ -12,6 +12,7 @@ mod model;
 mod names;
 mod operations;
 mod placed_anew;
+mod quotas;
 mod replacements;
 mod sizes;
 mod snapshots;

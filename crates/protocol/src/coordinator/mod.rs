@@ -27,6 +27,7 @@ pub use options::{CoordinatorOptions, TicketTimes};
 
 use self::core::{Answer, Core};
 use crate::measure::{Answered, Measure};
+use crate::message::CoordinatorRequest::{CloseLocks, OpenLocks, RenewLocks, SetLock};
 use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
 use crate::ports::Ports;
 use files::Files;
@@ -154,7 +155,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Routes a request to its room.
     async fn route(self: &Arc<Self>, request: Ask) -> Answer {
-        let (members, leases, files) = (&self.members, &self.leases, &self.files);
+        let (members, leases) = (&self.members, &self.leases);
+        let (files, locks) = (&self.files, &self.locks);
         match request {
             Ask::BeginJoin(asked) => members.begin_join(asked).await,
             Ask::TellChunks(page) => members.tell_chunks(page).await,
@@ -175,6 +177,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::NotePhase(told) => leases.note_phase(told).await,
             Ask::Group(told) => Ok(self.grouping.note(told)),
             Ask::CreatePool(wish) => files.create_pool(wish).await,
+            Ask::SetQuota(asked) => files.set_quota(asked).await,
             Ask::Pools => files.pools().await,
             Ask::Reserves(stripes) => files.reserves(stripes).await,
             Ask::CommitPool(ask::CommitPool { name }) => files.commit_pool(name).await,
@@ -206,9 +209,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OpenExclusive(asked) => files.open_exclusive(asked).await,
             Ask::RenewExclusive(asked) => files.renew_exclusive(asked).await,
             Ask::CloseExclusive(asked) => files.close_exclusive(asked).await,
-            Ask::OpenLocks | Ask::RenewLocks(_) | Ask::CloseLocks(_) | Ask::SetLock(_) => {
-                self.locks.answer(request).await
-            }
+            OpenLocks | RenewLocks(_) | CloseLocks(_) | SetLock(_) => locks.answer(request).await,
             Ask::Token(asked) => files.token(asked).await,
             Ask::Snapshot(asked) => files.snapshot(asked).await,
             Ask::RemoveFile(asked) => files.remove_file(asked).await,

@@ -32,9 +32,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let users: BTreeMap<PoolId, PoolId> = encoded.collect();
         let user = |pool: PoolId| users.get(&pool).copied().unwrap_or(pool);
         for pool in pools.iter().filter(|pool| !users.contains_key(&pool.id)) {
-            let name = pool.spec.name.clone();
+            let (quota, used) = meta.quota(pool.id)?;
             let known = PoolUsage {
-                name,
+                name: pool.spec.name.clone(),
+                quota,
+                used,
                 ..PoolUsage::default()
             };
             usage.pools.insert(pool.id, known);

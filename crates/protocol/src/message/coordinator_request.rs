@@ -20,7 +20,7 @@ use gabion_layout::{
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
     Inode, InodeStatus, Listing, LockChange, LockSessionId, Locking, NewAttributes, PoolRecord,
-    PutId, RelativePath, SessionId, SizeChange,
+    PutId, QuotaChange, RelativePath, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -164,6 +164,13 @@ calls! {
     Nodes -> Vec<NodeStatus> { CoordinatorReply::Nodes(nodes) => nodes }
     /// Make a pool.
     CreatePool(PoolRequest) -> PoolRecord { CoordinatorReply::Pool(pool) => pool }
+    /// Change the quota of a pool.
+    SetQuota {
+        /// The pool's name.
+        pool: String,
+        /// The change.
+        change: QuotaChange,
+    }
     /// All pools.
     Pools -> Vec<PoolRecord> { CoordinatorReply::Pools(pools) => pools }
     /// The pools' rules for the reserved space of these stripes; stripes without any are left out.

@@ -3,7 +3,7 @@
 use super::refusal::Refusal;
 use gabion_codec::CodeError;
 use gabion_layout::GeometryError;
-use gabion_meta::{MetaError, MetaError as E, SnapshotError};
+use gabion_meta::{MetaError, MetaError as E, QuotaError, SnapshotError};
 use gabion_planner::PlanError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,6 +23,8 @@ pub enum Cause {
     NotEmpty,
     /// Disks are too full (`ENOSPC`).
     NoSpace,
+    /// The quota of the pool is used up (`EDQUOT`).
+    Quota,
     /// Another client uses the file (`EBUSY`).
     InUse,
     /// The request goes by an earlier state of the file or the cluster (`ESTALE`).
@@ -61,6 +63,7 @@ impl Cause {
             Self::IsADirectory => "is_a_directory",
             Self::NotEmpty => "not_empty",
             Self::NoSpace => "no_space",
+            Self::Quota => "quota",
             Self::InUse => "in_use",
             Self::Stale => "stale",
             Self::Invalid => "invalid",
@@ -120,11 +123,8 @@ impl From<&str> for Denial {
 impl From<&MetaError> for Cause {
     fn from(error: &MetaError) -> Self {
         match error {
-            E::UnknownPool(_)
-            | E::UnknownFile(_)
-            | E::UnknownPath(_)
-            | E::UnknownNode(_)
-            | E::DirectoryGone(_) => Self::NotFound,
+            #[rustfmt::skip]
+            E::UnknownPool(_) | E::UnknownFile(_) | E::UnknownPath(_) | E::UnknownNode(_) | E::DirectoryGone(_) => Self::NotFound,
             E::PoolExists(_)
             | E::FileExists(_)
             | E::DirectoryExists(_)
@@ -165,6 +165,7 @@ impl From<&MetaError> for Cause {
             E::FileTooLarge | E::UserAttributesTooLarge { .. } => Self::TooLarge,
             E::FixedSize | E::NotReplicated { .. } => Self::Unsupported,
             E::Snapshot(error) => error.into(),
+            E::Quota(error) => error.into(),
             E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
             E::Storage { .. }
             | E::Locked { .. }
@@ -186,6 +187,15 @@ impl From<&MetaError> for Cause {
             | E::StillServed(_)
             | E::Held { .. }
             | E::NodeInStripe { .. } => Self::Failure,
+        }
+    }
+}
+
+impl From<&QuotaError> for Cause {
+    fn from(error: &QuotaError) -> Self {
+        match error {
+            QuotaError::Bytes { .. } | QuotaError::Files { .. } => Self::Quota,
+            QuotaError::Encoded { .. } => Self::Invalid,
         }
     }
 }

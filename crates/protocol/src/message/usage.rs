@@ -1,6 +1,7 @@
 //! The space that files take in their pools and on nodes.
 
 use gabion_layout::{NodeId, PoolId};
+use gabion_meta::{PoolUse, Quota};
 use gabion_planner::placement::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,6 +28,10 @@ pub struct PoolUsage {
     pub raw_bytes: u64,
     /// Bytes of reserves that have disk space, from the nodes' last heartbeats.
     pub reserved_bytes: u64,
+    /// What counts against the quota.
+    pub used: PoolUse,
+    /// The quota.
+    pub quota: Quota,
 }
 
 /// The space of a cluster.

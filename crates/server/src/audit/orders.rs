@@ -48,7 +48,7 @@ impl Order {
             R::OpenExclusive(asked) if asked.takes_over => {
                 order("take_over", Subject::Named(format!("file {}", asked.file.0)))
             }
-            R::CreatePool(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
+            R::CreatePool(_) | R::SetQuota(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
             | R::Accept(_) => {
                 let event = events::order_of(request)?;
                 order(event.kind, Subject::Named(event.sentence))

@@ -1,7 +1,8 @@
 //! Orders of operators as events: settings and departures.
 
 use super::log::Happening;
-use gabion_protocol::message::{CoordinatorRequest, RepairOrder};
+use gabion_meta::{Limit, QuotaChange};
+use gabion_protocol::message::{CoordinatorRequest, RepairOrder, ask};
 
 /// A node's store has failed. The node says so until it is answered.
 pub(crate) const STORE_FAILED: &str = "store_failed";
@@ -18,6 +19,7 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
     };
     match request {
         R::CreatePool(pool) => plain(format!("pool {} is made", pool.name)),
+        R::SetQuota(asked) => plain(quota_sentence(asked)),
         R::OrderRepair(order) => plain(repair_sentence(order)),
         R::RepairNow(now) => plain(match &now.scheme {
             Some(scheme) => format!("repairs begin now, by {scheme}"),
@@ -49,6 +51,23 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
         }
         _ => None,
     }
+}
+
+fn quota_sentence(asked: &ask::SetQuota) -> String {
+    let part = |limit: Option<Limit>, unit: &str| match limit? {
+        Limit::Unlimited => Some(format!("no limit of {unit}")),
+        Limit::AtMost(count) => Some(format!("at most {count} {unit}")),
+    };
+    let QuotaChange { bytes, files } = asked.change;
+    let parts: Vec<String> = [part(bytes, "bytes"), part(files, "files")]
+        .into_iter()
+        .flatten()
+        .collect();
+    let pool = &asked.pool;
+    if parts.is_empty() {
+        return format!("quota of pool {pool}: unchanged");
+    }
+    format!("quota of pool {pool}: {}", parts.join(", "))
 }
 
 fn repair_sentence(order: &RepairOrder) -> String {

@@ -4,12 +4,13 @@ use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic
 use super::requests::Requests;
 use crate::metadata::MetadataStore;
 use crate::slow::SlowLog;
-use gabion_meta::Departure;
+use gabion_layout::PoolId;
+use gabion_meta::{Departure, Limit, Quota};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::coordinator::figures::CoordinatorFigures;
 use gabion_protocol::measure::Measure;
-use gabion_protocol::message::{ClusterStatus, ClusterUsage, Liveness, RepairStatus};
+use gabion_protocol::message::{ClusterStatus, ClusterUsage, Liveness, PoolUsage, RepairStatus};
 use gabion_wire::{NotAdmitted, WireError};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -327,11 +328,19 @@ fn add_spaces(page: &mut Page, status: &ClusterStatus, usage: &ClusterUsage) {
 }
 
 fn add_pools(page: &mut Page, usage: &ClusterUsage) {
-    let rows = |value: fn(&gabion_protocol::message::PoolUsage) -> u64| {
+    let labels = |id: &PoolId, pool: &PoolUsage| -> Labels {
+        vec![("pool", pool.name.clone()), ("pool_id", id.0.to_string())]
+    };
+    let rows = |value: fn(&PoolUsage) -> u64| {
         let pools = usage.pools.iter();
-        let rows = pools.map(|(id, pool)| {
-            let labels: Labels = vec![("pool", pool.name.clone()), ("pool_id", id.0.to_string())];
-            (labels, value(pool) as f64)
+        let rows = pools.map(|(id, pool)| (labels(id, pool), value(pool) as f64));
+        rows.collect::<Vec<_>>()
+    };
+    let limits = |limit: fn(&Quota) -> Limit| {
+        let pools = usage.pools.iter();
+        let rows = pools.filter_map(|(id, pool)| {
+            let limit = limit(&pool.quota).number()?;
+            Some((labels(id, pool), limit as f64))
         });
         rows.collect::<Vec<_>>()
     };
@@ -348,6 +357,13 @@ fn add_pools(page: &mut Page, usage: &ClusterUsage) {
     add("pool_raw", help, rows(|pool| pool.raw_bytes));
     let help = "Bytes of the pool's reserves that have disk space";
     add("pool_reserved", help, rows(|pool| pool.reserved_bytes));
+    let help =
+        "Data bytes of the pool's stripes and unfinished puts, which count against its quota";
+    add("pool_used", help, rows(|pool| pool.used.bytes));
+    let help = "Most data bytes of the pool's stripes, of pools with such a quota";
+    add("pool_quota", help, limits(|quota| quota.bytes));
+    let help = "Most files of the pool, of pools with such a quota";
+    page.gauges("pool_quota_files", help, None, limits(|quota| quota.files));
 }
 
 fn add_redundancy(page: &mut Page, status: &ClusterStatus) {

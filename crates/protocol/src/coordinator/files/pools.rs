@@ -105,6 +105,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Pool(self.core.with_meta(create).await?))
     }
 
+    /// Changes the quota of a pool.
+    pub(in crate::coordinator) async fn set_quota(&self, asked: ask::SetQuota) -> Answer {
+        let set = move |meta: &Meta<K>| meta.set_quota(&asked.pool, asked.change);
+        self.core.with_meta(set).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
     /// Commits the stripes of a pool at their primaries, for at most one round.
     pub(in crate::coordinator) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
         let find = move |meta: &Meta<K>| {

@@ -43,9 +43,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
+        let limit = self.core.options.discarded_count;
         let begin = move |meta: &Meta<K>| {
             let new = (at.clone(), existing, attributes);
-            meta.begin_put(new, pool, size_bytes, &placements, now_ms)
+            let begin = || meta.begin_put(new.clone(), pool, size_bytes, &placements, now_ms);
+            meta.with_room(limit, begin)
         };
         let put = self.core.with_meta(begin).await?;
         let live = LivePut {
@@ -89,8 +91,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let whole_count = segment_count.saturating_mul(per_segment);
         let now_ms = self.core.ports.now_ms();
+        let limit = self.core.options.discarded_count;
         let extend = move |meta: &Meta<K>| {
-            meta.extend_put(put, (step, whole_count), size_bytes, &placements, now_ms)
+            let kept = (step, whole_count);
+            meta.with_room(limit, || {
+                meta.extend_put(put, kept, size_bytes, &placements, now_ms)
+            })
         };
         let mut stripes = self.core.with_meta(extend).await?;
         stripes.drain(..stripes.len().min(kept_count as usize));

@@ -149,8 +149,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             token,
         };
         let now_ms = self.core.ports.now_ms();
-        let begin =
-            move |meta: &Meta<K>| meta.begin_replacement(file, &rewrite, &placements, now_ms);
+        let limit = self.core.options.discarded_count;
+        let begin = move |meta: &Meta<K>| {
+            meta.with_room(limit, || {
+                meta.begin_replacement(file, &rewrite, &placements, now_ms)
+            })
+        };
         let put = self.core.with_meta(begin).await?;
         Ok((put, settled, copy_offsets))
     }

@@ -1,0 +1,175 @@
+//! Quotas of pools on clusters of real processes, by the command line and through a mount.
+
+use crate::support::mount::{Mounted, can_mount};
+use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
+use rustix::io::Errno;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+
+const KIB: usize = 1024;
+/// Data bytes of a full stripe of these tests' pool.
+const STRIPE: usize = 256 * KIB;
+
+/// A cluster whose pool may use some stripes.
+fn cluster(stripe_count: usize) -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
+    limit(&cluster, &format!("--bytes={}", stripe_count * STRIPE));
+    cluster
+}
+
+fn limit(cluster: &TestCluster, limit: &str) {
+    cluster.run(&["pool", "quota", "p", limit]);
+}
+
+fn used(cluster: &TestCluster) -> (u64, u64) {
+    let quota = cluster.json(&["pool", "quota", "p"]);
+    let number = |name: &str| quota[name].as_u64().expect("a number");
+    (number("used_bytes"), number("used_files"))
+}
+
+/// Waits until the bytes of removed files are given back.
+fn wait_for_stripes(cluster: &TestCluster, count: usize) {
+    let is_used = || used(cluster).0 == (count * STRIPE) as u64;
+    wait_for("the stripes of removed files are garbage", is_used);
+}
+
+/// Stores bytes from standard input, whose length the client does not know. Returns what it complains of.
+fn put_stream(cluster: &TestCluster, name: &str, bytes: &[u8]) -> Result<(), String> {
+    let source = cluster.path("stream");
+    fs::write(&source, bytes).expect("a directory of the test");
+    let source = fs::File::open(source).expect("it is there");
+    let mut command = cluster.command(&["put", "-", name]);
+    let output = command.stdin(source).output().expect("the command runs");
+    if output.status.success() {
+        return Ok(());
+    }
+    assert_eq!(output.status.code(), Some(1));
+    Err(complaint(&output))
+}
+
+#[test]
+fn a_full_quota_refuses_growth_and_nothing_else() {
+    let cluster = cluster(4);
+    let bytes = pattern(3 * STRIPE, 1);
+    cluster.put("a", &bytes);
+    let source = cluster.path("source");
+    fs::write(&source, pattern(2 * STRIPE, 2)).expect("a directory of the test");
+    let source = path_text(&source).to_owned();
+    let refused = fails_on(&cluster, &["put", &source, "b"], 1);
+    assert!(
+        refused.contains("pool p uses") && refused.contains("of its quota"),
+        "{refused}"
+    );
+    fails_on(&cluster, &["stat", "b"], 1);
+    assert_eq!(used(&cluster), (3 * STRIPE as u64, 1));
+
+    // The last stripe of the quota, from a stream that asks for places ahead of its bytes.
+    let one = pattern(STRIPE, 3);
+    put_stream(&cluster, "b", &one).expect("there is room");
+    assert!(cluster.get("b") == one);
+    let refused = put_stream(&cluster, "c", &one).expect_err("there is no room");
+    assert!(refused.contains("of its quota"), "{refused}");
+    let refused = fails_on(&cluster, &["append", "b", &source], 1);
+    assert!(refused.contains("of its quota"), "{refused}");
+
+    // In place, and across stripes.
+    cluster.write("a", 10, b"in place");
+    let spanning = pattern(2 * STRIPE - 100, 4);
+    cluster.write("a", STRIPE / 2, &spanning);
+    let mut expected = bytes;
+    expected[10..18].copy_from_slice(b"in place");
+    expected[STRIPE / 2..][..spanning.len()].copy_from_slice(&spanning);
+    assert!(cluster.get("a") == expected);
+
+    // The place of a removed file, and of a truncated one.
+    cluster.run(&["rm", "b"]);
+    wait_for_stripes(&cluster, 3);
+    put_stream(&cluster, "c", &one).expect("there is room again");
+    cluster.run(&["truncate", "a", "--size", &STRIPE.to_string()]);
+    wait_for_stripes(&cluster, 2);
+    cluster.run(&["truncate", "a", "--size", "1TiB"]);
+    assert_eq!(used(&cluster).0, 2 * STRIPE as u64, "holes use nothing");
+}
+
+#[test]
+fn files_are_limited_and_a_quota_is_shown_and_lifted() {
+    let cluster = cluster(8);
+    limit(&cluster, "--files=2");
+    cluster.put("a", b"one");
+    cluster.run(&["snapshot", "a", "s"]);
+    let refused = fails_on(&cluster, &["clone", "a", "b"], 1);
+    assert!(
+        refused.contains("has all 2 files of its quota"),
+        "{refused}"
+    );
+    let source = cluster.path("source");
+    fs::write(&source, b"in the place of a file").expect("a directory of the test");
+    cluster.run(&["put", "--replace", path_text(&source), "a"]);
+
+    let shown = cluster.run(&["pool", "quota", "p"]);
+    assert!(
+        shown.contains("files") && shown.contains("2.0 MiB"),
+        "{shown}"
+    );
+    let df = cluster.run(&["df"]);
+    assert!(
+        df.contains("quota of p: ") && df.contains("2 of 2 files used"),
+        "{df}"
+    );
+    let pools = &cluster.json(&["df"])["pools"];
+    assert_eq!(pools[0]["quota"]["quota_files"], 2);
+    let events = cluster.run(&["events"]);
+    assert!(
+        events.contains("quota of pool p: at most 2 files"),
+        "{events}"
+    );
+
+    limit(&cluster, "--files=none");
+    cluster.run(&["clone", "a", "b"]);
+    let quota = cluster.json(&["pool", "quota", "p", "--bytes=none"]);
+    assert_eq!(
+        (&quota["quota_bytes"], &quota["quota_files"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    for wrong in ["--bytes=much", "--files=-1", "--files=1.5"] {
+        fails(&["pool", "quota", "p", wrong], 2);
+    }
+    let unknown = fails_on(&cluster, &["pool", "quota", "q", "--files=1"], 1);
+    assert!(unknown.contains("there is no pool 'q'"), "{unknown}");
+}
+
+#[test]
+fn a_mount_has_the_space_of_its_quota() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(4);
+    limit(&cluster, "--files=2");
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let file = fs::File::create(mounted.path("f")).expect("a new file");
+    for stripe in 0..3 {
+        let bytes = pattern(STRIPE, stripe);
+        file.write_all_at(&bytes, stripe * STRIPE as u64)
+            .expect("there is room");
+    }
+    let space = rustix::fs::statvfs(mounted.path("f")).expect("it is mounted");
+    assert_eq!(space.f_blocks * space.f_frsize, 4 * STRIPE as u64);
+    assert_eq!(space.f_bavail * space.f_frsize, STRIPE as u64);
+    assert_eq!((space.f_files, space.f_ffree), (2, 1));
+
+    let last = file.write_all_at(&pattern(STRIPE, 9), 5 * STRIPE as u64);
+    last.expect("there is room for one more");
+    let refused = file.write_all_at(b"more", 9 * STRIPE as u64);
+    let refused = refused
+        .and_then(|()| file.sync_all())
+        .expect_err("the quota is full");
+    assert_eq!(refused.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+    file.write_all_at(b"over it", 2 * STRIPE as u64)
+        .expect("an overwrite is not refused");
+    fs::write(mounted.path("g"), b"").expect("the second file");
+    let third = fs::write(mounted.path("h"), b"").expect_err("the third file");
+    assert_eq!(third.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+}

@@ -1,0 +1,86 @@
+//! Rules of quotas.
+
+use super::{Check, Mutant, test};
+
+const OPEN_PUTS: Check = test(
+    "gabion-meta",
+    "integration",
+    "quotas::open_puts_count_until_they_end",
+);
+const IN_PLACE: Check = test(
+    "gabion-meta",
+    "integration",
+    "quotas::a_stripe_that_takes_the_place_of_another_is_never_refused",
+);
+const NAMES: Check = test(
+    "gabion-meta",
+    "integration",
+    "quotas::a_file_counts_once_whatever_its_names",
+);
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "an-open-put-does-not-count",
+        file: "crates/meta/src/puts.rs",
+        text: "count_stripes(txn, &stripes)?;",
+        replacement: "",
+        check: OPEN_PUTS,
+    },
+    Mutant {
+        name: "an-aborted-put-counts-for-ever",
+        file: "crates/meta/src/puts.rs",
+        text: "    uncount_stripe(txn, stripe)?;\n",
+        replacement: "",
+        check: OPEN_PUTS,
+    },
+    Mutant {
+        name: "a-put-that-grows-is-not-checked",
+        file: "crates/meta/src/puts.rs",
+        text: "check_bytes(txn, &held, &placements, 0)?;",
+        replacement: "",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "quotas::a_put_that_grows_is_refused_and_keeps_what_it_has",
+        ),
+    },
+    Mutant {
+        name: "an-overwrite-needs-room-for-both-stripes",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_bytes(txn, &held, &placements, old_bytes)?;",
+        replacement: "check_bytes(txn, &held, &placements, old_bytes * 0)?;",
+        check: IN_PLACE,
+    },
+    Mutant {
+        name: "a-hole-is-filled-over-the-quota",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_bytes(txn, &held, &placements, old_bytes)?;",
+        replacement: "let _ = (old_bytes, check_bytes);",
+        check: IN_PLACE,
+    },
+    Mutant {
+        name: "files-are-not-counted-at-the-commit",
+        file: "crates/meta/src/puts.rs",
+        text: "if make_way(txn, &name, existing, now)? != Some(pool) {",
+        replacement: "if make_way(txn, &name, existing, now)?.is_none() && now_ms == u64::MAX {",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "quotas::files_are_counted_at_their_commit",
+        ),
+    },
+    Mutant {
+        name: "a-file-that-keeps-a-name-counts-as-gone",
+        file: "crates/meta/src/files.rs",
+        text: "Ok((file.link_count == 1).then_some(file.pool))",
+        replacement: "Ok(Some(file.pool))",
+        check: NAMES,
+    },
+    Mutant {
+        name: "a-symbolic-link-is-no-file",
+        file: "crates/meta/src/links.rs",
+        text: "count_file(txn, &file)?;",
+        replacement: "let _ = count_file;",
+        check: NAMES,
+    },
+];
