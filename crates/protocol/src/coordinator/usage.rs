@@ -32,11 +32,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let users: BTreeMap<PoolId, PoolId> = encoded.collect();
         let user = |pool: PoolId| users.get(&pool).copied().unwrap_or(pool);
         for pool in pools.iter().filter(|pool| !users.contains_key(&pool.id)) {
-            let (quota, used) = meta.quota(pool.id)?;
+            let (quota, taken) = meta.quota(pool.id)?;
             let known = PoolUsage {
                 name: pool.spec.name.clone(),
                 quota,
-                used,
+                used: taken,
                 ..PoolUsage::default()
             };
             usage.pools.insert(pool.id, known);
