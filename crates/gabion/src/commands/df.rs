@@ -41,8 +41,12 @@ fn as_json(usage: &ClusterUsage) -> Value {
             "logical_bytes": pool.logical_bytes,
             "raw_bytes": pool.raw_bytes,
             "reserved_bytes": pool.reserved_bytes,
-            "quota": quota_as_json(pool),
         })
+    };
+    let with_quota = |known: &PoolUsage| {
+        let mut row = pool(known);
+        row["quota"] = quota_as_json(known);
+        row
     };
     let nodes = usage.nodes.iter().map(|(node, known)| {
         let space = usage.spaces.get(node);
@@ -55,7 +59,7 @@ fn as_json(usage: &ClusterUsage) -> Value {
         })
     });
     json!({
-        "pools": usage.pools.values().map(pool).collect::<Vec<_>>(),
+        "pools": usage.pools.values().map(with_quota).collect::<Vec<_>>(),
         "all": pool(&total(usage)),
         "nodes": nodes.collect::<Vec<_>>(),
     })

@@ -180,8 +180,8 @@ fn files_are_counted_at_their_commit() {
     assert_eq!(link, Err(full.clone()));
     let source = meta.file("a").expect("it is there").put;
     let token = meta.freeze(source).expect("it is there");
-    let taken = meta.snapshot((source, token), "s", true, (8, 3));
-    assert_eq!(taken, Err(full));
+    let refused = meta.snapshot((source, token), "s", true, (8, 3));
+    assert_eq!(refused, Err(full));
     meta.thaw(source).expect("it is there");
     limit_files(&meta, 0);
     let over = begin(&meta, &pool, "a", 1).expect("it takes the place of a file");
