@@ -104,18 +104,20 @@ try {
   await page.getByLabel('All nodes together').fill('40');
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('at most 1 GiB/s').waitFor();
+  // Nothing is left to undo once the order is carried out.
+  await page.getByRole('button', { name: 'Undo', disabled: true }).waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).limits.total_bytes_per_s, 2 ** 30);
   // Another operator's limit is not undone.
   run('repair', 'limit', '--node=900MB', '--total=2000MB');
   await page.getByLabel('All nodes together').fill('40');
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('at most 1 GiB/s').waitFor();
-  await page.getByRole('button', { name: 'Apply', disabled: true }).waitFor();
+  await page.getByRole('button', { name: 'Undo', disabled: true }).waitFor();
   assert.ok(JSON.parse(run('--format=json', 'repair', 'status')).limits.node_bytes_per_s > 0);
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByText('paused', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Repair now' }).click();
-  await page.getByRole('heading', { name: /lost chunks? waits?/ }).waitFor();
+  await page.getByRole('heading', { name: /lost chunks? waits?|chunks? to repair/ }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.getByRole('heading', { name: 'Nothing to repair' }).waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).lost_chunks, 0);
