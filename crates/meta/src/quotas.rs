@@ -104,11 +104,8 @@ pub(crate) fn check_bytes(
     let Limit::AtMost(limit) = quota.bytes else {
         return Ok(());
     };
-    let mut new_bytes: u64 = 0;
-    for &(id, place) in new {
-        let spec = pool(txn, id)?.spec;
-        new_bytes = new_bytes.saturating_add(spec.data_bytes(place.chunk_bytes));
-    }
+    let sizes = new.iter().map(|&(id, place)| (id, place.chunk_bytes));
+    let new_bytes: u64 = bytes_by_pool(txn, sizes)?.values().sum();
     let more = new_bytes.saturating_sub(old_bytes);
     let used = used(txn, file_pool)?.bytes;
     if more == 0 || used.saturating_add(more) <= limit {
@@ -158,7 +155,7 @@ pub(crate) fn count_stripes(
     txn: &mut dyn WriteTxn,
     stripes: &[StripeRecord],
 ) -> Result<(), MetaError> {
-    for (pool, bytes) in bytes_by_pool(txn, stripes)? {
+    for (pool, bytes) in bytes_by_pool(txn, stripes.iter().map(size_of))? {
         change(txn, pool, |used| {
             used.bytes = used.bytes.checked_add(bytes)?;
             Some(())
@@ -179,14 +176,19 @@ pub(crate) fn uncount_stripe(
     })
 }
 
-/// The data bytes of stripes.
-fn bytes_by_pool<'a>(
+/// The pool of a stripe, and the bytes of each of its chunks.
+fn size_of(stripe: &StripeRecord) -> (PoolId, u64) {
+    (stripe.pool, stripe.chunk_bytes)
+}
+
+/// The data bytes of stripes with these pools and bytes of a chunk.
+fn bytes_by_pool(
     txn: &dyn ReadTxn,
-    stripes: impl IntoIterator<Item = &'a StripeRecord>,
+    sizes: impl IntoIterator<Item = (PoolId, u64)>,
 ) -> Result<BTreeMap<PoolId, u64>, MetaError> {
     let mut counts: BTreeMap<(PoolId, u64), u64> = BTreeMap::new();
-    for stripe in stripes {
-        *counts.entry((stripe.pool, stripe.chunk_bytes)).or_default() += 1;
+    for size in sizes {
+        *counts.entry(size).or_default() += 1;
     }
     let mut bytes: BTreeMap<PoolId, u64> = BTreeMap::new();
     for ((id, chunk_bytes), count) in counts {
@@ -202,7 +204,7 @@ pub(crate) fn contradiction<'a>(
     stripes: impl IntoIterator<Item = &'a StripeRecord>,
 ) -> Result<Option<String>, MetaError> {
     let mut expected: BTreeMap<PoolId, PoolUse> = BTreeMap::new();
-    for (pool, bytes) in bytes_by_pool(txn, stripes)? {
+    for (pool, bytes) in bytes_by_pool(txn, stripes.into_iter().map(size_of))? {
         expected.entry(pool).or_default().bytes = bytes;
     }
     for (_, file) in FILES.scan(txn, &FILES.all(), usize::MAX)? {

@@ -1,31 +1,12 @@
 //! Guarantees of conversions: blocks and stripes are replaced in one step, no node updates the new
 //! ones while the old may be served, and requests live as long as their file.
 
-use crate::fixture::{cluster, membership, segments, spec};
+use crate::fixture::{cluster_with_lifecycle, membership, segments, spec, take};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
     Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, NewAttributes,
     Placement, PoolRecord, PoolSpec, Put, RequestedForm, StripeStatus,
 };
-
-/// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
-fn pools() -> (Meta<MemoryStore>, PoolRecord) {
-    let (meta, _) = cluster();
-    let blocks = PoolSpec {
-        name: "blocks".to_owned(),
-        code: "rep(3)".to_owned(),
-        k: 1,
-        m: 2,
-        ..spec()
-    };
-    let encoded = PoolSpec {
-        name: "blocks-encoded".to_owned(),
-        ..spec()
-    };
-    let (after, placement) = (EncodeAfter::Asked, ReplicaPlacement::Ear);
-    let pool = meta.create_pool_with_lifecycle(&blocks, &encoded, after, placement);
-    (meta, pool.expect("both pools can be"))
-}
 
 fn encoded(pool: &PoolRecord) -> PoolId {
     pool.lifecycle.expect("blocks become stripes").encoded
@@ -53,17 +34,6 @@ fn file(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     meta.commit_put(put.id, 2).expect("a free name")
 }
 
-fn take(meta: &Meta<MemoryStore>, stripes: &[StripeId]) -> Vec<Displaced> {
-    let incarnation = meta.incarnation();
-    let holder = Holder::Coordinator { incarnation };
-    let lease = |&stripe: &StripeId| {
-        let lease = meta.acquire(stripe, holder, &membership(), 1000);
-        let epoch = lease.expect("the coordinator gets all leases").epoch;
-        Displaced { stripe, epoch }
-    };
-    stripes.iter().map(lease).collect()
-}
-
 fn by_node(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<(), MetaError> {
     let (node, incarnation) = (NodeId(0), 1);
     let holder = Holder::Node { node, incarnation };
@@ -80,7 +50,7 @@ fn begin(meta: &Meta<MemoryStore>, pool: &PoolRecord, file: &FileRecord) -> Put 
 
 #[test]
 fn blocks_become_a_stripe_and_then_blocks_again() {
-    let (meta, pool) = pools();
+    let (meta, pool) = cluster_with_lifecycle();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
     let before = segments(&meta, &file);
@@ -118,7 +88,7 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
 
 #[test]
 fn no_node_updates_new_stripes_while_the_old_may_be_served() {
-    let (meta, pool) = pools();
+    let (meta, pool) = cluster_with_lifecycle();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
     let old = take(&meta, &segments(&meta, &file)[..4]);
@@ -135,7 +105,7 @@ fn no_node_updates_new_stripes_while_the_old_may_be_served() {
 
 #[test]
 fn an_overtaken_conversion_is_refused() {
-    let (meta, pool) = pools();
+    let (meta, pool) = cluster_with_lifecycle();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
     let old = take(&meta, &segments(&meta, &file)[..4]);
@@ -157,7 +127,7 @@ fn an_overtaken_conversion_is_refused() {
 
 #[test]
 fn blocks_come_in_whole_segments_and_pools_keep_one_promise() {
-    let (meta, pool) = pools();
+    let (meta, pool) = cluster_with_lifecycle();
     for blocks in [
         vec![place(&[0, 2, 4], 1024); 3],
         vec![place(&[0, 2, 4], 1024); 5],
@@ -208,7 +178,7 @@ fn encoded_of(meta: &Meta<MemoryStore>) -> PoolId {
 
 #[test]
 fn requested_forms_end_with_their_file() {
-    let (meta, pool) = pools();
+    let (meta, pool) = cluster_with_lifecycle();
     let put = file(&meta, &pool).put;
     assert_eq!(meta.requested_form(put), Ok(None));
     meta.request_form(put, RequestedForm::Encoded).unwrap();

@@ -1,11 +1,13 @@
 //! Quotas: no pool gets more than it may use, what gives back as much as it takes is never refused, and everything
 //! that ends is counted no longer.
 
-use crate::fixture::{cluster, discard_all, membership, one_file, place, segments, spec};
-use gabion_layout::{EncodeAfter, ReplicaPlacement};
+use crate::fixture::{
+    cluster, cluster_with_lifecycle, discard_all, one_file, place, segments, take,
+};
+use gabion_layout::{StripeId, StripeRecord};
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, Limit, MemoryStore, Meta, MetaError, NewAttributes,
-    PoolRecord, PoolSpec, PoolUse, Put, Quota, QuotaChange, QuotaError, Rewrite, SizeChange,
+    Existing, FileRecord, Limit, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord, PoolUse,
+    Put, Quota, QuotaChange, QuotaError, Rewrite, SizeChange,
 };
 
 /// Data bytes of a segment of the fixture's pool.
@@ -56,19 +58,16 @@ fn replace(
     offsets: &[u64],
 ) -> Result<Put, MetaError> {
     let (_, stripes) = meta.layout_of(file.put)?;
-    let incarnation = meta.incarnation();
-    let mut old = Vec::new();
-    for (offset, stripe) in &stripes {
-        if displaced.contains(offset) {
-            let holder = Holder::Coordinator { incarnation };
-            let epoch = meta.acquire(stripe.id, holder, &membership(), 1000)?.epoch;
-            let stripe = stripe.id;
-            old.push((*offset, Displaced { stripe, epoch }));
-        }
-    }
+    let is_displaced = |(offset, _): &&(u64, StripeRecord)| displaced.contains(offset);
+    let (places, old): (Vec<u64>, Vec<StripeId>) = stripes
+        .iter()
+        .filter(is_displaced)
+        .map(|(offset, stripe)| (*offset, stripe.id))
+        .unzip();
+    let displaced = places.into_iter().zip(take(meta, &old)).collect();
     let rewrite = Rewrite {
         offsets: offsets.to_vec(),
-        displaced: old,
+        displaced,
         copied: Vec::new(),
         size: SizeChange::AtLeast(offsets.iter().max().map_or(0, |last| last + SEGMENT)),
         token: meta.exclusive(file.put)?.token,
@@ -259,21 +258,7 @@ fn a_change_leaves_the_other_limit() {
 
 #[test]
 fn blocks_and_the_stripes_that_they_become_have_one_quota() {
-    let (meta, _) = cluster();
-    let blocks = PoolSpec {
-        name: "blocks".to_owned(),
-        code: "rep(3)".to_owned(),
-        k: 1,
-        m: 2,
-        ..spec()
-    };
-    let encoded = PoolSpec {
-        name: "blocks-encoded".to_owned(),
-        ..spec()
-    };
-    let (after, placement) = (EncodeAfter::Asked, ReplicaPlacement::Ear);
-    let pool = meta.create_pool_with_lifecycle(&blocks, &encoded, after, placement);
-    let pool = pool.expect("both pools can be");
+    let (meta, pool) = cluster_with_lifecycle();
     let change = QuotaChange {
         bytes: Some(Limit::AtMost(SEGMENT)),
         files: None,
@@ -301,16 +286,7 @@ fn blocks_and_the_stripes_that_they_become_have_one_quota() {
     let encoded = pool.lifecycle.expect("blocks become stripes").encoded;
     let into = meta.begin_conversion(file.put, encoded, &[place(0)], 5);
     let into = into.expect("a conversion is not refused");
-    let incarnation = meta.incarnation();
-    let holder = Holder::Coordinator { incarnation };
-    let old: Vec<Displaced> = segments(&meta, &file)
-        .into_iter()
-        .map(|stripe| {
-            let lease = meta.acquire(stripe, holder, &membership(), 1000);
-            let epoch = lease.expect("the coordinator gets all leases").epoch;
-            Displaced { stripe, epoch }
-        })
-        .collect();
+    let old = take(&meta, &segments(&meta, &file));
     meta.commit_conversion(into.id, file.put, &old)
         .expect("nothing has changed");
     assert_eq!(used(&meta, &pool), (1, 1));

@@ -1,7 +1,7 @@
 //! Guarantees of replacements: one change, or none.
 
 use crate::fixture::{
-    cluster, cluster_at, membership, one_file, one_stripe, place, segments, ticking_clock,
+    cluster, cluster_at, membership, one_file, one_stripe, place, segments, take, ticking_clock,
 };
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
@@ -23,20 +23,6 @@ fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
         .expect("a step of the test's own preparation");
     meta.commit_put(put.id, 2)
         .expect("a step of the test's own preparation")
-}
-
-/// The coordinator's leases of stripes.
-fn take(meta: &Meta<MemoryStore>, stripes: &[StripeId]) -> Vec<Displaced> {
-    let incarnation = meta.incarnation();
-    let holder = Holder::Coordinator { incarnation };
-    let lease = |&stripe: &StripeId| {
-        let lease = meta
-            .acquire(stripe, holder, &membership(), 1000)
-            .expect("a step of the test's own preparation");
-        let epoch = lease.epoch;
-        Displaced { stripe, epoch }
-    };
-    stripes.iter().map(lease).collect()
 }
 
 fn begin(
