@@ -97,6 +97,8 @@ pub struct Ended {
     pub acknowledged_counts: Vec<u64>,
     /// Attempts that began.
     pub attempt_count: usize,
+    /// Of these, the ones that were discarded because of updates. Known if updates never end.
+    pub outrun_count: u64,
 }
 
 /// The counts during the conversion.
@@ -106,6 +108,7 @@ struct Notes {
     has_happened: bool,
     acknowledged_counts: Vec<u64>,
     attempt_count: usize,
+    outrun_count: u64,
 }
 
 /// Converts a segment, with an incident before the step of the number given.
@@ -129,6 +132,7 @@ pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
         has_happened: notes.has_happened,
         acknowledged_counts: notes.acknowledged_counts,
         attempt_count: notes.attempt_count,
+        outrun_count: notes.outrun_count,
     }
 }
 
@@ -212,6 +216,18 @@ async fn script(
     })
     .await;
     verify(&cluster, &client).await;
+    if task.writes == Writes::Always {
+        lock(&notes).outrun_count = outrun_count(&client).await;
+    }
+}
+
+/// Conversions that the coordinator has discarded because of updates.
+async fn outrun_count(client: &SimClient) -> u64 {
+    loop {
+        if let Ok(status) = client.client.status().await {
+            return status.lifecycle.outrun_count;
+        }
+    }
 }
 
 /// A writer that updates the segment while it is converted.

@@ -124,6 +124,7 @@ fn updates_without_end_wait_once() {
             "{task:?}: {attempt_count} attempts; acknowledged before the first, in it, and so on, but not in the last: \
             {counts:?}"
         );
+        assert_eq!(ended.outrun_count, 2, "{task:?}: {counts:?}");
         let outrun = &counts[attempt_count - 2..];
         assert!(
             outrun.iter().all(|&count| count > 0),
