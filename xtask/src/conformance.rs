@@ -153,7 +153,7 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
     Ok(is_good)
 }
 
-/// Why a suite cannot run here, if it cannot. Its crate is installed below `target`.
+/// The cause if a suite cannot run here. Its crate is installed below `target`.
 fn missing(root: &Path, suite: &Suite) -> anyhow::Result<Option<String>> {
     let is_root = Command::new("id").arg("-u").output();
     let is_root = is_root.is_ok_and(|output| output.stdout.trim_ascii() == b"0");

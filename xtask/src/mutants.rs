@@ -30,7 +30,7 @@ pub(crate) struct Mutant {
     pub(crate) check: Check,
 }
 
-/// Which mutants to try.
+/// The mutants to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// None: print their names.

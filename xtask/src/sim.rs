@@ -9,7 +9,7 @@ use crate::steps::{self, Step};
 /// Seeds that one process of the simulator runs before the clock is looked at.
 const BATCH: u64 = 20;
 
-/// Which seeds to run.
+/// The seeds to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     /// This one.

@@ -19,7 +19,7 @@ pub(crate) struct Reading {
     pub(crate) cut: Option<ChosenCut>,
     /// Whether it has to go through the code, which does not include appended updates: a primary must give the cut.
     pub(crate) reconstructs: bool,
-    /// What logs have of its ranges as of a primary's cut, beyond the code.
+    /// Its ranges' bytes in logs as of a primary's cut, beyond the code.
     pub(crate) appended: Vec<Logged>,
     /// Whether the layout was refreshed because it did not match these logs.
     has_doubted_layout: bool,

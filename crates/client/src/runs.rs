@@ -235,8 +235,8 @@ impl File {
     }
 }
 
-/// Why a node has not told its memory of a chunk's runs, if it may tell it later: it cannot be reached, or does not
-/// serve now. None if it has no memory of the chunk to tell.
+/// The cause if a node has not told its memory of a chunk's runs and may tell it later: it cannot be reached, or does
+/// not serve now. None if it has no memory of the chunk to tell.
 fn hindrance(error: NodeError) -> Option<Refusal> {
     match error {
         NodeError::Refused(Refusal::NoSuchChunk(_) | Refusal::Damaged(_) | Refusal::Invalid(_)) => {

@@ -277,7 +277,7 @@ impl File {
     }
 }
 
-/// Why an update has no plan.
+/// Causes for which an update has no plan.
 #[derive(Debug)]
 pub(crate) enum NoPlan {
     /// Too few chunks are left, until the stripe is repaired.

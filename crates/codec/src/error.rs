@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Why a code could not be built, or an operation on chunks could not be done.
+/// Errors of building a code and of operations on chunks.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodeError {
     /// The text names an unknown family.

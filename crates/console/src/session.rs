@@ -31,7 +31,7 @@ const TRY_EVERY: Duration = Duration::from_secs(2);
 /// Tells the operator the password that is valid now.
 pub(crate) type Announce = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Why a login is refused.
+/// Causes of a refused login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoginError {
     /// It is not the password, or no more.

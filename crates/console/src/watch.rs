@@ -32,7 +32,7 @@ struct Known<T> {
     failure: Option<String>,
 }
 
-/// Why nothing is known yet, in a sentence.
+/// The cause if nothing is known yet, in a sentence.
 #[derive(Debug)]
 pub(crate) struct Unknown(pub(crate) String);
 
@@ -42,7 +42,7 @@ pub(crate) struct Look<T> {
     /// The answer before it, if it is recent.
     pub(crate) before: Option<Arc<T>>,
     pub(crate) age: Duration,
-    /// Why there is no newer one, if asking has failed.
+    /// The error of the newest question, if it has failed.
     pub(crate) failure: Option<String>,
 }
 

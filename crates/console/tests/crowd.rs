@@ -153,7 +153,7 @@ async fn a_session_needs_its_cookie_and_its_key() {
         answer["HTTP/1.1 ".len()..][..3].to_owned()
     };
     assert_eq!(ask(&[cookie, key]).await, "200");
-    // What another server of the same host gets of a browser.
+    // The headers that another server of the same host gets of a browser.
     assert_eq!(ask(&[cookie]).await, "401");
     assert_eq!(ask(&[cookie, "X-Gabion-Console: 1"]).await, "401");
     assert_eq!(

@@ -8,7 +8,7 @@ use gabion_layout::NodeId;
 use gabion_plan::{Part, StepOrder, ValueId};
 use thiserror::Error;
 
-/// Why a part cannot go on: its plan or a peer is wrong.
+/// Errors that end a part: its plan or a peer is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ExecError {
     /// The part is invalid.

@@ -27,7 +27,7 @@ const CHECKED_BYTES: u64 = 16 << 20;
 /// File systems in memory: tmpfs and ramfs.
 const MEMORY_FILE_SYSTEMS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Why a read past the page cache was refused before it could show the device's bytes.
+/// Causes that refuse a read past the page cache before it can show the device's bytes.
 #[derive(Debug, Error)]
 pub enum CacheFault {
     /// Dirty pages cannot be written back. The next attempt no longer finds them dirty.

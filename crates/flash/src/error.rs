@@ -3,7 +3,7 @@
 use std::io;
 use thiserror::Error;
 
-/// Why an operation of the flash store failed.
+/// Errors of the flash store's operations.
 #[derive(Debug, Error)]
 pub enum FlashError {
     /// A device or the non-volatile memory failed, beyond what redundancy covers.

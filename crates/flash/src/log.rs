@@ -34,7 +34,7 @@ pub(crate) enum Shortage {
     Below(u32),
 }
 
-/// Why an attempt halted.
+/// Causes that halt an attempt.
 pub(crate) enum Halt {
     /// It may succeed once this resource is available.
     Short(Shortage),

@@ -2,7 +2,7 @@
 
 use gabion_client::{Cause, ClientError};
 
-/// Why a request failed, as POSIX names it.
+/// The error of a failed request, as POSIX names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Errno {
     NotPermitted,

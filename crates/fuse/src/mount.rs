@@ -51,7 +51,7 @@ pub struct MountSettings {
     pub number: u64,
 }
 
-/// Why a directory is not mounted.
+/// Errors of mounting a directory.
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The arguments do not fit the cluster.

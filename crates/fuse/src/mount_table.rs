@@ -17,7 +17,7 @@ const KIND: &str = "fuse.gabion";
 /// The part of it that `mount` is told.
 pub(crate) const SUBTYPE: &str = "subtype=gabion";
 
-/// Why a directory is not unmounted.
+/// Errors of unmounting a directory.
 #[derive(Debug, Error)]
 pub enum UnmountError {
     /// It is none of this gateway's mounts.

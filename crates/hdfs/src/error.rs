@@ -4,7 +4,7 @@ use gabion_layout::ChunkIndex;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why an agent cannot do what it was asked for.
+/// Errors of an agent's requests.
 #[derive(Debug, Error)]
 pub enum HdfsError {
     /// A policy that Hadoop does not have, or this agent does not know.

@@ -177,7 +177,7 @@ async fn join(
     Ok(())
 }
 
-/// Why a part has failed.
+/// Errors of a part.
 fn cause(io: &BlockIo, flows: &mut Flows, requestor: NodeId, refusal: Refusal) -> Trouble {
     let own = io.trouble.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(trouble) = own.clone() {
@@ -198,7 +198,7 @@ fn cause(io: &BlockIo, flows: &mut Flows, requestor: NodeId, refusal: Refusal) -
 struct BlockIo {
     block: Arc<BlockFile>,
     chunk: ChunkIndex,
-    /// Why a read has failed.
+    /// Errors of a read.
     trouble: Arc<Mutex<Option<Trouble>>>,
 }
 

@@ -228,7 +228,7 @@ pub(crate) struct Join {
     pub(crate) from: NodeId,
 }
 
-/// Why a helper could not do its part.
+/// Errors of a helper's part.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Trouble {
     /// Its block does not match its checksums.

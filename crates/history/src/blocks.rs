@@ -21,7 +21,7 @@ use std::ops::Range;
 struct Spanning {
     blocks: Vec<u64>,
     called: u64,
-    /// Until when readers may miss it though others have seen it.
+    /// Time until which readers may miss it though others have seen it.
     until: u64,
     /// When it was over, if its outcome is unknown to its client.
     ended: Option<u64>,

@@ -25,7 +25,7 @@ pub(crate) struct Choice {
     pub(crate) cell: u64,
 }
 
-/// Why no order explains the reads.
+/// Grounds on which no order explains the reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refutation {
     /// Operations each of which comes before the next one.

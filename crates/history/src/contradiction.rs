@@ -17,7 +17,7 @@ pub enum Operation<W> {
     },
 }
 
-/// Why an operation must come before another.
+/// Grounds on which an operation must come before another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason<W> {
     /// It was answered before the other was called.

@@ -11,7 +11,7 @@
 /// The number of an operation.
 pub(crate) type Op = usize;
 
-/// Why one operation comes before another.
+/// Grounds on which one operation comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
     /// The later one, a read, shows the earlier one.

@@ -10,7 +10,7 @@ use gabion_testbed::TestbedError;
 use std::io;
 use thiserror::Error;
 
-/// Why an experiment gave no result.
+/// Errors for which an experiment has no result.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// A trace could not be opened or read.

@@ -19,7 +19,7 @@ struct State {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Operations that still succeed; `None` for all.
     allowance: Option<u64>,
-    /// Why `leads` says no; none for yes.
+    /// The cause if `leads` says no; none for yes.
     deposed_by: Option<MetaError>,
 }
 

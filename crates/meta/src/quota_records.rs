@@ -40,7 +40,7 @@ pub struct QuotaChange {
     pub files: Option<Limit>,
 }
 
-/// What a pool uses.
+/// The bytes and files that a pool uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PoolUse {
     /// Data bytes of stripes of files and of open puts, without parity.

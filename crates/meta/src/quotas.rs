@@ -83,7 +83,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// What a pool uses, with the stripes that its blocks have become.
+/// The bytes and files that a pool uses, with the stripes that its blocks have become.
 fn used(txn: &dyn ReadTxn, pool: &PoolRecord) -> Result<PoolUse, MetaError> {
     let mut used = USES.get(txn, &pool.id)?.unwrap_or_default();
     if let Some(lifecycle) = pool.lifecycle {

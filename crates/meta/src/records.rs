@@ -417,7 +417,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub struct LockSessionId(pub u64);
 
-/// Which clients may write a file.
+/// The clients that may write a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Exclusive {
     /// The token of writes.

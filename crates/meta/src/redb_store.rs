@@ -158,7 +158,7 @@ impl KeyValue for RedbStore {
             .database
             .begin_read()
             .map_err(storage("begin a read"))?;
-        // What the view shows may be in memory only. The caller tells others, so it has to be durable.
+        // The view's rows may be in memory only. The caller tells others, so they have to be durable.
         let seen = self.group.numbered();
         let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
         let result = body(&View { table });

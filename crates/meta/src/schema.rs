@@ -36,7 +36,7 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// The quotas of pools; a missing row means [`Quota::default`].
 pub(crate) const QUOTAS: Table<PoolId, Quota> = Table::new("quotas", 55, 1);
-/// What pools use.
+/// The bytes and files that pools use.
 pub(crate) const USES: Table<PoolId, PoolUse> = Table::new("uses of pools", 56, 1);
 /// Visible files.
 pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 7);

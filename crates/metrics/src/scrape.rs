@@ -43,7 +43,7 @@ struct Open {
     task: AbortHandle,
 }
 
-/// Until when a connection keeps its place.
+/// Time until which a connection keeps its place.
 #[derive(Clone, Copy)]
 enum Keeps {
     Until(Instant),

@@ -19,7 +19,7 @@ use thiserror::Error;
 /// can name `2^60` slices in a few bytes, from blocking a server.
 const WORK_MAX: u64 = 1 << 24;
 
-/// Why a plan is refused. Every variant means a bug in a planner or a hostile peer.
+/// Causes of a refused plan. Every variant means a bug in a planner or a hostile peer.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CheckError {
     /// Plan and code have different geometries.

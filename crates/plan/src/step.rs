@@ -73,7 +73,7 @@ pub enum Step {
     Recall {
         /// The node that keeps the log.
         node: NodeId,
-        /// Which log: a journal, replicas or originals.
+        /// The log: a journal, replicas or originals.
         log: Log,
         /// Their data chunk.
         chunk: ChunkIndex,

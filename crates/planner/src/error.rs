@@ -4,7 +4,7 @@ use gabion_codec::CodeError;
 use gabion_layout::{ChunkIndex, GeometryError, Survive};
 use thiserror::Error;
 
-/// Why a planner has no plan.
+/// Errors for which a planner has no plan.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum PlanError {
     /// The requested chunks cannot be computed from those that are left.

@@ -43,7 +43,7 @@ pub struct Answered {
     pub request: &'static str,
     /// The purpose of a part of a plan; none for other requests.
     pub purpose: Option<Purpose>,
-    /// Why it was refused, if it was: the name of the refusal or of the cause.
+    /// The name of the refusal or of its cause, if it was refused.
     pub refusal: Option<&'static str>,
     /// Time from its arrival to its answer, in microseconds.
     pub took_us: u64,

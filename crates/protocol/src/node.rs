@@ -50,7 +50,7 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     pub(crate) participant: Participant,
     primaries: Primaries,
-    /// Why the coordinator has refused to let it join again, if it has.
+    /// The coordinator's reason for refusing to let it join again, if it has.
     join_refused: Mutex<Option<String>>,
     /// Other nodes' journal positions, as they have reported them.
     heard: Arc<Heard>,

@@ -141,7 +141,7 @@ impl Participant {
                     return Ok(());
                 };
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
-                // What a client stores is new: it replaces no chunk, not even one that was never updated.
+                // A client stores new chunks: they replace none, not even one that was never updated.
                 let is_new = epoch == Epoch(0) && matches!(request.effect, Effect::Install { .. });
                 let stored = self.store_for_part(began_in, move |store| {
                     // A slow part of an earlier term or try must not replace a newer chunk.

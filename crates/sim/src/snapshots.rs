@@ -159,7 +159,7 @@ async fn read_all(file: &File) -> Result<Vec<u8>, ClientError> {
     file.read(byte_range(&cells)).await
 }
 
-/// Where bytes are not the known ones.
+/// The places in which bytes are not the known ones.
 fn difference(read: &[u8], known: &[u8]) -> Option<String> {
     if read.len() != known.len() {
         return Some(format!(

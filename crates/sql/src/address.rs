@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(shown(url), "postgres://gabion@127.0.0.1:5433/meta");
         let url = "postgresql:///meta?host=/run/pg&user=u&password=secret";
         assert_eq!(shown(url), "postgresql:///meta?host=/run/pg&user=u");
-        // What is shown can be used again: it keeps all other parameters.
+        // The shown address can be used again: it keeps all other parameters.
         let url = "postgres://u:secret@a,b/meta?sslmode=disable&password=secret";
         assert_eq!(shown(url), "postgres://u@a,b/meta?sslmode=disable");
         let url = "postgres://u:?secret@a/meta?sslmode=disable";

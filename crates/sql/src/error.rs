@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-/// Why a database cannot be used for metadata.
+/// Errors for which a database cannot be used for metadata.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SqlError {
     /// No connection, or no login.

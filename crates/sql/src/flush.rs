@@ -52,7 +52,7 @@ struct State {
     is_flushing: bool,
     /// No further operation begins.
     is_closing: bool,
-    /// Why the store takes no more operations.
+    /// The cause if the store takes no more operations.
     failed: Option<MetaError>,
     leader: Leader,
 }
@@ -361,7 +361,7 @@ impl Flusher {
         if std::mem::replace(&mut state.is_closing, true) {
             return false;
         }
-        // What is under way may still be acknowledged.
+        // Operations under way may still be acknowledged.
         while state.is_flushing {
             let Some(left) = limit.checked_sub(began.elapsed()) else {
                 return false;

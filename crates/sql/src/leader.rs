@@ -72,11 +72,11 @@ pub(crate) struct Leader {
     pub(crate) term: i64,
     /// The number of the last transaction.
     pub(crate) sequence: i64,
-    /// Until when the lease may be relied on.
+    /// Time until which the lease may be relied on.
     pub(crate) valid_until: Moment,
 }
 
-/// Why the leadership was not acquired.
+/// Causes for which the leadership was not acquired.
 pub(crate) enum Refusal {
     Held { holder: String },
     Failed(Fault),

@@ -18,7 +18,7 @@ pub enum TestbedError {
     Cannot {
         /// The operation, such as `write PATH`.
         operation: String,
-        /// Why it failed.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// The directory holds no cluster.

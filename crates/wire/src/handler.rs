@@ -73,7 +73,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// Why a request did not reach its role.
+/// Causes for which a request did not reach its role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotAdmitted {
     /// The sender may not send it.

@@ -26,7 +26,7 @@ const ROUNDS: u64 = 3;
 /// Timeout of the renewal at the start of a client whose certificate is due.
 const START_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Why a certificate was not renewed.
+/// Causes for which a certificate was not renewed.
 #[derive(Debug, Error)]
 pub enum RenewalError {
     /// The coordinator cannot be asked.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// Which side opened the socket.
+/// The side that opened the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Opens,
@@ -118,7 +118,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// Why a handshake failed.
+/// Causes of a failed handshake.
 fn failed(error: io::Error, socket: &Socket) -> WireError {
     match tls_error(&error) {
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {

@@ -46,7 +46,7 @@ pub(crate) fn check(sources: &[Source<'_>]) -> Vec<Problem> {
     problems
 }
 
-/// Which file of the crate imports which.
+/// Imports between the crate's files.
 fn imports<'a>(sources: &[&Source<'a>]) -> Imports<'a> {
     let modules: BTreeMap<Vec<&str>, &'a str> = sources
         .iter()

@@ -154,7 +154,7 @@ impl Layers {
 }
 
 impl Layer {
-    /// Why this crate may not use `used`, unless it may.
+    /// The rule that forbids this crate to use `used`, if one does.
     fn judge(&self, used: &str) -> Option<String> {
         if self.may_use.iter().any(|allowed| allowed == used) {
             return None;

@@ -243,7 +243,7 @@ fn paths(tokens: TokenStream) -> Vec<Path> {
     while let Some(token) = code.get(index) {
         index += 1;
         let (name, mut line) = match token {
-            // What `pub(in a::b)` names is who may see an item, not what the item needs.
+            // The path of `pub(in a::b)` limits an item's visibility; the item does not need it.
             Word::Name(name, _) if name == "in" && is(index.wrapping_sub(2), '(') => {
                 while !is(index, ')') {
                     index += 1;

@@ -90,7 +90,7 @@ impl Client {
                 known_loss_count: locks.loss_count(),
                 locks,
             };
-            // What fails is owed again.
+            // Failed ones are owed again.
             let _ = handle.unlock_closed(owner).await;
         }
     }

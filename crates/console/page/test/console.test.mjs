@@ -116,8 +116,12 @@ try {
   assert.ok(JSON.parse(run('--format=json', 'repair', 'status')).limits.node_bytes_per_s > 0);
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByText('paused', { exact: true }).waitFor();
+  await page.getByRole('heading', { name: /lost chunks? waits? for the end of the grace period/ }).waitFor();
+  // The grace period ends at once, and what is due then stays while repairs are paused.
   await page.getByRole('button', { name: 'Repair now' }).click();
-  await page.getByRole('heading', { name: /lost chunks? waits?/ }).waitFor();
+  await page.getByRole('heading', { name: /chunks? to repair, time left unknown/ }).waitFor();
+  await page.getByText('paused', { exact: true }).waitFor();
+  assert.ok(JSON.parse(run('--format=json', 'repair', 'status')).lost_chunks > 0);
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.getByRole('heading', { name: 'Nothing to repair' }).waitFor();
   assert.equal(JSON.parse(run('--format=json', 'repair', 'status')).lost_chunks, 0);
@@ -131,6 +135,9 @@ try {
 
   // A pool, and the refusal of a second one of its name.
   await page.getByRole('link', { name: 'Pools' }).click();
+  run('pool', 'quota', 'vm', '--bytes=1GiB', '--files=2');
+  await page.getByRole('cell', { name: '2 of 2' }).waitFor();
+  await page.getByRole('cell', { name: /^\d.* of 1 GiB$/ }).waitFor();
   await page.getByLabel('Name').fill('archive');
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByText('pool archive is made').waitFor();

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 /// Most events of an answer.
 const EVENT_COUNT_MAX: usize = 500;
 
-/// Which events to show.
+/// The events to show.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

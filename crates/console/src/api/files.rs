@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 /// Most entries of a page.
 const ENTRY_COUNT_MAX: u64 = 500;
 
-/// Which files to list.
+/// The files to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -88,7 +88,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Which part of a file to show.
+/// The part of a file to show.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -33,7 +33,7 @@ const LINK_COUNT_MAX: usize = 256;
 pub(super) struct Age {
     /// Time since the coordinator was asked.
     pub(super) age_ms: u64,
-    /// Why there is no newer answer; null while the coordinator answers.
+    /// The cause if there is no newer answer; null while the coordinator answers.
     pub(super) stale_because: Option<String>,
 }
 
@@ -185,7 +185,7 @@ pub(super) async fn overview(State(app): State<Arc<App>>) -> Result<Json<Overvie
     }))
 }
 
-/// Which nodes to list.
+/// The nodes to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -19,7 +19,7 @@ const UPDATE_BYTES_MAX: u64 = 64 << 20;
 /// Most plans of an answer: each stripe that an update touches has one.
 const PLAN_COUNT_MAX: usize = 64;
 
-/// Which plan to show: of an update at `offset`, or of the repair of `chunk` of the stripe in place `stripe`.
+/// The plan to show: of an update at `offset`, or of the repair of `chunk` of the stripe in place `stripe`.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -143,7 +143,7 @@ pub(crate) struct UpdateTrafficOptions {
     pub(crate) chunk: u64,
     #[arg(long, default_value = "baseline", value_delimiter = ',', help = schemes_help())]
     pub(crate) scheme: Vec<String>,
-    /// What to count
+    /// Unit of the counts
     #[arg(long, value_enum, default_value = "chunks")]
     pub(crate) unit: Unit,
     #[command(flatten)]
@@ -236,7 +236,7 @@ pub(crate) struct AdviseOptions {
         "racks", "nodes_per_rack", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
     ])]
     pub(crate) like: Option<String>,
-    /// What to count
+    /// Unit of the counts
     #[arg(long, value_enum, default_value = "bytes")]
     pub(crate) unit: Unit,
     /// Failure that stripes must survive, such as 1-rack or 2-nodes

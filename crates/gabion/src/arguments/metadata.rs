@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Where a coordinator keeps the metadata.
+/// The database in which a coordinator keeps the metadata.
 #[derive(Args, Debug)]
 pub(crate) struct MetadataOptions {
     /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in --data]. The password comes from

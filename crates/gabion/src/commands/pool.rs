@@ -87,7 +87,7 @@ async fn quota(options: QuotaOptions, place: &Place, format: Format) -> Result<(
     Ok(())
 }
 
-/// What a pool uses of its quota.
+/// The part of its quota that a pool uses.
 pub(super) fn quota_as_json(pool: &PoolUsage) -> serde_json::Value {
     json!({
         "pool": pool.name,

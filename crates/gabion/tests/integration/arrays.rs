@@ -82,7 +82,7 @@ fn a_device_is_lost_and_replaced_while_clients_write() {
     File::create(device(2)).unwrap();
     written.write_until(0, "the array is whole again", 1);
     check_told(&cluster, "green", "ok");
-    // What was on this one is on the others only if the new device holds what it should.
+    // The bytes of this one are on the others only if the new device holds what it should.
     fs::remove_file(device(0)).unwrap();
     written.write_until(0, "is gone or has failed", 2);
     written.check();

@@ -182,7 +182,7 @@ fn a_certificate_without_an_id_admits_one_node_whose_line_is_revoked_as_a_whole(
         );
     };
     exits_with(&by_hand.node_arguments(1), "admits one node");
-    // What cannot be read is named, and the rest goes on.
+    // A file that cannot be read is named, and the rest goes on.
     let ledger = by_hand.path("c/ca/ledger");
     let before = fs::read_to_string(&ledger).expect("the ledger");
     fs::write(&ledger, format!("{before}izzued\n")).expect("write the ledger");

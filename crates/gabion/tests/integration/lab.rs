@@ -350,7 +350,7 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     assert_eq!(fast["verified_bytes"], span);
     let planned = &fast["cross_rack"]["update"]["planned_bytes"];
     assert!(planned.as_u64() > Some(0), "{fast}");
-    // What was sent for an attempt that failed is metered but in no plan that was completed.
+    // Bytes of a failed attempt are metered, but are in no plan that was completed.
     for (purpose, sent) in fast["cross_rack"].as_object().unwrap() {
         assert!(
             sent["metered_bytes"].as_u64() >= sent["planned_bytes"].as_u64(),
@@ -420,7 +420,7 @@ fn a_replay_through_a_cache_loses_nothing_and_sends_fewer_updates() {
         "--cache=512KiB",
         "--read-ahead=64KiB",
     ];
-    // What is compared in the end is read past the cache.
+    // The final comparison reads past the cache.
     let cached = cluster.json(&[&replay[..], &["--verify"]].concat());
     assert_eq!(cached["verified_bytes"], cached["file_bytes"]);
     let cache = &cached["cache"];

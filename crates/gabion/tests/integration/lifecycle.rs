@@ -127,7 +127,7 @@ fn whoever_is_killed_while_segments_change_nothing_is_lost() {
         cluster.write("disk", offset, &new);
         expected[offset..offset + length].copy_from_slice(&new);
         assert!(cluster.get("disk") == expected, "round {round}");
-        // What was ordered is done nevertheless.
+        // The order is carried out nevertheless.
         cluster.run(&["pool", order, "vm"]);
         assert!(
             cluster.get("disk") == expected,

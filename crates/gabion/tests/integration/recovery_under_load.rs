@@ -297,7 +297,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
     let written: u64 = writers.iter().map(|writer| writer.acknowledged_count).sum();
     println!("{written} acknowledged writes, {in_time_count} kills during recoveries");
     assert!(in_time_count > 0, "no recovery was disturbed");
-    // What a coordinator had made when it was killed goes when its node joins the next time.
+    // Chunks that a killed coordinator had made go when their node joins the next time.
     for node in 0..NODES {
         cluster.run(&["chaos", "kill-node", &node.to_string()]);
         cluster.run(&["chaos", "start-node", &node.to_string()]);

@@ -131,7 +131,7 @@ fn a_large_file_of_holes_takes_no_space_and_local_copies_have_holes_too() {
     let command = ["get", "moved", "-", &format!("--offset={at}")];
     let output = cluster.output(&command);
     assert!(output.stdout == bytes[..50_000]);
-    // What was cut off does not come back.
+    // Bytes that were cut off do not come back.
     cluster.run(&["truncate", "moved", "--size=1TiB"]);
     let command = [&command[..], &["--length=100000"]].concat();
     let output = cluster.output(&command);

@@ -136,7 +136,7 @@ fn connections_that_are_served_in_turn_have_queues_of_their_own() {
             "each may have all of it: {listed}"
         );
     }
-    // What one seat sends to another passes in the queue of these two.
+    // Bytes from one seat to another pass in the queue of these two.
     let listed = fair(
         "nsenter --net=/run/netns/node-0-0 bash -c 'echo hello > /dev/udp/10.83.1.10/9'; \
          nsenter --net=/run/netns/node-0-0 tc -s class show dev eth0",

@@ -83,7 +83,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_published.load(Ordering::Relaxed) {
-            // What is left has a name of its own, and is not taken for a chunk.
+            // A file that is left has a name of its own, and is not taken for a chunk.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

@@ -24,7 +24,7 @@ pub struct Finding {
     pub verdict: Option<Verdict>,
     /// The reading of the paper that it belongs to, if the experiment is judged by another reading.
     pub reading: Option<String>,
-    /// Why ours is not near.
+    /// The reason why ours is not near.
     pub why: Option<String>,
     /// Runs of which ours is the mean, or which a statement was checked in.
     pub runs: usize,

@@ -39,7 +39,7 @@ pub struct Reading {
     pub open: String,
     /// The reading that the experiment is judged by.
     pub chosen: String,
-    /// Why it is.
+    /// The reason if it is.
     pub why: String,
 }
 

@@ -215,7 +215,7 @@ pub struct Goal {
     pub goal: String,
     /// Whether ours meets it.
     pub is_met: bool,
-    /// Why it does not.
+    /// The reason if it does not.
     pub why: Option<String>,
     /// The unit, and whether a number meets the goal.
     #[serde(skip)]

@@ -198,7 +198,7 @@ impl<'a> Stripes<'a> {
 
     /// The ends of a background transfer.
     pub(super) fn background_ends(&self, rng: &mut ChaCha8Rng) -> (NodeId, NodeId) {
-        // Where there is one rack, or one node in each, there is no choice.
+        // One rack, or one node in each rack, leaves no choice.
         let is_cross = self.scenario.rack_count > 1
             && (self.scenario.nodes_per_rack == 1
                 || rng.random_bool(self.scenario.background_cross_share));

@@ -14,7 +14,7 @@ use crate::error::RowProblem;
 
 const COLUMNS: &str = "at least 7: device, cpu, sequence, time, pid, action, rwbs";
 
-/// Which events count, and whether the summary has begun.
+/// The events that count, and whether the summary has begun.
 #[derive(Debug)]
 pub(super) struct Blkparse {
     action: &'static str,

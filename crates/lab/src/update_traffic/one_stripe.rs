@@ -33,7 +33,7 @@ pub struct StripeBound {
     pub bound: f64,
     /// Chunk transfers that no plan of any form can do without, by cuts.
     pub cut_bound: f64,
-    /// Why `bound` holds: `reached` (it equals the bound by cuts), `exhausted` (all choices of
+    /// The ground on which `bound` holds: `reached` (it equals the bound by cuts), `exhausted` (all choices of
     /// collectors were tried) or `cuts` (a plan may need more).
     pub proof: &'static str,
     /// Chunk transfers by scheme.

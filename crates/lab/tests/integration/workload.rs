@@ -252,7 +252,7 @@ fn a_part_of_the_file_server_has_its_files() {
     for seed in [1, 2] {
         let mut requests = Workload::new(target, seed).unwrap().requests();
         let mut count = StatsCount::default();
-        // Where each file lies and whether it was updated, by what the requests themselves say.
+        // The place of each file and whether it was updated, by the requests themselves.
         let mut places: BTreeMap<u64, (u64, u64, bool)> = BTreeMap::new();
         let (mut update_bytes, mut updates, mut last_ticks) = (0, 0_u64, 0);
         while let Some(request) = requests.next() {

@@ -110,7 +110,7 @@ fn a_put_that_grows_is_refused_and_keeps_what_it_has() {
     assert_full(extended, 2, 2);
     let extended = meta.extend_put(put.id, (0, 2), 3 * SEGMENT, &[place(0)], 2);
     assert_eq!(extended.map(|stripes| stripes.len()), Ok(3));
-    // What it gives back makes room for what it takes.
+    // The room that it gives back serves what it takes.
     let extended = meta.extend_put(put.id, (1, 1), 3 * SEGMENT, &[place(0), place(0)], 2);
     assert_eq!(extended.map(|stripes| stripes.len()), Ok(3));
     meta.commit_put(put.id, 3).expect("a free name");

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Bytes of a segment of the test's pool.
 const SEGMENT: u64 = 4096;
 
-/// What the files should be.
+/// The expected files.
 struct World {
     meta: Meta<MemoryStore>,
     pool: PoolRecord,

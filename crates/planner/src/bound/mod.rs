@@ -21,7 +21,7 @@ use gabion_layout::{ChunkIndex, Topology};
 /// After this many choices of collectors the search ends, and the bound by cuts is used.
 const SEARCH_MAX: u64 = 20_000;
 
-/// Why a bound holds.
+/// Grounds on which a bound holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Proof {
     /// A plan reaches the bound by cuts, so it is exact, for plans of any form.

@@ -66,7 +66,7 @@ pub enum Choice {
 /// The buckets. Times are milliseconds of a clock that never steps back.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
-    /// Until when each bucket's bytes are spent, in nanoseconds; buckets that are paid for may be
+    /// Time until which each bucket's bytes are spent, in nanoseconds; buckets that are paid for may be
     /// missing.
     spent_until_ns: BTreeMap<Bucket, u64>,
 }
@@ -82,7 +82,7 @@ impl Budget {
         free.max().map_or(0, |ns| ns.div_ceil(1_000_000))
     }
 
-    /// Which of the repairs may begin, given the links of each, the most urgent first: the first whose
+    /// The repair that may begin, given the links of each, the most urgent first: the first whose
     /// links are free, but none that would pass a more urgent one which waits for a bucket that both
     /// take from. If there is none, when to ask again.
     #[must_use]

@@ -60,7 +60,7 @@ pub struct PlacedBlock {
     pub replicas: Vec<NodeId>,
     /// Layouts that were drawn until one was accepted.
     pub draw_count: u64,
-    /// Which data chunk of the core rack's open stripe it is, from 0.
+    /// Its index among the data chunks of the core rack's open stripe, from 0.
     pub position: usize,
     /// The stripe that it completes.
     pub stripe: Option<ReplicatedStripe>,

@@ -18,7 +18,7 @@ pub(crate) struct Part {
 /// A row of a lost chunk, and the equation that gives it.
 pub(crate) struct LostRow<'a> {
     pub(crate) equations: &'a Equations,
-    /// Which of the equations' outputs, and which row of it.
+    /// The index of the equations' output, and of its row.
     pub(crate) output: usize,
     pub(crate) row: usize,
     /// Positions within the row.

@@ -14,7 +14,7 @@ pub(super) fn reconstruct(
     row: &LostRow<'_>,
     at: NodeId,
 ) -> ValueId {
-    // What each node on the way has so far; the requestor is the last and has nothing of its own.
+    // Sums at each node on the way so far; the requestor is the last and has nothing of its own.
     let mut held = row.reads(b, stripe);
     held.push((at, Vec::new()));
     while held.len() > 1 {

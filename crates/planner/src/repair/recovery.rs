@@ -125,7 +125,7 @@ impl Chosen {
         path: Vec<ChunkIndex>,
         topology: &Topology,
     ) -> Result<Self, PlanError> {
-        // What links carry does not depend on the size of slices.
+        // The bytes on links do not depend on the size of slices.
         let slice_bytes = job.stripe.geometry.sub_chunk_bytes();
         let scheme = Scheme::Pipeline;
         let plan = repair(&job.stripe, job.lost, requestor, &path, scheme, slice_bytes)?;

@@ -52,7 +52,7 @@ impl UpdatePlanner for RackCoordinated {
         per_rack: usize,
         rng: &mut ChaCha8Rng,
     ) -> Result<Vec<NodeId>, PlanError> {
-        // Where there is room, a stripe survives the loss of a rack even if the pool does not promise it.
+        // With room, a stripe survives the loss of a rack even if the pool does not promise it.
         placement::rack_by_rack(topology, k, m, per_rack.min(m), rng)
             .or_else(|_| placement::rack_by_rack(topology, k, m, per_rack, rng))
     }

@@ -47,7 +47,7 @@ impl Waiting {
         }
     }
 
-    /// Which bytes of data chunks wait, by chunk and offset.
+    /// The bytes of data chunks that wait, by chunk and offset.
     pub fn ranges(&self) -> Vec<ChunkRange> {
         let mut ranges: BTreeMap<ChunkIndex, Vec<ByteRange>> = BTreeMap::new();
         let new = self

@@ -378,7 +378,7 @@ pub struct FileLayout {
     pub tickets: Vec<Ticket>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
-    /// Which clients may write it.
+    /// The clients that may write it.
     pub exclusive: Exclusive,
 }
 

@@ -291,7 +291,7 @@ pub enum NodeReply {
         epoch: Epoch,
         /// The last settled update.
         sequence: Sequence,
-        /// What logs have of the ranges to decode, as of that update.
+        /// The bytes of the ranges to decode in logs, as of that update.
         appended: Vec<Logged>,
     },
     /// The node's knowledge of the stripe.

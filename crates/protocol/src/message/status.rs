@@ -129,7 +129,7 @@ pub struct ClusterStatus {
     pub repair: RepairStatus,
     /// The pools whose blocks are replicated first, and their conversions.
     pub lifecycle: LifecycleStatus,
-    /// Why the coordinator cannot record orders, so that it refuses them: a sentence. None if it can.
+    /// The cause if the coordinator cannot record orders, so that it refuses them: a sentence. None if it can.
     pub audit_failure: Option<String>,
 }
 

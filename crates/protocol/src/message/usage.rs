@@ -28,7 +28,7 @@ pub struct PoolUsage {
     pub raw_bytes: u64,
     /// Bytes of reserves that have disk space, from the nodes' last heartbeats.
     pub reserved_bytes: u64,
-    /// What counts against the quota.
+    /// The bytes and files that count against the quota.
     pub used: PoolUse,
     /// The quota.
     pub quota: Quota,

@@ -58,7 +58,7 @@ impl Measuring {
     }
 }
 
-/// Why a request was refused.
+/// The cause of a refused request.
 pub(super) fn refusal_of(answer: &Result<NodeReply, Refusal>) -> Option<&Refusal> {
     match answer {
         Err(refusal) | Ok(NodeReply::NotBegun(refusal)) => Some(refusal),

@@ -135,7 +135,7 @@ fn withdrawing_runs_that_never_came_takes_no_room_from_others() {
             Ok(false)
         );
     }
-    // What a node cannot remember, it does not promise.
+    // A node does not promise more than it can remember.
     assert!(is_full(staging.withdraw(RunId(10), flooding, 1)));
     assert_eq!(
         staging.withdraw(RunId(1_000), flooding, 1),

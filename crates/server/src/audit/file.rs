@@ -43,7 +43,7 @@ impl AuditFiles {
         for name in names.iter().rev() {
             let text = fs::read(directory.join(name))?;
             if let Some(end) = AuditTrail::end_of(name, &String::from_utf8_lossy(&text)) {
-                // What follows depends on it, and a process that was killed may not have synced it.
+                // Later records depend on it, and a process that was killed may not have synced it.
                 File::open(directory.join(name))?.sync_all()?;
                 last = end;
                 break;

@@ -35,7 +35,7 @@ pub(crate) struct AuditLog {
     failure: Failure,
 }
 
-/// Why the last attempt to write has failed; none if it has not.
+/// The error of the last attempt to write; none if it has not failed.
 type Failure = Arc<Mutex<Option<String>>>;
 
 /// A record that waits to be written.
@@ -69,7 +69,7 @@ impl AuditLog {
         Ok(Self { writer, failure })
     }
 
-    /// Why no order can be recorded now, so that all are refused; none if they can be.
+    /// The cause if no order can be recorded now, so that all are refused; none if they can be.
     pub(crate) fn failure(&self) -> Option<String> {
         lock(&self.failure).clone()
     }
@@ -107,7 +107,7 @@ impl AuditLog {
     }
 }
 
-/// Why an order is not on record.
+/// Errors of recording an order.
 #[derive(Debug)]
 pub(crate) struct NotRecorded {
     pub(crate) why: String,

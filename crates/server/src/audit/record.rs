@@ -165,7 +165,7 @@ fn parse_seal(digits: &str) -> Option<Seal> {
     Some(seal)
 }
 
-/// Why the audit log cannot be read.
+/// Errors of reading the audit log.
 #[derive(Debug, Error)]
 pub enum AuditError {
     /// There is none.

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The limit on the requests of a peer that are served.
 const SERVED_REQUESTS: &str = "served_requests";
-/// Why connections and requests are turned away.
+/// Causes for which connections and requests are turned away.
 const TURNED_AWAY: [&str; 8] = [
     "sender",
     "untrusted",

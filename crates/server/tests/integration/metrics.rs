@@ -80,7 +80,7 @@ fn metrics_count_what_was_done() {
     let appended = appended.sum::<f64>();
     assert!(appended >= (3 * UPDATE_COUNT) as f64, "{appended} records");
 
-    // What nodes have sent for updates is what `Cost` says of their plans, by racks. What was sent for an update that is
+    // Nodes have sent for updates as many bytes as `Cost` says of their plans, by racks. Bytes of an update that is
     // made again is in no plan that was carried out.
     let is_update = |labels: &str| {
         labels.contains("purpose=\"update\"") && !labels.contains("from_rack=\"client\"")

@@ -22,7 +22,7 @@ fn a_commit_whose_answer_is_lost_is_done_once() {
     }
     assert!(relay.cut_count() >= 24);
     drop(store);
-    // What the memory of the first leader says is what the database has.
+    // The first leader's memory and the database agree.
     assert_eq!(counted(&server.open(&name).unwrap()), expected);
 }
 

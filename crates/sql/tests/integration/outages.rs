@@ -53,7 +53,7 @@ fn a_database_that_is_gone_for_good_ends_the_store() {
     let failed = count_up(&store).unwrap_err();
     assert!(matches!(failed, MetaError::Storage { .. }), "{failed}");
     server.database.start().unwrap();
-    // What was committed last is not known, so nothing may be decided on it.
+    // The last commit is not known, so nothing may be decided on it.
     assert_eq!(count_up(&store), Err(failed.clone()));
     assert_eq!(store.read(|txn| txn.get(b"count")), Err(failed));
     drop(store);

@@ -27,7 +27,7 @@ impl State {
     /// [`StoreError::NoSpace`] when the disk is full; nothing relevant has changed then.
     pub(crate) fn make_room(&mut self, frame_bytes: u64, room: Room) -> Result<(), StoreError> {
         match self.grow_segments(frame_bytes) {
-            // What settles, fences or frees uses the spare as it is.
+            // Operations that settle, fence or free use the spare as it is.
             Err(StoreError::NoSpace { .. }) if room == Room::Reserved => {}
             grown => grown?,
         }

@@ -23,7 +23,7 @@ pub struct Recalled {
     pub data: ChunkIndex,
     /// Whether to recall its bytes as of the last commit instead of the newest.
     pub is_original: bool,
-    /// Which of its bytes.
+    /// The range of its bytes.
     pub range: ByteRange,
 }
 

@@ -120,7 +120,7 @@ pub struct Outcome {
     pub longest_wait_ms: Option<f64>,
     /// Seconds of the repair of the killed node, if one was killed.
     pub repair_seconds: Option<f64>,
-    /// Why measurements were left out.
+    /// Reasons for which measurements were left out.
     pub left_out: Vec<String>,
     /// Bytes that were compared at the end.
     pub verified_bytes: u64,

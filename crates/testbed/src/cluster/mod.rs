@@ -451,7 +451,7 @@ impl LocalCluster {
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
         command
             .args(arguments)
-            // Which certificate it uses is an argument.
+            // Its certificate is an argument.
             .env_remove("GABION_TLS")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -29,7 +29,7 @@ pub enum Started {
     HasLeft,
 }
 
-/// Why a process is not ready.
+/// Reasons why a process is not ready.
 pub(super) enum NotReady {
     /// It may become ready: a node waits for the coordinator, or for the operator.
     Late,

@@ -563,7 +563,7 @@ mod tests {
         );
         let again = Authority::create(directory.path(), CLUSTER).map(drop);
         assert!(matches!(again, Err(TrustError::AuthorityExists { .. })));
-        // What it signs after it is opened is of the same authority.
+        // A certificate that it signs after it is opened is of the same authority.
         let own = directory.path().join("own");
         let name = Name::of(CLUSTER, Role::Coordinator);
         let opened = Authority::open(directory.path()).unwrap();
@@ -719,7 +719,7 @@ mod tests {
         assert_eq!(listed(&authority), [first, second, third].into());
         assert!(authority.renew(third, client, &key()).is_err());
         authority.renew(other, client, &key()).unwrap();
-        // What a damaged line said stays on the list.
+        // A damaged line's certificate stays on the list.
         let ledger = directory.path().join("ledger");
         let text = std::fs::read_to_string(&ledger).unwrap();
         std::fs::write(&ledger, text.replace("revoked", "revokod")).unwrap();

@@ -188,7 +188,7 @@ impl Credentials {
         self.serial.unwrap_or(Serial(0))
     }
 
-    /// Until when they are valid, in seconds since 1970.
+    /// The end of their validity, in seconds since 1970.
     pub fn until_s(&self) -> i64 {
         self.until_s
     }

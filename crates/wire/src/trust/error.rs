@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why certificates, keys or the authority cannot be used.
+/// Errors for which certificates, keys or the authority cannot be used.
 #[derive(Debug, Error)]
 pub enum TrustError {
     /// A file could not be read or written.

@@ -79,7 +79,7 @@ pub struct Entry {
     pub name: Name,
     /// From when it is valid, in seconds since 1970.
     pub from_s: i64,
-    /// Until when it is valid, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     pub until_s: i64,
     /// The certificate or join token that its holder showed for it; none if an operator issued it.
     pub parent: Option<Serial>,
@@ -132,7 +132,7 @@ impl Register {
         };
         let entry = &mut self.entries[*places.get(&serial)?];
         match change {
-            // What is revoked stays so.
+            // A revoked certificate stays so.
             Change::Used if entry.state == EntryState::Valid => entry.state = EntryState::Used,
             Change::Used => {}
             Change::Revoked { at_s } => entry.state = EntryState::Revoked { at_s },
@@ -158,7 +158,7 @@ impl Ledger {
         let bytes = files::read_bytes(&self.path)?.unwrap_or_default();
         let mut register = Register::default();
         let mut places = BTreeMap::new();
-        // What stands behind the last end of a line is incomplete.
+        // Bytes behind the last end of a line are incomplete.
         let complete = bytes[..complete_bytes(&bytes)].split_inclusive(|&byte| byte == b'\n');
         for (number, line) in complete.enumerate() {
             let line = std::str::from_utf8(&line[..line.len() - 1]);

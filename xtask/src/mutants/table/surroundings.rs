@@ -507,7 +507,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "u128::from(used) > u128::from(self.capacity_bytes) * u128::from(FULL_PERCENT)",
         check: protocol("coordinator::condition::one_full_node_stops_no_put_and_gets_nothing"),
     },
-    // What people are told and given.
+    // Sentences, answers and files for people.
     Mutant {
         name: "green-although-a-node-was-not-heard",
         file: "crates/console/src/view/health.rs",
@@ -532,7 +532,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if found.is_file() || found.uid() < u32::MAX {",
         check: command("output_file::tests::a_fifo_is_written_into_and_stays"),
     },
-    // Who says whether what clients saw can be.
+    // The checker of the clients' histories.
     Mutant {
         name: "only-circles-of-two-are-found",
         file: "crates/history/src/order.rs",

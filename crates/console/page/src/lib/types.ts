@@ -135,6 +135,9 @@ export interface Pool {
   logical_bytes: number;
   raw_bytes: number;
   reserved_bytes: number;
+  used_bytes: number;
+  quota_bytes: number | null;
+  quota_files: number | null;
 }
 
 export interface Entry {

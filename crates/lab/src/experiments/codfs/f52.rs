@@ -206,7 +206,7 @@ fn papers() -> [(&'static str, &'static str, Paper); 7] {
     ]
 }
 
-/// Why a figure differs from the thesis's, as far as it follows from how things are built.
+/// Reasons why a figure differs from the thesis's, as far as they follow from how things are built.
 fn reason(what: &str, place: &str) -> &'static str {
     if place == "disk" {
         return update_run::DISK_DIFFERS;

@@ -214,7 +214,7 @@ impl Run {
     }
 }
 
-/// Which segment a file's bytes are in. A segment is of one file, or of small files of one kind: files
+/// The segment that holds a file's bytes. A segment is of one file, or of small files of one kind: files
 /// that will be updated fill segments in the order of their numbers, the others in the order in which
 /// they come.
 struct Segments {

@@ -387,7 +387,7 @@ pub(super) fn notes() -> Vec<String> {
     ]
 }
 
-/// Why this machine's figures are not the thesis's.
+/// Reasons why this machine's figures are not the thesis's.
 pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ only by bytes, syncs and \
 processor time, and by other load on the machine";
 

@@ -40,7 +40,7 @@ figure!(
 );
 figure!(F13F, "f", "throughput gain of EAR against replicas", F);
 
-/// Which of the paper's two gains.
+/// The one of the paper's two gains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gain {
     Encode,
@@ -67,7 +67,7 @@ struct Part {
     values: &'static [f64],
     set: fn(&mut Sides, f64),
     printed: &'static [Printed],
-    /// Why a figure is not near, by the table of open choices.
+    /// The reason why a figure is not near, by the table of open choices.
     cause: &'static str,
 }
 

@@ -98,25 +98,25 @@ pub enum Work {
     DirectSend,
     /// One chunk of the first stripe is repaired onto a late node.
     One {
-        /// How.
+        /// The repair scheme.
         scheme: Scheme,
-        /// From whom.
+        /// The choice of helpers.
         helpers: Helpers,
-        /// Which of the late nodes.
+        /// The index of the late node.
         requestor: usize,
     },
     /// This many chunks of the first stripe are repaired, each onto its own late node.
     Several {
         /// Lost chunks.
         count: usize,
-        /// How.
+        /// The way in which they are repaired together.
         way: Together,
     },
     /// All chunks of node 0 are repaired at the same time, onto this many of the first late nodes.
     Node {
-        /// How.
+        /// The repair scheme.
         scheme: Scheme,
-        /// From whom.
+        /// The selection of helpers.
         selection: Selection,
         /// Requestors.
         requestor_count: usize,

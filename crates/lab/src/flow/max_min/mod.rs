@@ -55,7 +55,7 @@ struct Crossing {
 #[derive(Debug, Default)]
 struct Active {
     token: Token,
-    /// Which flow it is, of all there ever were.
+    /// Its number among all flows there ever were.
     number: u64,
     holds: Vec<Hold>,
     /// Its rate if it had all its links to itself.

@@ -10,7 +10,7 @@ use gabion_plan::{Goal, Log, Logged, Plan, PlanBuilder};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which deltas cross from one rack to another (CAU section 3.2; the last two are the variants of
+/// The deltas that cross from one rack to another (CAU section 3.2; the last two are the variants of
 /// its figure 9).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Selection {

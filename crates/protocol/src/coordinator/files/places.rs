@@ -128,7 +128,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 /// that the stripes survive a further loss without them.
 ///
 /// # Errors
-/// Why the nodes that are up do not suffice.
+/// Reasons why the nodes that are up do not suffice.
 pub(super) fn find_places<T>(
     fleet: &Fleet,
     mut place: impl FnMut(&Topology) -> Result<T, PlanError>,

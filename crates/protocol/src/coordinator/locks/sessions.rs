@@ -90,7 +90,7 @@ impl LockSessions {
             .voided
             .extend(asked.voids.filter(|&voided| voided >= known.oldest));
         while known.voided.len() > VOIDED_MAX {
-            // What comes below is refused, and asked again under a higher number.
+            // A lower number is refused, and asked again under a higher one.
             if let Some(lowest) = known.voided.pop_first() {
                 known.oldest = known.oldest.max(lowest + 1);
             }

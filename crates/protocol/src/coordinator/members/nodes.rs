@@ -282,7 +282,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         Room::new(nodes, lock(&self.reports).spaces())
     }
 
-    /// Why new chunks of `bytes` a node have no places, if the cause is disks that are full `when`.
+    /// The denial of places for new chunks of `bytes` a node, if the cause is disks that are full `when`.
     pub(in crate::coordinator) fn no_room(
         &self,
         nodes: &Topology,

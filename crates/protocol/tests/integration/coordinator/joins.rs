@@ -258,7 +258,7 @@ fn a_run_on_an_earlier_copy_numbers_itself_above_the_runs_that_were_members() {
     ];
     for restarts in [false, true] {
         if restarts {
-            // What is in memory only is forgotten.
+            // State that is in memory only is forgotten.
             bed.restart();
         }
         for applicant in [&earlier, &other] {

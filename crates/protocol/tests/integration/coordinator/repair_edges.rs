@@ -260,7 +260,7 @@ fn a_chunk_is_not_given_again_in_the_term_in_which_it_was_to_be_discarded() {
     let members = before.nodes.clone();
     let mut is_outrun = true;
     bed.hook(move |node, request| match request {
-        // What was made cannot be brought to the round's mark, so the same round begins it again.
+        // The new chunk cannot be brought to the round's mark, so the same round begins it again.
         NodeRequest::Collect { .. } if !members.contains(&node) && is_outrun => {
             is_outrun = false;
             let holding = Holding {

@@ -76,7 +76,7 @@ fn part(chunk: u8, length: usize) -> ChunkRange {
     }
 }
 
-/// What the primary names of the logs of other chunks' nodes.
+/// The records that the primary names in the logs of other chunks' nodes.
 fn copies(bed: &Bed, decode: &[ChunkRange]) -> (Sequence, Vec<Logged>) {
     let NodeReply::Mark {
         sequence, appended, ..
@@ -203,7 +203,7 @@ fn the_bytes_of_a_data_node_that_is_gone_come_from_their_copies() {
         assert_eq!(bed.commit(), NodeReply::Done);
         let noted = (Epoch(3), vec![(ChunkIndex(1), Sequence(3))]);
         assert_eq!(bed.notes(), [noted], "before it is left out");
-        // What the parity chunks say of chunk 1 is what was appended. Nobody was told but the store.
+        // The parity chunks hold the append of chunk 1. Only the store was told.
         assert_eq!(bed.read(0, OLD.len(), 4), MIXED);
         assert_eq!(bed.rebuilt(1, 5, 4), b"other");
     }

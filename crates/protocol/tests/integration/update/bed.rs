@@ -506,7 +506,7 @@ impl Bed {
         self.world().hung = of.map(NodeId).into_iter().collect();
     }
 
-    /// Why nodes have ended their memberships, and what these answered then.
+    /// Reasons for which nodes have ended their memberships, and their answers then.
     pub(crate) fn take_ends(&self) -> Vec<(EndCause, Option<NodeReply>)> {
         let mut world = self.world();
         let causes = std::mem::take(&mut world.ends);

@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) must_rejoin: bool,
     /// The answers of nodes that had just told the coordinator that their membership has ended.
     pub(crate) last_answers: Vec<Option<NodeReply>>,
-    /// Why memberships have ended.
+    /// Reasons for which memberships have ended.
     pub(crate) ends: Vec<EndCause>,
     /// Nodes whose disks hang.
     pub(crate) hung: Vec<NodeId>,

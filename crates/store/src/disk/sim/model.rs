@@ -25,7 +25,7 @@ pub struct DiskCounts {
     pub name_count: u64,
 }
 
-/// Which operation fails at its next attempt.
+/// The operation that fails at its next attempt.
 #[derive(Debug, Default)]
 pub(super) struct FailsNext {
     pub(super) sync: bool,

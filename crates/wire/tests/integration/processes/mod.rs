@@ -197,12 +197,12 @@ impl Process {
         within(async { self.accepted.lock().await.recv().await.unwrap() }).await
     }
 
-    /// Why the next connection closed.
+    /// The cause for which the next connection closed.
     pub(crate) async fn next_closed(&self) -> String {
         within(async { self.closed.lock().await.recv().await.unwrap() }).await
     }
 
-    /// Why the next connection was not accepted.
+    /// The cause for which the next connection was not accepted.
     pub(crate) async fn next_not_accepted(&self) -> String {
         within(async { self.not_accepted.lock().await.recv().await.unwrap() }).await
     }
