@@ -6,6 +6,7 @@ use crate::message::{
     OPTION_HEADER_BYTES, OptionHeader, OptionKind, OptionReply, Style, export_name, greeting,
     option_reply,
 };
+use crate::tls::Tls;
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -34,12 +35,27 @@ pub(crate) struct Agreed {
 }
 
 /// The reason why a connection ended before the transmission phase.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Ended {
     /// The client went, as it may.
     Left,
+    /// The client begins this TLS, and has to send its options again in it.
+    BeginsTls(Arc<Tls>),
     /// The client broke the protocol or a limit: one plain sentence.
     Broken(String),
+}
+
+/// The encryption of a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Encryption {
+    /// None, and the server has none to offer.
+    None,
+    /// None yet; the client may begin it.
+    Offered(Arc<Tls>),
+    /// None yet; the client has to begin it before any other option.
+    Required(Arc<Tls>),
+    /// The connection is in TLS.
+    Begun,
 }
 
 impl From<std::io::Error> for Ended {
@@ -53,6 +69,7 @@ struct Handshake<'a, R, W> {
     reader: &'a mut R,
     writer: &'a mut W,
     exports: &'a dyn Exports,
+    encryption: Encryption,
     style: Style,
     /// Whether the answer to `EXPORT_NAME` is padded.
     has_padding: bool,
@@ -60,15 +77,11 @@ struct Handshake<'a, R, W> {
     selected: Option<(String, Vec<Context>)>,
 }
 
-/// Runs a handshake.
+/// Greets a client. Whether the answer to its `EXPORT_NAME` is to be padded.
 ///
 /// # Errors
 /// [`Ended`] when the connection is to be closed.
-pub(crate) async fn negotiate<R, W>(
-    reader: &mut R,
-    writer: &mut W,
-    exports: &dyn Exports,
-) -> Result<Agreed, Ended>
+pub(crate) async fn greet<R, W>(reader: &mut R, writer: &mut W) -> Result<bool, Ended>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
@@ -79,12 +92,30 @@ where
         let sentence = format!("the client's flags {flags:#x} include unknown flags");
         return Err(Ended::Broken(sentence));
     }
+    Ok(flags & CLIENT_NO_ZEROES == 0)
+}
+
+/// Answers options until the client has chosen an export.
+///
+/// # Errors
+/// [`Ended`] when the connection is to be closed, or goes on in TLS.
+pub(crate) async fn negotiate<R, W>(
+    reader: &mut R,
+    writer: &mut W,
+    exports: &dyn Exports,
+    (encryption, has_padding): (Encryption, bool),
+) -> Result<Agreed, Ended>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
     let mut handshake = Handshake {
         reader,
         writer,
         exports,
+        encryption,
         style: Style::Simple,
-        has_padding: flags & CLIENT_NO_ZEROES == 0,
+        has_padding,
         selected: None,
     };
     for _ in 0..OPTION_COUNT_MAX {
@@ -116,18 +147,36 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
             self.reply(header, &[OptionReply::TooBig]).await?;
             return Ok(None);
         };
+        let is_stranger = matches!(self.encryption, Encryption::Required(_));
         let replies = match header.kind() {
-            OptionKind::ExportName => return self.export_name(&data).await.map(Some),
-            OptionKind::Go => return self.go(header, &data).await,
             OptionKind::Abort => {
                 self.reply(header, &[OptionReply::Ack]).await?;
                 return Err(Ended::Left);
             }
+            OptionKind::ExportName if is_stranger => {
+                let sentence = "the client asked for an export without TLS";
+                return Err(Ended::Broken(sentence.to_owned()));
+            }
+            early if is_stranger && early != OptionKind::StartTls => {
+                vec![OptionReply::TlsRequired]
+            }
+            OptionKind::ExportName => return self.export_name(&data).await.map(Some),
+            OptionKind::Go => return self.go(header, &data).await,
             bare if bare.has_no_data() && !data.is_empty() => {
                 vec![OptionReply::Invalid("the option has no data")]
             }
             OptionKind::List => self.list().await,
-            OptionKind::StartTls => vec![OptionReply::Unsupported("this server has no TLS")],
+            OptionKind::StartTls => match &self.encryption {
+                Encryption::Offered(tls) | Encryption::Required(tls) => {
+                    let tls = Arc::clone(tls);
+                    self.reply(header, &[OptionReply::Ack]).await?;
+                    return Err(Ended::BeginsTls(tls));
+                }
+                Encryption::None => vec![OptionReply::Unsupported("this server has no TLS")],
+                Encryption::Begun => {
+                    vec![OptionReply::Invalid("the connection is in TLS already")]
+                }
+            },
             OptionKind::Info => match self.look(&data).await {
                 Ok((query, shape)) => self.infos(&query, shape),
                 Err(refusal) => vec![refusal],

@@ -8,7 +8,8 @@
 //! Requests of one connection run concurrently and are answered in any order. A write is acknowledged when it is
 //! durable, so a flush has nothing to do, and several connections of one server may share an export.
 //!
-//! A server opens each image exclusively, so a second server of it fences the first one out. There is no TLS.
+//! A server opens each image exclusively, so a second server of it fences the first one out. With [`Tls`], clients show
+//! certificates, and all bytes are encrypted.
 
 mod budget;
 mod device;
@@ -23,6 +24,8 @@ mod outgoing;
 mod range_lock;
 mod server;
 mod session;
+mod socket;
+mod tls;
 
 pub use device::{Device, DeviceError, ExportShape, Exports, OpenError};
 pub use image::Image;
@@ -30,3 +33,4 @@ pub use image_name::{ImageName, ImageNameError};
 pub use images::{Images, ServeOptions};
 pub use message::{Context, Descriptor, Errno, Part};
 pub use server::{Limits, Server};
+pub use tls::{Tls, TlsClients, TlsError};

@@ -2,19 +2,22 @@
 
 use crate::budget::Budget;
 use crate::device::Exports;
-use crate::handshake::{self, negotiate};
+use crate::handshake::{self, Agreed, Encryption, greet, negotiate};
 use crate::metrics::Metrics;
 use crate::session;
+use crate::socket::Socket;
+use crate::tls::Tls;
 use gabion_gateway::{passing, serve_metrics};
 use rustix::net::sockopt;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 
 /// Bytes of a connection's buffer for requests.
 const READ_BUFFER_BYTES: usize = 64 << 10;
@@ -59,6 +62,7 @@ pub struct Server {
     budget: Arc<Budget>,
     places: Arc<Semaphore>,
     metrics: Arc<Metrics>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -86,7 +90,15 @@ impl Server {
             budget: Arc::new(budget),
             places: Arc::new(Semaphore::new(limits.connection_count)),
             metrics: Arc::new(Metrics::new()),
+            tls: None,
         }
+    }
+
+    /// The same with TLS: clients by TCP have to begin it before anything else, those of this machine may.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        let tls = Some(Arc::new(tls));
+        Self { tls, ..self }
     }
 
     /// Serves TCP connections until the listener fails for good, and returns its error. Connections that were
@@ -99,8 +111,8 @@ impl Server {
                         tracing::warn!(%address, %error, "a connection is closed");
                         continue;
                     }
-                    let (reader, writer) = stream.into_split();
-                    self.accept(reader, writer, address.to_string());
+                    let encryption = self.encryption(Encryption::Required);
+                    self.accept(stream, encryption, address.to_string());
                 }
                 Err(error) => match passing(error).await {
                     Ok(()) => {}
@@ -115,8 +127,8 @@ impl Server {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let (reader, writer) = stream.into_split();
-                    self.accept(reader, writer, "the Unix socket".to_owned());
+                    let peer = "the Unix socket".to_owned();
+                    self.accept(stream, self.encryption(Encryption::Offered), peer);
                 }
                 Err(error) => match passing(error).await {
                     Ok(()) => {}
@@ -131,38 +143,78 @@ impl Server {
         serve_metrics(listener, self.metrics.requests()).await
     }
 
+    fn encryption(&self, with: impl FnOnce(Arc<Tls>) -> Encryption) -> Encryption {
+        self.tls.clone().map_or(Encryption::None, with)
+    }
+
     /// Serves a new connection in the background, if there is a place.
-    fn accept<R, W>(&self, reader: R, writer: W, peer: String)
-    where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
-    {
+    fn accept(&self, socket: impl Socket, encryption: Encryption, peer: String) {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            tokio::spawn(self.clone().connection(reader, writer, peer, place));
+            tokio::spawn(self.clone().connection(socket, encryption, peer, place));
         } else {
             let limit = self.limits.connection_count;
             closed(&peer, format_args!("{limit} connections are open already"));
         }
     }
 
-    async fn connection<R, W>(
+    async fn connection(
         self,
-        reader: R,
-        mut writer: W,
+        socket: impl Socket,
+        encryption: Encryption,
         peer: String,
         place: OwnedSemaphorePermit,
-    ) where
+    ) {
+        match timeout(self.limits.handshake, self.handshake(socket, encryption)).await {
+            Ok(Ok(Opened::Plain(reader, writer, agreed))) => {
+                self.serve(reader, writer, agreed, &peer).await;
+            }
+            Ok(Ok(Opened::Encrypted(reader, writer, agreed))) => {
+                self.serve(reader, writer, agreed, &peer).await;
+            }
+            Ok(Err(handshake::Ended::Broken(why))) => closed(&peer, why),
+            Ok(Err(handshake::Ended::Left | handshake::Ended::BeginsTls(_))) => {}
+            Err(_) => closed(&peer, "its handshake took too long"),
+        }
+        drop(place);
+    }
+
+    /// Runs the handshake. If the client begins TLS, it starts anew within it.
+    async fn handshake<S: Socket>(
+        &self,
+        socket: S,
+        encryption: Encryption,
+    ) -> Result<Opened<S>, handshake::Ended> {
+        let exports = &*self.exports;
+        let (reader, mut writer) = socket.halves();
+        let mut reader = buffered(reader);
+        let has_padding = greet(&mut reader, &mut writer).await?;
+        let negotiated = negotiate(&mut reader, &mut writer, exports, (encryption, has_padding));
+        let tls = match negotiated.await {
+            Ok(agreed) => return Ok(Opened::Plain(reader, writer, agreed)),
+            Err(handshake::Ended::BeginsTls(tls)) => tls,
+            Err(ended) => return Err(ended),
+        };
+        let broken = |why: String| handshake::Ended::Broken(why);
+        // Anyone on the way may have put in bytes that are not encrypted.
+        if !reader.buffer().is_empty() {
+            return Err(broken("bytes came between STARTTLS and TLS".to_owned()));
+        }
+        let socket = S::whole(reader.into_inner(), writer);
+        let accepted = tls.acceptor().await.accept(socket).await;
+        let stream = accepted.map_err(|error| broken(format!("no agreement on TLS: {error}")))?;
+        let (reader, mut writer) = split(stream);
+        let mut reader = buffered(reader);
+        let begun = (Encryption::Begun, has_padding);
+        let agreed = negotiate(&mut reader, &mut writer, exports, begun).await?;
+        Ok(Opened::Encrypted(reader, writer, agreed))
+    }
+
+    /// Serves the requests of a connection until it ends.
+    async fn serve<R, W>(&self, reader: R, writer: W, agreed: Agreed, peer: &str)
+    where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let mut reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
-        let negotiated = negotiate(&mut reader, &mut writer, &*self.exports);
-        let agreed = match timeout(self.limits.handshake, negotiated).await {
-            Ok(Ok(agreed)) => agreed,
-            Ok(Err(handshake::Ended::Left)) => return,
-            Ok(Err(handshake::Ended::Broken(why))) => return closed(&peer, why),
-            Err(_) => return closed(&peer, "its handshake took too long"),
-        };
         let export = agreed.name.clone();
         tracing::info!(peer, export, "attached");
         let share = self.budget.share();
@@ -171,10 +223,24 @@ impl Server {
         match session::serve(reader, writer, agreed, share, means).await {
             session::Ended::Disconnected => tracing::info!(peer, export, "detached"),
             session::Ended::Gone => tracing::info!(peer, export, "the client has vanished"),
-            session::Ended::Broken(why) => closed(&peer, why),
+            session::Ended::Broken(why) => closed(peer, why),
         }
-        drop((place, attached));
+        drop(attached);
     }
+}
+
+/// A connection whose client has chosen an export.
+enum Opened<S: Socket> {
+    Plain(BufReader<S::Reader>, S::Writer, Agreed),
+    Encrypted(
+        BufReader<ReadHalf<TlsStream<S>>>,
+        WriteHalf<TlsStream<S>>,
+        Agreed,
+    ),
+}
+
+fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
+    BufReader::with_capacity(READ_BUFFER_BYTES, reader)
 }
 
 /// Logs why a connection was closed.

@@ -71,6 +71,13 @@ pub(crate) struct NbdServeOptions {
     /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
+    /// Directory of server-cert.pem, server-key.pem, ca-cert.pem and, for revoked certificates, ca-crl.pem. Clients by TCP
+    /// then have to begin TLS, and to show a certificate that an authority in ca-cert.pem signed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls_certificates: Option<PathBuf>,
+    /// Admit clients without a certificate too; their bytes are encrypted
+    #[arg(long, requires = "tls_certificates")]
+    pub(crate) tls_any_client: bool,
     /// Serve metrics by HTTP at /metrics of this address; port 0 takes a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) metrics: Option<String>,
@@ -94,6 +101,9 @@ pub(crate) struct NbdMapOptions {
     /// Address of the server
     #[arg(long, default_value = "127.0.0.1:10809", value_name = "HOST:PORT", value_parser = checks::peer_address)]
     pub(crate) server: String,
+    /// Attach by TLS; DIR has ca-cert.pem, and client-cert.pem and client-key.pem if the server wants a certificate
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls_certificates: Option<PathBuf>,
     /// Block device of this machine for the image
     #[arg(long, default_value = "/dev/nbd0", value_name = "DEVICE")]
     pub(crate) device: PathBuf,

@@ -6,8 +6,9 @@ use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_client::TakeOver;
-use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server};
+use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server, Tls, TlsClients};
 use gabion_testbed::EndSignals;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -29,6 +30,7 @@ pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failur
 
 async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     raise_descriptor_limit();
+    let tls = open_tls(&options)?;
     let client = connect_gateway(place).await?;
     let listen = match (&options.listen, &options.unix) {
         (None, None) => Some(LISTEN.to_owned()),
@@ -55,7 +57,11 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         }
     }
     let mut ends = EndSignals::listen()?;
-    let server = Server::new(Arc::<Images>::clone(&images), Limits::default());
+    let mut server = Server::new(Arc::<Images>::clone(&images), Limits::default());
+    let scheme = if tls.is_some() { "nbds" } else { "nbd" };
+    if let Some(tls) = tls {
+        server = server.with_tls(tls);
+    }
     let tcp = bind_tcp(listen.as_deref()).await?;
     let metrics = bind_tcp(options.metrics.as_deref()).await?;
     let unix = match &options.unix {
@@ -65,7 +71,7 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     let own_socket = options.unix.as_deref().and_then(socket_id);
     // All is bound before anything is said to be ready.
     if let Some(listener) = &tcp {
-        ready(&format!("nbd://{}", address(listener)?));
+        ready(&format!("{scheme}://{}", address(listener)?));
     }
     if let Some(path) = &options.unix {
         ready(&format!("nbd+unix://?socket={}", path.display()));
@@ -89,6 +95,22 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     Err(Failure::failed(format!(
         "cannot accept connections: {error}"
     )))
+}
+
+/// The certificates that the options name.
+fn open_tls(options: &NbdServeOptions) -> Result<Option<Tls>, Failure> {
+    let Some(directory) = &options.tls_certificates else {
+        return Ok(None);
+    };
+    let clients = if options.tls_any_client {
+        TlsClients::Any
+    } else {
+        TlsClients::Certified
+    };
+    let opened = Tls::open(directory, clients);
+    opened
+        .map(Some)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Serves a listener if there is one; otherwise waits forever.
@@ -160,9 +182,11 @@ async fn map(options: &NbdMapOptions) -> Result<(), Failure> {
         .expect("the address was checked");
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut attach = Command::new("nbd-client");
-    attach
-        .args(["-N", options.image.as_str(), host, port])
-        .arg(device);
+    attach.args(["-N", options.image.as_str()]);
+    if let Some(directory) = &options.tls_certificates {
+        attach.args(tls_arguments(directory, host)?);
+    }
+    attach.args([host, port]).arg(device);
     let attached = attach.status().await.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::failed(
             "nbd-client is not installed; install the package nbd-client, or attach the image with qemu",
@@ -177,4 +201,24 @@ async fn map(options: &NbdMapOptions) -> Result<(), Failure> {
     }
     println!("{} is {}", options.image, device.display());
     Ok(())
+}
+
+/// The arguments of nbd-client for TLS with the certificates in a directory.
+fn tls_arguments(directory: &Path, host: &str) -> Result<Vec<OsString>, Failure> {
+    let file = |name: &str| directory.join(name);
+    let authorities = file("ca-cert.pem");
+    if !authorities.exists() {
+        return Err(Failure::failed(format!(
+            "there is no {}; name the directory of the certificates",
+            authorities.display()
+        )));
+    }
+    let mut arguments = vec!["-enable-tls".into(), "-tlshostname".into(), host.into()];
+    arguments.extend(["-cacertfile".into(), authorities.into_os_string()]);
+    let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));
+    if certificate.exists() {
+        arguments.extend(["-certfile".into(), certificate.into_os_string()]);
+        arguments.extend(["-keyfile".into(), key.into_os_string()]);
+    }
+    Ok(arguments)
 }

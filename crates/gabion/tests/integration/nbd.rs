@@ -1,9 +1,10 @@
 //! Images: the commands, and the server of block devices on clusters of real processes, with Debian's tools.
 
 use crate::support::nbd::{ImageServer, NBD_CLIENT, PYTHON, has_nbd_tools, tool};
-use crate::support::{TestCluster, fails, fails_on, path_text, pattern};
+use crate::support::{TestCluster, fails, fails_on, path_text, pattern, text};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -86,12 +87,18 @@ fn wrong_images_get_one_plain_sentence() {
         (vec!["nbd", "serve"], "--dir"),
         (vec!["nbd", "map"], "IMAGE"),
         (vec!["nbd", "map", "vm/d", "--server=x"], "HOST:PORT"),
+        (
+            vec!["nbd", "serve", "--tls-any-client"],
+            "--tls-certificates",
+        ),
     ] {
         let error = fails(&arguments, 2).replace("\n  ", " ");
         assert!(error.contains(expected), "gabion {arguments:?}: {error}");
     }
     let missing = fails(&["nbd", "map", "vm/d", "--device=/dev/no-such-device"], 1);
     assert!(missing.contains("modprobe nbd"), "{missing}");
+    let missing = fails(&["nbd", "serve", "--tls-certificates=/nowhere"], 1);
+    assert!(missing.contains("cannot read /nowhere/"), "{missing}");
     let cluster = cluster("1GiB");
     for command in [
         &["image", "info", "vm/none"][..],
@@ -142,6 +149,60 @@ fn each_command_works_on_a_cluster_as_it_does_on_memory() {
     let other = Command::new("nbdinfo").arg(server.uri("vm/old")).output();
     assert!(!other.expect("nbdinfo runs").status.success());
     assert!(tool("nbdinfo", &["--list", &reader.uri("")]).contains("export=\"vm/old\""));
+}
+
+/// Makes the certificates in a directory by the commands of docs/nbd.md. `false` if the machine has no openssl.
+fn make_certificates(directory: &Path) -> bool {
+    if Command::new("openssl").arg("version").output().is_err() {
+        println!("skipped: needs the package openssl");
+        return false;
+    }
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/nbd.md");
+    let document = std::fs::read_to_string(document).expect("the document is there");
+    let begin = document
+        .find("    openssl req")
+        .expect("it has the commands");
+    let commands = &document[begin..];
+    let commands = &commands[..commands.find("\n\n").expect("text follows")];
+    let script = commands.replace("HOST", "localhost");
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &script]).current_dir(directory);
+    let made = shell.output().expect("a shell");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    true
+}
+
+#[test]
+fn an_image_is_encrypted_by_the_certificates_of_the_document() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    if !has_nbd_tools() || !make_certificates(directory.path()) {
+        return;
+    }
+    let cluster = cluster("8MiB");
+    let certificates = path_text(directory.path());
+    let option = format!("--tls-certificates={certificates}");
+    let server = ImageServer::start(&cluster, &[&option]);
+    let uri = server.uri("vm/disk").replace("127.0.0.1", "localhost");
+    assert!(uri.starts_with("nbds://localhost:"), "{uri}");
+    let encrypted = format!("{uri}?tls-certificates={certificates}");
+    let (source, copy) = (cluster.path("source"), cluster.path("copy"));
+    let bytes = pattern(8 * MIB, 7);
+    std::fs::write(&source, &bytes).expect("written");
+    tool("nbdcopy", &[path_text(&source), &encrypted]);
+    tool("nbdcopy", &[&encrypted, path_text(&copy)]);
+    assert!(
+        std::fs::read(&copy).expect("there") == bytes,
+        "bytes differ"
+    );
+    for stranger in [uri.replace("nbds:", "nbd:"), uri] {
+        let output = Command::new("nbdinfo").arg(&stranger).output();
+        let output = output.expect("nbdinfo runs");
+        assert!(
+            !output.status.success(),
+            "{stranger}: {}",
+            text(&output.stdout)
+        );
+    }
 }
 
 #[test]

@@ -318,6 +318,8 @@ pub(crate) enum OptionReply {
     Policy(String),
     /// The option's data are invalid.
     Invalid(&'static str),
+    /// The server takes the option only after TLS has begun.
+    TlsRequired,
     /// There is no such export.
     UnknownExport(String),
     /// The option's data are too long.
@@ -348,6 +350,10 @@ pub(crate) fn option_reply(option: u32, reply: &OptionReply) -> Bytes {
         OptionReply::Unsupported(why) => (ERROR | 1, text(why)),
         OptionReply::Policy(why) => (ERROR | 2, text(why)),
         OptionReply::Invalid(why) => (ERROR | 3, text(why)),
+        OptionReply::TlsRequired => (
+            ERROR | 5,
+            text("this server requires TLS; give the client certificates"),
+        ),
         OptionReply::UnknownExport(name) => {
             let why = if name.is_empty() {
                 "there is no default export; name one as POOL/IMAGE".to_owned()

@@ -5,4 +5,5 @@ mod hostile;
 mod memory;
 mod messages;
 mod serving;
+mod tls;
 mod tools;

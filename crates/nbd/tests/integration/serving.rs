@@ -1,7 +1,7 @@
 //! A server of memory on a Unix socket and on TCP, for the time of a test.
 
 use crate::memory::{Kind, Memory, Shelf};
-use gabion_nbd::{Limits, Server};
+use gabion_nbd::{Limits, Server, Tls};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +20,11 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) async fn start(limits: Limits) -> Self {
+        Self::start_with(limits, None).await
+    }
+
+    /// The same with TLS.
+    pub(crate) async fn start_with(limits: Limits, tls: Option<Tls>) -> Self {
         let disk = Memory::new(SIZE, Kind::Usual);
         let (old, odd) = (
             Memory::new(SIZE, Kind::ReadOnly),
@@ -31,7 +36,10 @@ impl Serving {
             ("vm/old", old),
         ];
         let exports = exports.map(|(name, device)| (name.to_owned(), device));
-        let server = Server::new(Arc::new(Shelf(exports.into())), limits);
+        let mut server = Server::new(Arc::new(Shelf(exports.into())), limits);
+        if let Some(tls) = tls {
+            server = server.with_tls(tls);
+        }
         let directory = tempfile::tempdir().expect("a temporary directory");
         let unix = UnixListener::bind(directory.path().join("socket")).expect("a socket");
         let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a socket");

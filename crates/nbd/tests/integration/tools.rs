@@ -9,7 +9,7 @@ use std::process::Output;
 use tokio::process::Command;
 
 /// Whether the machine has all of these tools.
-fn has(tools: &[&str]) -> bool {
+pub(crate) fn has(tools: &[&str]) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let is_there =
         |tool: &str| std::env::split_paths(&paths).any(|place| place.join(tool).exists());
@@ -27,14 +27,14 @@ fn has(tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
-async fn output(tool: &str, arguments: &[&str]) -> Output {
+pub(crate) async fn output(tool: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(tool);
     command.args(arguments).kill_on_drop(true);
     command.output().await.expect("the tool runs")
 }
 
 /// Runs a tool, which must succeed, and gives its stdout.
-async fn run(tool: &str, arguments: &[&str]) -> String {
+pub(crate) async fn run(tool: &str, arguments: &[&str]) -> String {
     let output = output(tool, arguments).await;
     let (said, complaint) = (text(&output.stdout), text(&output.stderr));
     let status = output.status;
@@ -45,11 +45,11 @@ async fn run(tool: &str, arguments: &[&str]) -> String {
     said
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn path_text(path: &Path) -> &str {
+pub(crate) fn path_text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }
 
