@@ -28,11 +28,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// after which the coordinator aborts it.
 const TOUCH_EVERY_MS: u64 = 2_000;
 
-/// A replacement with stripes reserved by the coordinator.
-struct Begun {
+/// A replacement with stripes reserved by the coordinator. Dropped, it is aborted.
+pub(crate) struct Begun {
     layout: Arc<Layout>,
     replacement: Replacement,
     topology: Topology,
+    keeper: Keeper,
+}
+
+impl Begun {
+    /// Aborts it, and waits briefly until the coordinator knows.
+    pub(crate) async fn abort(mut self) {
+        self.keeper.abort().await;
+    }
 }
 
 impl File {
@@ -112,12 +120,22 @@ impl File {
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         let begun = self.begin_replace(layout, rewrite, attempts).await?;
-        let ports = Arc::clone(&self.client.shared.ports);
-        let mut keeper = Keeper::new(ports, begun.replacement.put, TOUCH_EVERY_MS);
+        let planned = (rewrite, plan);
+        self.finish_replace(begun, planned, bytes, attempts).await
+    }
+
+    /// Stores the new stripes of a replacement that has begun, and swaps them in.
+    pub(crate) async fn finish_replace(
+        &self,
+        mut begun: Begun,
+        (rewrite, plan): (&Rewrite, &impl Fn(&Layout) -> Option<Rewrite>),
+        bytes: &Bytes,
+        attempts: &mut Attempts,
+    ) -> Result<(), AttemptError> {
         let prepared = async {
             if rewrite.depends_on_end {
                 // The displaced stripes take no writes from here on, so an end that another client has moved is final.
-                let present = self.refresh(layout.window()).await?;
+                let present = self.refresh(begun.layout.window()).await?;
                 if plan(&present).as_ref() != Some(rewrite) {
                     return Err(AttemptError::Retry("the file has changed".into()));
                 }
@@ -125,26 +143,27 @@ impl File {
             self.write_anew(&begun, rewrite, bytes, attempts).await
         };
         if let Err(error) = prepared.await {
-            keeper.abort().await;
+            begun.keeper.abort().await;
             return Err(error);
         }
         match self.commit_replace(&begun, attempts).await {
             Ok(()) => {
-                keeper.release();
+                begun.keeper.release();
                 Ok(())
             }
             Err(AttemptError::Final(error)) => {
-                keeper.abort().await;
+                begun.keeper.abort().await;
                 self.decide_replace(&begun, error).await
             }
             Err(error) => {
-                keeper.abort().await;
+                begun.keeper.abort().await;
                 Err(error)
             }
         }
     }
 
-    async fn begin_replace(
+    /// Reserves the new stripes of a change. From here on, the displaced ones take no writes.
+    pub(crate) async fn begin_replace(
         &self,
         layout: &Arc<Layout>,
         rewrite: &Rewrite,
@@ -173,10 +192,13 @@ impl File {
         }
         ports.learn_nodes(&replacement.nodes);
         let topology = topology(&replacement.nodes)?;
+        let ports = Arc::clone(&self.client.shared.ports);
+        let keeper = Keeper::new(ports, replacement.put, TOUCH_EVERY_MS);
         Ok(Begun {
             layout: Arc::clone(layout),
             replacement,
             topology,
+            keeper,
         })
     }
 

@@ -1,11 +1,12 @@
-//! Files that grow and shrink: appends, writes in pieces, truncation and holes.
+//! Files that grow and shrink: writes in pieces, truncation and holes.
 
-use crate::client::Client;
 use crate::error::ClientError;
 use crate::extent::{Piece, extents};
 use crate::file::File;
 use crate::open_runs::LastRun;
-use crate::rewrite::{by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros};
+use crate::rewrite::{
+    by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros, split_stored,
+};
 use crate::write::{Updated, check_size};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -16,69 +17,34 @@ use gabion_protocol::message::{Growth, ask};
 /// Most zeros that are written over the edges of a hole at a time.
 const ZEROS_BYTES: u64 = 1 << 20;
 
-impl Client {
-    /// Appends bytes to a file. See [`File::append`].
-    ///
-    /// # Errors
-    /// Those of [`Client::open`] and [`File::append`].
-    pub async fn append(&self, name: &str, bytes: Bytes) -> Result<u64, ClientError> {
-        self.open(name).await?.append(bytes).await
-    }
-}
-
 impl File {
-    /// Appends bytes, and returns their offset. Appends of several clients do not mix: each gets a range of
-    /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
-    ///
-    /// The file grows first, by zeros, and then gets the bytes. A reader may see the zeros until then, and after an
-    /// error or a crash they may stay.
-    ///
-    /// # Errors
-    /// Those of [`File::write_pieces`].
-    pub async fn append(&self, bytes: Bytes) -> Result<u64, ClientError> {
-        let offset = self.extend(bytes.len() as u64).await?;
-        self.write_pieces(offset, bytes).await?;
-        Ok(offset)
-    }
-
-    /// Gives the file more bytes at its end, which are zero, for this caller alone: no other extension gets any of
-    /// them. Returns their offset.
-    ///
-    /// # Errors
-    /// Those of [`File::grow`]; [`ClientError::Late`] when others extend the file all the time.
-    pub async fn extend(&self, by_bytes: u64) -> Result<u64, ClientError> {
-        let number = self.client.ports().random();
-        let what = format!("appending to {}", self.name());
-        let mut attempts = self.client.attempts(what, 0);
-        loop {
-            // A truncation since this would be noticed.
-            let from = self.size_bytes();
-            check_size(from.checked_add(by_bytes))?;
-            let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
-            if growth.await?.is_done {
-                return Ok(from);
-            }
-            // Another client has been faster. That is progress, but not this client's.
-            attempts.pause("others append to the file").await?;
-            self.refresh_record().await?;
-        }
-    }
-
     /// Writes bytes from `offset` on, stripe by stripe: within each stripe the write is atomic, and after an
-    /// error or a crash some stripes may have the new bytes and others not. Behind the end of the file, the file
-    /// grows first, by zeros. A write within stripes that are there is an update in place of each of them; only
-    /// segments that are holes are stored.
+    /// error or a crash some stripes may have the new bytes and others not. A write within stripes that are there is an
+    /// update in place of each of them; only segments that are holes are stored. If the write reaches behind the end of
+    /// the file, one change of the metadata stores those from the first hole on and lets the file grow; the stripes before
+    /// them follow, and a reader may see zeros there until then. If there is no room, the file stays as it is.
     ///
     /// # Errors
     /// Those of [`File::write`].
     pub async fn write_pieces(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
-        let range = self.range_to_write(offset, &bytes)?;
+        let mut range = self.range_to_write(offset, &bytes)?;
+        let mut rest = bytes;
         if self.size_bytes() < range.end() {
-            self.grow(range.end()).await?;
+            let layout = self.present_layout(range).await?;
+            let (stored, anew) = split_stored(&layout, range);
+            let last = rest.split_off(stored.length as usize);
+            if anew.is_empty() {
+                self.grow(range.end()).await?;
+            } else {
+                self.replace(anew, &last).await?;
+            }
+            range = stored;
+        }
+        if range.is_empty() {
+            return Ok(());
         }
         let layout = self.present_layout(range).await?;
         let in_flight_count = self.client.in_flight_count(layout.stripe_bytes_max());
-        let mut rest = bytes;
         let mut writes = Vec::new();
         for (_, _, part) in by_segment(&layout, range) {
             let bytes = rest.split_to(part.length as usize);
@@ -126,7 +92,8 @@ impl File {
         Ok(())
     }
 
-    async fn ask_to_grow(
+    /// Asks for a size of at least `size_bytes`; `from` is the present size that an append counts on, and its number.
+    pub(crate) async fn ask_to_grow(
         &self,
         size_bytes: u64,
         from: Option<(u64, u64)>,

@@ -214,6 +214,15 @@ pub(crate) fn plan_zeros(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
 /// A stripe's range in its file, its id and its chunk size.
 pub(crate) type OldStripe = (ByteRange, StripeId, u64);
 
+/// Divides a range: the stripes at its begin that are there, and the rest from the first segment on that has a hole.
+pub(crate) fn split_stored(layout: &Layout, range: ByteRange) -> (ByteRange, ByteRange) {
+    let mut parts = by_segment(layout, range).map(|(_, _, part)| part);
+    let first = parts.find(|part| !layout.stores(*part));
+    let border = first.map_or(range.end(), |part| part.offset);
+    let stored = ByteRange::new(range.offset, border - range.offset);
+    (stored, ByteRange::new(border, range.end() - border))
+}
+
 /// Cuts a range at the borders of segments: each segment, its stripe, and the part of the range in it.
 pub(crate) fn by_segment(
     layout: &Layout,

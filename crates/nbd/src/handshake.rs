@@ -77,7 +77,7 @@ struct Handshake<'a, R, W> {
     selected: Option<(String, Vec<Context>)>,
 }
 
-/// Greets a client. Whether the answer to its `EXPORT_NAME` is to be padded.
+/// Greets a client. Returns whether it wants the answer to its `EXPORT_NAME` padded.
 ///
 /// # Errors
 /// [`Ended`] when the connection is to be closed.
@@ -140,24 +140,30 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
         self.reader.read_exact(&mut header).await?;
         let header = OptionHeader::decode(header)
             .ok_or_else(|| Ended::Broken("the client's option has no magic number".to_owned()))?;
+        let is_plain = matches!(self.encryption, Encryption::Required(_));
         let Some(data) = self.data(header).await? else {
             if header.kind() == OptionKind::ExportName {
                 return Err(Ended::Broken("the export's name is too long".to_owned()));
             }
-            self.reply(header, &[OptionReply::TooBig]).await?;
+            let is_early = is_plain && header.kind() != OptionKind::StartTls;
+            let reply = if is_early {
+                OptionReply::TlsRequired
+            } else {
+                OptionReply::TooBig
+            };
+            self.reply(header, &[reply]).await?;
             return Ok(None);
         };
-        let is_stranger = matches!(self.encryption, Encryption::Required(_));
         let replies = match header.kind() {
             OptionKind::Abort => {
                 self.reply(header, &[OptionReply::Ack]).await?;
                 return Err(Ended::Left);
             }
-            OptionKind::ExportName if is_stranger => {
+            OptionKind::ExportName if is_plain => {
                 let sentence = "the client asked for an export without TLS";
                 return Err(Ended::Broken(sentence.to_owned()));
             }
-            early if is_stranger && early != OptionKind::StartTls => {
+            early if is_plain && early != OptionKind::StartTls => {
                 vec![OptionReply::TlsRequired]
             }
             OptionKind::ExportName => return self.export_name(&data).await.map(Some),

@@ -66,6 +66,10 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
     /// Tells the peer that nothing more comes.
     pub(crate) async fn close(&self) {
         let mut writer = self.writer.lock().await;
+        if *self.has_failed.borrow() {
+            // The peer takes nothing, and would make this wait as long again.
+            return;
+        }
         // The peer may have gone.
         let _ = timeout(self.stall_limit, writer.shutdown()).await;
     }

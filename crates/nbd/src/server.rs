@@ -6,14 +6,14 @@ use crate::handshake::{self, Agreed, Encryption, greet, negotiate};
 use crate::metrics::Metrics;
 use crate::session;
 use crate::socket::Socket;
-use crate::tls::Tls;
+use crate::tls::{Tls, in_words};
 use gabion_gateway::{passing, serve_metrics};
 use rustix::net::sockopt;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadHalf, WriteHalf, split};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -37,7 +37,8 @@ pub struct Limits {
     pub request_count: usize,
     /// Time for the handshake.
     pub handshake: Duration,
-    /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply.
+    /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply. With TLS, the
+    /// longest time for the last 64 KiB of a reply.
     pub stall: Duration,
 }
 
@@ -194,19 +195,25 @@ impl Server {
             Err(handshake::Ended::BeginsTls(tls)) => tls,
             Err(ended) => return Err(ended),
         };
-        let broken = |why: String| handshake::Ended::Broken(why);
         // Anyone on the way may have put in bytes that are not encrypted.
         if !reader.buffer().is_empty() {
-            return Err(broken("bytes came between STARTTLS and TLS".to_owned()));
+            let why = "bytes came between STARTTLS and TLS".to_owned();
+            return Err(handshake::Ended::Broken(why));
         }
         let socket = S::whole(reader.into_inner(), writer);
         let accepted = tls.acceptor().await.accept(socket).await;
-        let stream = accepted.map_err(|error| broken(format!("no agreement on TLS: {error}")))?;
+        let stream = accepted.map_err(|error| handshake::Ended::Broken(in_words(&error)))?;
         let (reader, mut writer) = split(stream);
         let mut reader = buffered(reader);
         let begun = (Encryption::Begun, has_padding);
-        let agreed = negotiate(&mut reader, &mut writer, exports, begun).await?;
-        Ok(Opened::Encrypted(reader, writer, agreed))
+        match negotiate(&mut reader, &mut writer, exports, begun).await {
+            Ok(agreed) => Ok(Opened::Encrypted(reader, writer, agreed)),
+            Err(ended) => {
+                // The client can tell the end of TLS from a connection that was cut.
+                let _ = writer.shutdown().await;
+                Err(ended)
+            }
+        }
     }
 
     /// Serves the requests of a connection until it ends.

@@ -3,19 +3,24 @@
 //!
 //! A directory has the files that other NBD servers and clients take too: `server-cert.pem` (the certificate, with those
 //! between it and its authority behind it), `server-key.pem`, `ca-cert.pem` (the authorities that sign certificates of
-//! clients), and `ca-crl.pem` if there is a list of revoked ones. A connection after a change of these files uses the new
+//! clients), and `ca-crl.pem` if there are lists of revoked ones. A connection after a change of these files uses the new
 //! ones, so certificates are renewed while the server runs.
+//!
+//! The configuration is that of the cluster's own connections (`trust/credentials.rs` in `wire`, of which a gateway knows
+//! nothing) but for two things: clients speak TLS 1.2 too, as the Linux kernel's does, and certificates have no roles.
 
 use rustls::crypto::ring::default_provider; // tidy: allow(provider) rustls' name
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::version::TLS13;
-use rustls::{RootCertStore, ServerConfig};
-use std::fs;
-use std::io::{self, ErrorKind};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError as Wrong, RootCertStore, ServerConfig};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_rustls::TlsAcceptor;
 
 const CERTIFICATE_FILE: &str = "server-cert.pem";
@@ -23,10 +28,13 @@ const KEY_FILE: &str = "server-key.pem";
 const AUTHORITIES_FILE: &str = "ca-cert.pem";
 const REVOKED_FILE: &str = "ca-crl.pem";
 
+/// Most bytes of a file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 /// The clients that a server admits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TlsClients {
-    /// Those with a certificate of one of the authorities in `ca-cert.pem`, which is not revoked.
+    /// Clients whose certificate an authority in `ca-cert.pem` has signed and has not revoked.
     Certified,
     /// All. The bytes are encrypted, and clients can check the server.
     Any,
@@ -49,11 +57,11 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// The cause, as a part of a sentence.
-        reason: String,
+        reason: &'static str,
     },
 }
 
-/// The TLS of a server. The directory's files are read again when they have changed.
+/// The TLS of a server. The directory's files are read again for each connection.
 #[derive(Debug)]
 pub struct Tls {
     directory: PathBuf,
@@ -61,25 +69,15 @@ pub struct Tls {
     loaded: Mutex<Loaded>,
 }
 
-/// Files, and their configuration.
+/// The files that connections use.
+#[derive(Debug)]
 struct Loaded {
     files: Files,
     config: Arc<ServerConfig>,
-}
-
-impl std::fmt::Debug for Loaded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loaded").finish_non_exhaustive()
-    }
-}
-
-/// The bytes of the files of a directory.
-#[derive(PartialEq, Eq)]
-struct Files {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    authorities: Vec<u8>,
-    revoked: Vec<u8>,
+    /// A reading of the files. On a disk that hangs, all connections wait for one.
+    reading: Option<JoinHandle<Result<Files, TlsError>>>,
+    /// The last complaint of files that are not usable.
+    complaint: Option<String>,
 }
 
 impl Tls {
@@ -93,136 +91,203 @@ impl Tls {
         Ok(Self {
             directory: directory.to_owned(),
             clients,
-            loaded: Mutex::new(Loaded { files, config }),
+            loaded: Mutex::new(Loaded {
+                files,
+                config,
+                reading: None,
+                complaint: None,
+            }),
         })
     }
 
     /// Returns the acceptor of a new connection. If the files are not usable now, as while they are being replaced, it
     /// uses the last usable ones.
-    pub(crate) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let tls = Arc::clone(self);
-        let loading = tokio::task::spawn_blocking(move || tls.load());
-        TlsAcceptor::from(loading.await.expect("reading files does not panic"))
+    pub(crate) async fn acceptor(&self) -> TlsAcceptor {
+        let mut loaded = self.loaded.lock().await;
+        let reading = loaded.reading.get_or_insert_with(|| {
+            let (directory, clients) = (self.directory.clone(), self.clients);
+            spawn_blocking(move || Files::read(&directory, clients))
+        });
+        let read = reading.await.expect("reading files does not panic");
+        loaded.reading = None;
+        let complaint = match read.and_then(|files| self.take(&mut loaded, files)) {
+            Ok(()) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        if loaded.complaint != complaint {
+            if let Some(why) = &complaint {
+                tracing::warn!("the server keeps the certificates and lists that it has: {why}");
+            }
+            loaded.complaint = complaint;
+        }
+        TlsAcceptor::from(Arc::clone(&loaded.config))
     }
 
-    fn load(&self) -> Arc<ServerConfig> {
-        let read = Files::read(&self.directory, self.clients);
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = match read {
-            Ok(files) if files == loaded.files => return Arc::clone(&loaded.config),
-            Ok(files) => {
-                let config = files.config(&self.directory, self.clients);
-                config.map(|config| Loaded { files, config })
-            }
-            Err(error) => Err(error),
-        };
-        match changed {
-            Ok(changed) => *loaded = changed,
-            Err(error) => tracing::warn!("new certificates are not used: {error}"),
+    /// Uses files from now on, if they are usable.
+    fn take(&self, loaded: &mut Loaded, files: Files) -> Result<(), TlsError> {
+        if files.revoked.is_none() && loaded.files.revoked.is_some() {
+            // A file that is being replaced may be missing for a moment, in which a revoked client could come in.
+            let reason = "it is gone; restart the server to do without lists";
+            return Err(malformed(&self.directory, REVOKED_FILE, reason));
         }
-        Arc::clone(&loaded.config)
+        if files != loaded.files {
+            loaded.config = files.config(&self.directory, self.clients)?;
+            loaded.files = files;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of the files of a directory.
+#[derive(PartialEq, Eq)]
+struct Files {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    authorities: Vec<u8>,
+    revoked: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // One of them is a key.
+        f.debug_struct("Files").finish_non_exhaustive()
     }
 }
 
 impl Files {
     fn read(directory: &Path, clients: TlsClients) -> Result<Self, TlsError> {
-        let required = |name| {
-            let path = directory.join(name);
-            fs::read(&path).map_err(|error| TlsError::Unreadable { path, error })
-        };
         let (authorities, revoked) = match clients {
             TlsClients::Certified => {
-                let revoked = match required(REVOKED_FILE) {
+                let revoked = match read(directory, REVOKED_FILE) {
                     Err(TlsError::Unreadable { error, .. })
                         if error.kind() == ErrorKind::NotFound =>
                     {
-                        Vec::new()
+                        None
                     }
-                    read => read?,
+                    read => Some(read?),
                 };
-                (required(AUTHORITIES_FILE)?, revoked)
+                (read(directory, AUTHORITIES_FILE)?, revoked)
             }
-            TlsClients::Any => (Vec::new(), Vec::new()),
+            TlsClients::Any => (Vec::new(), None),
         };
         Ok(Self {
-            certificate: required(CERTIFICATE_FILE)?,
-            key: required(KEY_FILE)?,
+            certificate: read(directory, CERTIFICATE_FILE)?,
+            key: read(directory, KEY_FILE)?,
             authorities,
             revoked,
         })
     }
 
     fn config(&self, directory: &Path, clients: TlsClients) -> Result<Arc<ServerConfig>, TlsError> {
-        let malformed = |name: &str, reason: String| {
-            let path = directory.join(name);
-            TlsError::Malformed { path, reason }
-        };
-        let chain = all::<CertificateDer<'static>>(&self.certificate)
-            .map_err(|reason| malformed(CERTIFICATE_FILE, reason))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|error| malformed(KEY_FILE, in_words(&error)))?;
+        let malformed = |name, reason| malformed(directory, name, reason);
+        let chain = all::<CertificateDer<'static>>(&self.certificate);
+        let chain = chain.map_err(|reason| malformed(CERTIFICATE_FILE, reason))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key);
+        let key = key.map_err(|_| malformed(KEY_FILE, "it has no unencrypted key in PEM"))?;
         let crypto = Arc::new(default_provider()); // tidy: allow(provider) rustls' name
         // tidy: allow(provider) rustls' name
         let builder = ServerConfig::builder_with_provider(Arc::clone(&crypto))
-            .with_protocol_versions(&[&TLS13])
-            .expect("the algorithms serve TLS 1.3");
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .expect("the algorithms serve both versions");
         let builder = match clients {
             TlsClients::Any => builder.with_no_client_auth(),
             TlsClients::Certified => {
-                let roots = self
-                    .roots()
-                    .map_err(|reason| malformed(AUTHORITIES_FILE, reason))?;
-                let lists = self
-                    .lists()
-                    .map_err(|reason| malformed(REVOKED_FILE, reason))?;
+                let roots = self.roots();
+                let roots = roots.map_err(|reason| malformed(AUTHORITIES_FILE, reason))?;
+                let lists = self.revoked.as_deref().map_or(Ok(Vec::new()), all);
+                let lists: Vec<CertificateRevocationListDer<'_>> =
+                    lists.map_err(|reason| malformed(REVOKED_FILE, reason))?;
                 // tidy: allow(provider) rustls' name
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto)
                     .with_crls(lists)
-                    .only_check_end_entity_revocation()
-                    .build();
-                let verifier =
-                    verifier.map_err(|error| malformed(AUTHORITIES_FILE, error.to_string()))?;
+                    .build()
+                    .map_err(|_| malformed(REVOKED_FILE, "a list is damaged"))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| malformed(KEY_FILE, error.to_string()))?;
+        let config = builder.with_single_cert(chain, key);
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InvalidCertificate(_) => {
+                malformed(CERTIFICATE_FILE, "its first certificate is damaged")
+            }
+            rustls::Error::InconsistentKeys(_) => malformed(
+                KEY_FILE,
+                "it is not the key of server-cert.pem; replace both",
+            ),
+            _ => malformed(KEY_FILE, "its key is damaged or of an unknown kind"),
+        })?;
         // A resumed session would skip the check of a certificate that may be revoked by now.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))
     }
 
-    fn roots(&self) -> Result<RootCertStore, String> {
+    fn roots(&self) -> Result<RootCertStore, &'static str> {
         let mut roots = RootCertStore::empty();
         for certificate in all(&self.authorities)? {
-            roots.add(certificate).map_err(|error| error.to_string())?;
+            let added = roots.add(certificate);
+            added.map_err(|_| "a certificate is damaged")?;
         }
         Ok(roots)
     }
+}
 
-    fn lists(&self) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-        if self.revoked.is_empty() {
-            return Ok(Vec::new());
+fn malformed(directory: &Path, name: &str, reason: &'static str) -> TlsError {
+    let path = directory.join(name);
+    TlsError::Malformed { path, reason }
+}
+
+fn read(directory: &Path, name: &str) -> Result<Vec<u8>, TlsError> {
+    let path = directory.join(name);
+    let mut bytes = Vec::new();
+    let opened = File::open(&path);
+    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match read {
+        Err(error) => Err(TlsError::Unreadable { path, error }),
+        Ok(count) if count as u64 > FILE_BYTES_MAX => {
+            Err(malformed(directory, name, "it has more than 16 MiB"))
         }
-        all(&self.revoked)
+        Ok(_) => Ok(bytes),
     }
 }
 
 /// The items of a file, at least one.
-fn all<T: PemObject>(text: &[u8]) -> Result<Vec<T>, String> {
+fn all<T: PemObject>(text: &[u8]) -> Result<Vec<T>, &'static str> {
     let items: Result<Vec<T>, pem::Error> = T::pem_slice_iter(text).collect();
     match items {
-        Ok(items) if items.is_empty() => Err(in_words(&pem::Error::NoItemsFound)),
-        Ok(items) => Ok(items),
-        Err(error) => Err(in_words(&error)),
+        Ok(items) if !items.is_empty() => Ok(items),
+        Ok(_) | Err(pem::Error::NoItemsFound) => Err("it has no item of its kind in PEM"),
+        Err(_) => Err("its PEM is damaged"),
     }
 }
 
-fn in_words(error: &pem::Error) -> String {
-    match error {
-        pem::Error::NoItemsFound => "it has no item of its kind in PEM".to_owned(),
-        other => other.to_string(),
+/// A failed agreement on TLS as a sentence.
+pub(crate) fn in_words(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match tls {
+        Some(rustls::Error::NoCertificatesPresented) => {
+            "the client has shown no certificate".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(wrong)) => match wrong {
+            Wrong::UnknownIssuer | Wrong::BadSignature => {
+                "no authority in ca-cert.pem has signed the client's certificate".to_owned()
+            }
+            Wrong::Revoked => "the client's certificate is revoked".to_owned(),
+            Wrong::UnknownRevocationStatus => {
+                "ca-crl.pem has no list of the authority of the client's certificate".to_owned()
+            }
+            Wrong::Expired | Wrong::ExpiredContext { .. } => {
+                "the client's certificate has expired".to_owned()
+            }
+            Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => {
+                "the client's certificate is not one for clients".to_owned()
+            }
+            other => format!("the client's certificate is not usable: {other}"),
+        },
+        Some(rustls::Error::AlertReceived(alert)) => {
+            format!("the client refuses this server's certificate or TLS: {alert:?}")
+        }
+        Some(other) => format!("no agreement on TLS: {other}"),
+        None => format!("no agreement on TLS: {error}"),
     }
 }

@@ -283,32 +283,46 @@ impl SimClient {
         cells: &Range<u64>,
         cells_between_ends: u64,
     ) -> Result<(), ClientError> {
-        let id = file.put_id();
+        let (bytes, writes) = self.name_pieces(file, cells, cells_between_ends);
+        let offset = byte_range(cells).offset;
+        let written = file.write_pieces(offset, bytes).await;
+        let what = format!("{writes:?} of cells {cells:?}, in pieces");
+        self.report(file, &what, &written);
+        // After an error, any of them may take effect, also later: the client does not say.
+        written?;
+        self.note_pieces(file, writes);
+        Ok(())
+    }
+
+    /// Names the writes of cells in pieces, and makes their bytes.
+    fn name_pieces(
+        &self,
+        file: &File,
+        cells: &Range<u64>,
+        cells_between_ends: u64,
+    ) -> (Bytes, Vec<UpdateId>) {
         let (mut bytes, mut writes, mut at) = (Vec::new(), Vec::new(), cells.start);
         while at < cells.end {
             let end = (at / cells_between_ends + 1) * cells_between_ends;
             let part = at..end.min(cells.end);
             let write = self.ledger.name();
-            self.ledger.writing(id, write, &part);
+            self.ledger.writing(file.put_id(), write, &part);
             bytes.extend(fill(write, at, part.end - at));
             at = part.end;
             writes.push(write);
         }
-        let offset = byte_range(cells).offset;
-        let written = file.write_pieces(offset, bytes.into()).await;
-        let what = format!("{writes:?} of cells {cells:?}, in pieces");
-        self.report(file, &what, &written);
-        // After an error, any of them may take effect, also later: the client does not say.
-        written?;
-        for write in writes {
-            self.ledger.written(id, write);
-        }
-        self.count(|coverage| coverage.write_in_pieces_count += 1);
-        Ok(())
+        (bytes.into(), writes)
     }
 
-    /// Appends cells to a file. Their contents depend on their numbers, so the file is extended first, as
-    /// `File::append` does it.
+    /// Notes acknowledged writes in pieces.
+    fn note_pieces(&self, file: &File, writes: Vec<UpdateId>) {
+        for write in writes {
+            self.ledger.written(file.put_id(), write);
+        }
+        self.count(|coverage| coverage.write_in_pieces_count += 1);
+    }
+
+    /// Appends cells to a file. Their contents depend on their numbers.
     pub(crate) async fn append(
         &self,
         file: &File,
@@ -318,14 +332,23 @@ impl SimClient {
         let by_bytes = cell_count * CELL_BYTES;
         let id = file.put_id();
         let extension = self.ledger.extending(id, by_bytes);
-        let extended = file.extend(by_bytes).await;
-        self.report(file, &format!("an extension by {cell_count}"), &extended);
-        let offset = extended?;
-        self.ledger
-            .extended(id, extension, offset..offset + by_bytes);
-        let first = offset / CELL_BYTES;
-        let cells = first..first + cell_count;
-        self.write_pieces(file, &cells, cells_between_ends).await?;
+        let mut writes = Vec::new();
+        let make = |offset| {
+            let range = offset..offset + by_bytes;
+            self.world
+                .note(&format!("{}: extended by {range:?}", file.name()));
+            self.ledger.extended(id, extension, range);
+            let first = offset / CELL_BYTES;
+            let cells = first..first + cell_count;
+            let (bytes, names) = self.name_pieces(file, &cells, cells_between_ends);
+            writes = names;
+            bytes
+        };
+        let appended = file.append_made((by_bytes, by_bytes), make).await;
+        self.report(file, &format!("an append of {writes:?}"), &appended);
+        // After an error, any of them may take effect, also later: the client does not say.
+        appended?;
+        self.note_pieces(file, writes);
         self.count(|coverage| coverage.append_count += 1);
         Ok(())
     }

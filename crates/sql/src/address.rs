@@ -382,7 +382,7 @@ fn client_config(authorities: &Path) -> Result<ClientConfig, String> {
     }
     let algorithms = rustls::crypto::ring::default_provider(); // tidy: allow(provider) rustls' name
     let builder = ClientConfig::builder_with_provider(Arc::new(algorithms)); // tidy: allow(provider) rustls' name
-    let builder = builder.with_safe_default_protocol_versions();
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]);
     let builder = builder.map_err(|error| error.to_string())?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

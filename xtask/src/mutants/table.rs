@@ -7,6 +7,7 @@ mod database;
 mod directories;
 mod disks;
 mod exclusive;
+mod images;
 mod locks;
 mod quotas;
 mod sizes;
@@ -53,6 +54,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(tickets::MUTANTS)
         .chain(database::MUTANTS)
         .chain(console::MUTANTS)
+        .chain(images::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

@@ -71,11 +71,12 @@ pub(crate) struct NbdServeOptions {
     /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
-    /// Directory of server-cert.pem, server-key.pem, ca-cert.pem and, for revoked certificates, ca-crl.pem. Clients by TCP
-    /// then have to begin TLS, and to show a certificate that an authority in ca-cert.pem signed
+    /// Directory of server-cert.pem and server-key.pem, and of ca-cert.pem and perhaps ca-crl.pem for the clients'
+    /// certificates. Clients by TCP then have to begin TLS, and to show a certificate that an authority in ca-cert.pem has
+    /// signed. These are not the cluster's certificates, which --tls names
     #[arg(long, value_name = "DIR")]
     pub(crate) tls_certificates: Option<PathBuf>,
-    /// Admit clients without a certificate too; their bytes are encrypted
+    /// Admit clients without a certificate too; their bytes are encrypted. DIR needs no ca-cert.pem then
     #[arg(long, requires = "tls_certificates")]
     pub(crate) tls_any_client: bool,
     /// Serve metrics by HTTP at /metrics of this address; port 0 takes a free port

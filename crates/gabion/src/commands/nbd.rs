@@ -194,8 +194,14 @@ async fn map(options: &NbdMapOptions) -> Result<(), Failure> {
         _ => Failure::failed(format!("cannot run nbd-client: {error}")),
     })?;
     if !attached.success() {
+        let tls = match options.tls_certificates {
+            Some(_) => {
+                ", and do the certificates name its host and suit it? Its log has the reason"
+            }
+            None => "?",
+        };
         return Err(Failure::failed(format!(
-            "nbd-client could not attach {}; is 'gabion nbd serve' running at {}?",
+            "nbd-client could not attach {}; is 'gabion nbd serve' running at {}{tls}",
             options.image, options.server
         )));
     }
@@ -205,20 +211,53 @@ async fn map(options: &NbdMapOptions) -> Result<(), Failure> {
 
 /// The arguments of nbd-client for TLS with the certificates in a directory.
 fn tls_arguments(directory: &Path, host: &str) -> Result<Vec<OsString>, Failure> {
-    let file = |name: &str| directory.join(name);
-    let authorities = file("ca-cert.pem");
-    if !authorities.exists() {
-        return Err(Failure::failed(format!(
-            "there is no {}; name the directory of the certificates",
-            authorities.display()
-        )));
-    }
+    let authorities = directory.join("ca-cert.pem");
+    std::fs::File::open(&authorities).context(format!("read {}", authorities.display()))?;
     let mut arguments = vec!["-enable-tls".into(), "-tlshostname".into(), host.into()];
     arguments.extend(["-cacertfile".into(), authorities.into_os_string()]);
-    let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));
-    if certificate.exists() {
-        arguments.extend(["-certfile".into(), certificate.into_os_string()]);
-        arguments.extend(["-keyfile".into(), key.into_os_string()]);
+    let own = ["client-cert.pem", "client-key.pem"].map(|name| directory.join(name));
+    match own.each_ref().map(|path| path.exists()) {
+        [true, true] => {
+            let [certificate, key] = own.map(std::path::PathBuf::into_os_string);
+            arguments.extend(["-certfile".into(), certificate, "-keyfile".into(), key]);
+        }
+        [false, false] => {}
+        _ => {
+            return Err(Failure::failed(format!(
+                "{} has only one of client-cert.pem and client-key.pem; a client needs both or neither",
+                directory.display()
+            )));
+        }
     }
     Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_client_gets_the_certificates_that_are_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let arguments = || tls_arguments(directory.path(), "host");
+        assert!(arguments().is_err(), "no authority");
+        std::fs::write(at("ca-cert.pem"), "").unwrap();
+        let authority = at("ca-cert.pem").into_os_string();
+        let checked: Vec<OsString> = vec![
+            "-enable-tls".into(),
+            "-tlshostname".into(),
+            "host".into(),
+            "-cacertfile".into(),
+            authority,
+        ];
+        assert_eq!(arguments().unwrap(), checked);
+        std::fs::write(at("client-cert.pem"), "").unwrap();
+        assert!(arguments().is_err(), "a certificate without its key");
+        std::fs::write(at("client-key.pem"), "").unwrap();
+        let certificate = at("client-cert.pem").into_os_string();
+        let key = at("client-key.pem").into_os_string();
+        let own = vec!["-certfile".into(), certificate, "-keyfile".into(), key];
+        assert_eq!(arguments().unwrap(), [checked, own].concat());
+    }
 }

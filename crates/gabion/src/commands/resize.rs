@@ -27,13 +27,20 @@ pub(crate) async fn append(
     let begun = Instant::now();
     let (offset, size) = match local {
         LocalFile::Directory => return Err(is_directory(&file)),
-        LocalFile::Regular(source, size) => {
+        LocalFile::Regular(mut source, size) => {
+            let first = next_piece(&mut source, PIECE_BYTES.min(size)).await;
+            let first = first.context(doing())?;
+            let done = first.len() as u64;
+            if done < PIECE_BYTES.min(size) {
+                return Err(Failure::failed(format!(
+                    "the local file ended after {done} of {size} bytes; nothing was appended"
+                )));
+            }
             // Its bytes stay together, whatever others append meanwhile.
-            let offset = stored.extend(size).await?;
-            let written = write_all(&stored, source, (offset, size))
-                .await
-                .context(doing())?;
-            (offset, written?)
+            let offset = stored.append_first(size, first.into()).await?;
+            let written = write_rest(&stored, source, (offset, done, size));
+            written.await.context(doing())??;
+            (offset, size)
         }
         LocalFile::Stream(mut source) => {
             let (mut first, mut size) = (None, 0);
@@ -54,14 +61,14 @@ pub(crate) async fn append(
     report_write("appended", &name, (offset, size), begun, format)
 }
 
-/// Writes a source of a known size to a range of a file. The outer error is the source's.
-async fn write_all(
+/// Writes a source of a known size to a range of a file, of which the first bytes are done. The outer error is the
+/// source's.
+async fn write_rest(
     stored: &File,
     mut source: impl AsyncRead + Unpin,
-    (offset, size): (u64, u64),
-) -> std::io::Result<Result<u64, Failure>> {
+    (offset, mut done, size): (u64, u64, u64),
+) -> std::io::Result<Result<(), Failure>> {
     let bar = Shown::bytes("");
-    let mut done = 0;
     while done < size {
         bar.set_of(done, size);
         let piece = next_piece(&mut source, PIECE_BYTES.min(size - done)).await?;
@@ -73,11 +80,15 @@ async fn write_all(
         }
         let length = piece.len() as u64;
         if let Err(error) = stored.write_pieces(offset + done, piece.into()).await {
-            return Ok(Err(error.into()));
+            let (begin, end) = (offset + done, offset + size);
+            return Ok(Err(Failure::failed(format!(
+                "{error}; of the appended bytes those from {begin} to {end} are zeros, some {PIECE_BYTES} of them \
+                 perhaps not"
+            ))));
         }
         done += length;
     }
-    Ok(Ok(size))
+    Ok(Ok(()))
 }
 
 /// The next bytes of a source, fewer than `limit` only at its end.

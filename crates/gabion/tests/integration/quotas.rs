@@ -71,8 +71,13 @@ fn a_full_quota_refuses_growth_and_nothing_else() {
     assert!(cluster.get("b") == one);
     let refused = put_stream(&cluster, "c", &one).expect_err("there is no room");
     assert!(refused.contains("of its quota"), "{refused}");
-    let refused = fails_on(&cluster, &["append", "b", &source], 1);
-    assert!(refused.contains("of its quota"), "{refused}");
+    // A refused append leaves the file as it is, also one that would begin within its last stripe.
+    for _ in 0..3 {
+        let refused = fails_on(&cluster, &["append", "b", &source], 1);
+        assert!(refused.contains("of its quota"), "{refused}");
+        assert!(cluster.get("b") == one);
+    }
+    assert_eq!(used(&cluster), (4 * STRIPE as u64, 2));
 
     // In place, and across stripes.
     cluster.write("a", 10, b"in place");
@@ -167,6 +172,21 @@ fn a_mount_has_the_space_of_its_quota() {
         .and_then(|()| file.sync_all())
         .expect_err("the quota is full");
     assert_eq!(refused.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+    // A refused append, and a refused write that begins within the last stripe, leave the file as it is.
+    let before = cluster.get("f");
+    assert_eq!(before.len(), 6 * STRIPE);
+    let mut log = fs::File::options()
+        .append(true)
+        .open(mounted.path("f"))
+        .expect("it is there");
+    let refused = log.write_all(b"more").expect_err("the quota is full");
+    assert_eq!(refused.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+    let refused = file.write_all_at(&[7; 100], 6 * STRIPE as u64 - 10);
+    let refused = refused
+        .and_then(|()| file.sync_all())
+        .expect_err("the quota is full");
+    assert_eq!(refused.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+    assert!(cluster.get("f") == before, "nothing of it happened");
     file.write_all_at(b"over it", 2 * STRIPE as u64)
         .expect("an overwrite is not refused");
     fs::write(mounted.path("g"), b"").expect("the second file");

@@ -352,7 +352,7 @@ pub(crate) fn option_reply(option: u32, reply: &OptionReply) -> Bytes {
         OptionReply::Invalid(why) => (ERROR | 3, text(why)),
         OptionReply::TlsRequired => (
             ERROR | 5,
-            text("this server requires TLS; give the client certificates"),
+            text("this server requires TLS; give the client ca-cert.pem and its certificate"),
         ),
         OptionReply::UnknownExport(name) => {
             let why = if name.is_empty() {

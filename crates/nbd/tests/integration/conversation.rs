@@ -2,7 +2,7 @@
 
 use crate::serving::Serving;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ pub(crate) const FLUSH: u16 = 3;
 pub(crate) const STATUS: u16 = 7;
 
 /// A connection.
-pub(crate) struct Talk(pub(crate) TcpStream);
+pub(crate) struct Talk<S = TcpStream>(pub(crate) S);
 
 /// A reply to an option: its type and data.
 pub(crate) type OptionReply = (u32, Vec<u8>);
@@ -26,15 +26,28 @@ impl Talk {
     pub(crate) async fn greet(serving: &Serving, flags: u32) -> Self {
         let stream = TcpStream::connect(serving.address).await.expect("a server");
         let mut talk = Self(stream);
-        assert_eq!(talk.bytes(18).await, b"NBDMAGICIHAVEOPT\0\x03");
-        talk.send(&[&flags.to_be_bytes()]).await;
+        talk.answer_greeting(flags).await;
         talk
     }
 
     /// Attaches to an export with extended headers and both contexts.
     pub(crate) async fn attach(serving: &Serving, export: &str) -> Self {
         let mut talk = Self::greet(serving, 3).await;
-        assert_eq!(talk.option(11, &[]).await[0].0, 1);
+        talk.choose(export).await;
+        talk
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
+    /// Answers the server's greeting with these flags.
+    pub(crate) async fn answer_greeting(&mut self, flags: u32) {
+        assert_eq!(self.bytes(18).await, b"NBDMAGICIHAVEOPT\0\x03");
+        self.send(&[&flags.to_be_bytes()]).await;
+    }
+
+    /// Chooses an export with extended headers and both contexts.
+    pub(crate) async fn choose(&mut self, export: &str) {
+        assert_eq!(self.option(11, &[]).await[0].0, 1);
         let queries = [&b"base:allocation"[..], b"gabion:failures-left"];
         let mut data = [&(export.len() as u32).to_be_bytes()[..], export.as_bytes()].concat();
         data.extend(2_u32.to_be_bytes());
@@ -42,10 +55,9 @@ impl Talk {
             data.extend((query.len() as u32).to_be_bytes());
             data.extend(query);
         }
-        assert_eq!(talk.option(10, &data).await.len(), 3);
-        let replies = talk.option(7, &go(export)).await;
+        assert_eq!(self.option(10, &data).await.len(), 3);
+        let replies = self.option(7, &go(export)).await;
         assert_eq!(replies.last().expect("a reply").0, 1, "{replies:?}");
-        talk
     }
 
     pub(crate) async fn send(&mut self, parts: &[&[u8]]) {

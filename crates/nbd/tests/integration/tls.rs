@@ -1,6 +1,6 @@
-//! TLS: Debian's tools attach by it, and no stranger, plaintext or stale certificate comes past it.
+//! TLS: Debian's tools attach by it, and it refuses clients without a good certificate and bytes that are not encrypted.
 
-use crate::conversation::{Talk, go};
+use crate::conversation::{READ, Talk, WRITE, go};
 use crate::serving::Serving;
 use crate::tools::{has, output, run, text};
 use gabion_nbd::{Limits, Tls, TlsClients, TlsError};
@@ -8,19 +8,28 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, date_time_ymd,
 };
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Numbers of options.
 const EXPORT_NAME: u32 = 1;
 const ABORT: u32 = 2;
 const LIST: u32 = 3;
 const START_TLS: u32 = 5;
+const INFO: u32 = 6;
 const GO: u32 = 7;
 const STRUCTURED_REPLY: u32 = 8;
+const SET_META_CONTEXT: u32 = 10;
 
 /// Kinds of replies.
 const ACK: u32 = 1;
@@ -175,9 +184,9 @@ async fn clients_without_a_good_certificate_are_refused() {
     fs::write(bare.path().join("ca-cert.pem"), &authority.pem).expect("written");
     refused(uri(&serving, bare.path())).await;
     // Another authority's certificate.
-    let stranger = certificates(&Authority::new());
-    fs::write(stranger.path().join("ca-cert.pem"), &authority.pem).expect("written");
-    refused(uri(&serving, stranger.path())).await;
+    let other = certificates(&Authority::new());
+    fs::write(other.path().join("ca-cert.pem"), &authority.pem).expect("written");
+    refused(uri(&serving, other.path())).await;
     // A server's certificate in a client's hand.
     let server = certificates(&authority);
     for kind in ["cert", "key"] {
@@ -185,7 +194,7 @@ async fn clients_without_a_good_certificate_are_refused() {
         fs::copy(file("server"), file("client")).expect("copied");
     }
     refused(uri(&serving, server.path())).await;
-    // A client finds out a server of another authority.
+    // The client refuses the server of another authority.
     let said = refused(uri(&serving, certificates(&Authority::new()).path())).await;
     assert!(said.contains("certificate"), "{said}");
     run("nbdinfo", &["--size", &uri(&serving, directory.path())]).await;
@@ -209,10 +218,29 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
     assert!(size().await.status.success(), "another one is revoked");
     fs::write(&list, authority.revoke(2)).expect("written");
     assert!(!size().await.status.success(), "its own is revoked");
+    // A list that is being replaced.
+    fs::write(&list, "").expect("written");
+    assert!(
+        !size().await.status.success(),
+        "the list is empty for a moment"
+    );
+    fs::remove_file(&list).expect("removed");
+    assert!(
+        !size().await.status.success(),
+        "the list is gone for a moment"
+    );
     authority.issue(client.path(), "client", 4);
-    assert!(size().await.status.success(), "a new one is not");
-    // The server moves to another authority.
+    assert!(size().await.status.success(), "a new one is not revoked");
+    // No list tells whether another authority has revoked the certificate.
     let other = Authority::new();
+    let both = format!("{}{}", authority.pem, other.pem);
+    fs::write(directory.path().join("ca-cert.pem"), both).expect("written");
+    fs::write(&list, authority.revoke(2)).expect("written");
+    assert!(size().await.status.success());
+    other.issue(client.path(), "client", 5);
+    assert!(!size().await.status.success());
+    authority.issue(client.path(), "client", 6);
+    // The server moves to another authority.
     other.issue(directory.path(), "server", 1);
     assert!(!size().await.status.success());
     fs::write(client.path().join("ca-cert.pem"), &other.pem).expect("written");
@@ -223,10 +251,22 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
 async fn a_connection_without_tls_learns_nothing_but_that_it_needs_tls() {
     let (serving, ..) = serving(Limits::default()).await;
     let mut talk = Talk::greet(&serving, 3).await;
-    for option in [LIST, STRUCTURED_REPLY, 6, GO, 9, 10, 11, 77] {
-        let replies = talk.option(option, &go("vm/disk")).await;
-        let kinds: Vec<u32> = replies.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [TLS_REQUIRED], "option {option}");
+    let long = vec![0; (64 << 10) + 1];
+    for option in [
+        LIST,
+        STRUCTURED_REPLY,
+        INFO,
+        GO,
+        9,
+        SET_META_CONTEXT,
+        11,
+        77,
+    ] {
+        for data in [&go("vm/disk")[..], &long] {
+            let replies = talk.option(option, data).await;
+            let kinds: Vec<u32> = replies.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [TLS_REQUIRED], "option {option}");
+        }
     }
     assert_eq!(talk.option(START_TLS, b"x").await[0].0, INVALID);
     assert_eq!(talk.option(ABORT, b"").await[0].0, ACK);
@@ -267,7 +307,10 @@ async fn bytes_that_were_sent_ahead_of_tls_end_the_connection() {
         assert_eq!(talk.option(START_TLS, b"").await[0].0, ACK);
         talk.send(&[garbage]).await;
         talk.0.shutdown().await.expect("it is connected");
-        talk.end().await;
+        let rest = talk.end().await;
+        let magic = 0x0003_e889_0455_65a9_u64.to_be_bytes();
+        let is_reply = rest.windows(8).any(|bytes| bytes == magic);
+        assert!(!is_reply, "it is no option any more: {rest:?}");
     }
 }
 
@@ -275,15 +318,117 @@ async fn bytes_that_were_sent_ahead_of_tls_end_the_connection() {
 async fn a_client_that_stops_within_tls_gives_its_place_back() {
     let limits = Limits {
         connection_count: 1,
-        handshake: Duration::from_millis(300),
+        handshake: Duration::from_secs(3),
         ..Limits::default()
     };
     let (serving, ..) = serving(limits).await;
-    for _ in 0..3 {
+    for _ in 0..2 {
         let mut talk = Talk::greet(&serving, 3).await;
         assert_eq!(talk.option(START_TLS, b"").await[0].0, ACK);
         talk.end().await;
     }
+}
+
+/// Begins TLS as a client with a directory's certificates.
+async fn begin_tls<S: AsyncRead + AsyncWrite + Unpin>(
+    mut talk: Talk<S>,
+    directory: &Path,
+) -> Talk<TlsStream<S>> {
+    assert_eq!(talk.option(START_TLS, b"").await[0].0, ACK);
+    let file = |name: &str| fs::read(directory.join(name)).expect("there");
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(&file("ca-cert.pem")).expect("PEM");
+    roots.add(authority).expect("a certificate");
+    let certificate = CertificateDer::from_pem_slice(&file("client-cert.pem")).expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(&file("client-key.pem")).expect("PEM");
+    let crypto = Arc::new(rustls::crypto::ring::default_provider()); // tidy: allow(provider) rustls' name
+    let config = ClientConfig::builder_with_provider(crypto) // tidy: allow(provider) rustls' name
+        .with_safe_default_protocol_versions()
+        .expect("known versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate], key)
+        .expect("they belong together");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connector = TlsConnector::from(Arc::new(config));
+    Talk(connector.connect(name, talk.0).await.expect("agreed"))
+}
+
+#[tokio::test]
+async fn tls_forgets_all_options_before_it_and_begins_once() {
+    let (serving, _, directory) = serving(Limits::default()).await;
+    let socket = UnixStream::connect(serving.path("socket")).await;
+    let mut talk = Talk(socket.expect("a server"));
+    talk.answer_greeting(3).await;
+    assert_eq!(talk.option(STRUCTURED_REPLY, b"").await[0].0, ACK);
+    let mut talk = begin_tls(talk, directory.path()).await;
+    assert_eq!(talk.option(START_TLS, b"").await[0].0, INVALID);
+    let query = [&go("vm/disk")[..11], &[0; 4]].concat();
+    let refused = talk.option(SET_META_CONTEXT, &query).await;
+    assert_eq!(refused[0].0, INVALID, "contexts need structured replies");
+    assert_eq!(talk.option(ABORT, b"").await[0].0, ACK);
+    assert!(talk.end().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_directions_are_full_at_the_same_time() {
+    const BYTES: u64 = 32 << 20;
+    let (serving, _, directory) = serving(Limits::default()).await;
+    let talk = Talk::greet(&serving, 3).await;
+    let mut talk = begin_tls(talk, directory.path()).await;
+    talk.choose("vm/disk").await;
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    // No reply is read until all requests are sent.
+    for cookie in 0..2 {
+        talk.request((READ, 0), cookie, (0, BYTES), b"").await;
+    }
+    let range = (BYTES, BYTES);
+    talk.request((WRITE, 1 << 5), 2, range, &bytes).await;
+    let mut done = [false; 3];
+    while done != [true; 3] {
+        let (cookie, (flags, _), _) = talk.chunk().await;
+        done[cookie as usize] |= flags == 1;
+    }
+    talk.request((READ, 0), 3, range, b"").await;
+    let mut read = Vec::new();
+    while read.len() < bytes.len() {
+        let (_, (_, kind), payload) = talk.chunk().await;
+        assert_eq!(kind, 1, "bytes at an offset");
+        read.extend(&payload[8..]);
+    }
+    assert!(read == bytes, "bytes differ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kernels_client_lists_exports_by_tls() {
+    if !has(&["nbd-client"]) {
+        return;
+    }
+    let (serving, _, directory) = serving(Limits::default()).await;
+    let port = serving.address.port().to_string();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (authority, certificate, key) = (
+        file("ca-cert.pem"),
+        file("client-cert.pem"),
+        file("client-key.pem"),
+    );
+    let whom = [
+        "-l",
+        "localhost",
+        &port,
+        "-enable-tls",
+        "-tlshostname",
+        "localhost",
+    ];
+    let files = [
+        "-cacertfile",
+        &authority,
+        "-certfile",
+        &certificate,
+        "-keyfile",
+        &key,
+    ];
+    let said = run("nbd-client", &[whom, files].concat()).await;
+    assert!(said.contains("vm/disk"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -310,19 +455,38 @@ fn files_that_are_not_usable_are_named() {
     let path = |name: &str| directory.path().join(name);
     let open = || Tls::open(directory.path(), TlsClients::Certified);
     assert!(open().is_ok());
-    for name in [
-        "server-cert.pem",
-        "server-key.pem",
-        "ca-cert.pem",
-        "ca-crl.pem",
+    let damaged = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
+    let none = "it has no item of its kind in PEM";
+    let no_key = "it has no unencrypted key in PEM";
+    for (name, kind, reason, no_item) in [
+        (
+            "server-cert.pem",
+            "CERTIFICATE",
+            "its first certificate is damaged",
+            none,
+        ),
+        (
+            "server-key.pem",
+            "PRIVATE KEY",
+            "its key is damaged or of an unknown kind",
+            no_key,
+        ),
+        (
+            "ca-cert.pem",
+            "CERTIFICATE",
+            "a certificate is damaged",
+            none,
+        ),
+        ("ca-crl.pem", "X509 CRL", "a list is damaged", none),
     ] {
         let intact = fs::read(path(name)).ok();
+        fs::write(path(name), damaged(kind)).expect("written");
+        let error = open().expect_err(name);
+        let expected = format!("{} is not usable: {reason}", path(name).display());
+        assert_eq!(error.to_string(), expected);
         fs::write(path(name), "no PEM").expect("written");
         let error = open().expect_err(name);
-        let expected = format!(
-            "{} is not usable: it has no item of its kind in PEM",
-            path(name).display()
-        );
+        let expected = format!("{} is not usable: {no_item}", path(name).display());
         assert_eq!(error.to_string(), expected);
         fs::remove_file(path(name)).expect("removed");
         if let Some(bytes) = intact {

@@ -20,7 +20,7 @@ pub(crate) fn has(tools: &[&str]) -> bool {
         .collect();
     if !missing.is_empty() {
         println!(
-            "skipped: {} not installed; the packages are libnbd-bin, python3-libnbd, qemu-utils and fio",
+            "skipped: {} not installed; the packages are libnbd-bin, python3-libnbd, nbd-client, qemu-utils and fio",
             missing.join(", ")
         );
     }

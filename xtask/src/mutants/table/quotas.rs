@@ -83,4 +83,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "let _ = count_file;",
         check: NAMES,
     },
+    Mutant {
+        name: "an-append-grows-the-file-before-it-has-room",
+        file: "crates/client/src/append.rs",
+        text: "if anew.is_empty() {",
+        replacement: "if !range.is_empty() {",
+        check: test(
+            "gabion",
+            "integration",
+            "quotas::a_full_quota_refuses_growth_and_nothing_else",
+        ),
+    },
 ];

@@ -1,0 +1,161 @@
+//! Appends: bytes at the end of a file, of which no other append gets any.
+//!
+//! The stripes for new segments are reserved before the file grows. So an append for which there is no room, as with full
+//! disks or a quota that is used up, leaves the file as it is.
+
+use crate::attempts::Attempts;
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::file::File;
+use crate::layout::Layout;
+use crate::replace::Begun;
+use crate::retry::AttemptError;
+use crate::rewrite::{Rewrite, plan_write, split_stored};
+use crate::write::check_size;
+use bytes::Bytes;
+use gabion_layout::ByteRange;
+
+/// Reserved stripes for the last part of a range that is to be appended.
+struct Room {
+    /// The part.
+    range: ByteRange,
+    rewrite: Rewrite,
+    begun: Begun,
+}
+
+impl Client {
+    /// Appends bytes to a file. See [`File::append`].
+    ///
+    /// # Errors
+    /// Those of [`Client::open`] and [`File::append`].
+    pub async fn append(&self, name: &str, bytes: Bytes) -> Result<u64, ClientError> {
+        self.open(name).await?.append(bytes).await
+    }
+}
+
+impl File {
+    /// Appends bytes, and returns their offset. Appends of several clients do not mix: each gets a range of
+    /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
+    ///
+    /// The file grows by zeros, and then gets the bytes: first those of new segments, all at once, and then those
+    /// of stripes that are there, as by [`File::write_pieces`]. A reader may see the zeros until then, and after an error or
+    /// a crash they may stay. If there is no room for the bytes, the file does not grow.
+    ///
+    /// # Errors
+    /// Those of [`File::write_pieces`]; [`ClientError::Late`] also when others extend the file all the time.
+    pub async fn append(&self, bytes: Bytes) -> Result<u64, ClientError> {
+        self.append_first(bytes.len() as u64, bytes).await
+    }
+
+    /// The same, and gives the file further bytes up to `by_bytes`, which are zero until this caller writes them. There is
+    /// no promise of room for these.
+    ///
+    /// # Errors
+    /// Those of [`File::append`].
+    ///
+    /// # Panics
+    /// If there are more than `by_bytes` bytes.
+    pub async fn append_first(&self, by_bytes: u64, bytes: Bytes) -> Result<u64, ClientError> {
+        let counts = (by_bytes, bytes.len() as u64);
+        self.append_made(counts, |_| bytes).await
+    }
+
+    /// The same with a number of bytes that are made when their offset is known.
+    ///
+    /// # Errors
+    /// Those of [`File::append`].
+    ///
+    /// # Panics
+    /// If there are more than `by_bytes` bytes, or another number of them is made.
+    pub async fn append_made(
+        &self,
+        (by_bytes, made_bytes): (u64, u64),
+        make: impl FnOnce(u64) -> Bytes,
+    ) -> Result<u64, ClientError> {
+        assert!(made_bytes <= by_bytes, "not more than the file grows");
+        let what = format!("appending to {}", self.name());
+        let mut attempts = self.client.attempts(what, made_bytes);
+        let number = self.client.ports().random();
+        let (offset, room) = loop {
+            let from = self.size_bytes();
+            check_size(from.checked_add(by_bytes))?;
+            let made = ByteRange::new(from, made_bytes);
+            match self.reserve_room(made, &attempts).await {
+                Ok(room) if self.claim(from, (by_bytes, number)).await? => break (from, room),
+                Ok(room) => {
+                    if let Some(room) = room {
+                        room.begun.abort().await;
+                    }
+                    // Another client has been faster. That is progress, but not this client's.
+                    attempts.pause("others append to the file").await?;
+                }
+                Err(AttemptError::Retry(missing)) => attempts.pause(missing).await?,
+                Err(AttemptError::Final(error)) => return Err(error),
+            }
+            self.refresh_record().await?;
+        };
+        let mut bytes = make(offset);
+        assert_eq!(bytes.len() as u64, made_bytes, "as many as announced");
+        if let Some(room) = room {
+            let last = bytes.split_off((room.range.offset - offset) as usize);
+            self.fill(room, last, attempts).await?;
+        }
+        self.write_pieces(offset, bytes).await?;
+        Ok(offset)
+    }
+
+    /// Lets the file grow from a size by so many bytes, under the number of the append. `false` if its end is elsewhere
+    /// by now; a truncation since the last look-up is noticed, too.
+    async fn claim(&self, from: u64, (by_bytes, number): (u64, u64)) -> Result<bool, ClientError> {
+        let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
+        Ok(growth.await?.is_done)
+    }
+
+    /// Reserves the stripes for a range behind the end of the file; none if it lies in stripes that are there.
+    async fn reserve_room(
+        &self,
+        range: ByteRange,
+        attempts: &Attempts,
+    ) -> Result<Option<Room>, AttemptError> {
+        if self.changes_form() {
+            // It does not grow, which the coordinator tells.
+            return Ok(None);
+        }
+        let layout = self.present_layout(range).await?;
+        let (_, anew) = split_stored(&layout, range);
+        if anew.is_empty() {
+            return Ok(None);
+        }
+        let rewrite = plan_write(&layout, anew);
+        let begun = self.begin_replace(&layout, &rewrite, attempts).await?;
+        Ok(Some(Room {
+            range: anew,
+            rewrite,
+            begun,
+        }))
+    }
+
+    /// Writes the bytes of the last part of an append.
+    async fn fill(
+        &self,
+        room: Room,
+        bytes: Bytes,
+        mut attempts: Attempts,
+    ) -> Result<(), ClientError> {
+        let plan = |_: &Layout| Some(room.rewrite.clone());
+        let planned = (&room.rewrite, &plan);
+        let filled = self.finish_replace(room.begun, planned, &bytes, &mut attempts);
+        match filled.await {
+            Ok(()) => {
+                // Without the new layout, the next operation finds that it needs one.
+                let _ = self.refresh(room.range).await;
+                Ok(())
+            }
+            Err(AttemptError::Retry(missing)) => {
+                attempts.pause(missing).await?;
+                self.replace(room.range, &bytes).await.map(drop)
+            }
+            Err(AttemptError::Final(error)) => Err(error),
+        }
+    }
+}

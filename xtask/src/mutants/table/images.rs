@@ -1,0 +1,61 @@
+//! Rules of the encryption of connections to images.
+
+use super::{Check, Mutant, test};
+
+const PLAIN: Check = test(
+    "gabion-nbd",
+    "integration",
+    "tls::a_connection_without_tls_learns_nothing_but_that_it_needs_tls",
+);
+const CERTIFICATES: Check = test(
+    "gabion-nbd",
+    "integration",
+    "tls::clients_without_a_good_certificate_are_refused",
+);
+const RENEWAL: Check = test(
+    "gabion-nbd",
+    "integration",
+    "tls::new_certificates_and_lists_count_for_the_next_connection",
+);
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "exports-are-shown-before-tls",
+        file: "crates/nbd/src/handshake.rs",
+        text: "let is_plain = matches!(self.encryption, Encryption::Required(_));",
+        replacement: "let is_plain = false;",
+        check: PLAIN,
+    },
+    Mutant {
+        name: "bytes-before-tls-are-passed-over",
+        file: "crates/nbd/src/server.rs",
+        text: "if !reader.buffer().is_empty() {",
+        replacement: "if false {",
+        check: test(
+            "gabion-nbd",
+            "integration",
+            "tls::bytes_that_were_sent_ahead_of_tls_end_the_connection",
+        ),
+    },
+    Mutant {
+        name: "any-client-may-begin-tls",
+        file: "crates/nbd/src/tls.rs",
+        text: "TlsClients::Any => builder.with_no_client_auth(),",
+        replacement: "_ if chain.len() < 9 => builder.with_no_client_auth(),\n            TlsClients::Any => builder.with_no_client_auth(),",
+        check: CERTIFICATES,
+    },
+    Mutant {
+        name: "revoked-clients-may-begin-tls",
+        file: "crates/nbd/src/tls.rs",
+        text: "self.revoked.as_deref().map_or(Ok(Vec::new()), all);",
+        replacement: "self.revoked.as_deref().filter(|_| false).map_or(Ok(Vec::new()), all);",
+        check: RENEWAL,
+    },
+    Mutant {
+        name: "certificates-are-read-once",
+        file: "crates/nbd/src/tls.rs",
+        text: "if files != loaded.files {",
+        replacement: "if files != loaded.files && self.clients == TlsClients::Any {",
+        check: RENEWAL,
+    },
+];
