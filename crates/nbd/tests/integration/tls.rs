@@ -389,7 +389,7 @@ async fn both_directions_are_full_at_the_same_time() {
         done[cookie as usize] |= flags == 1;
     }
     talk.request((READ, 0), 3, range, b"").await;
-    let mut read = Vec::new();
+    let mut read: Vec<u8> = Vec::new();
     while read.len() < bytes.len() {
         let (_, (_, kind), payload) = talk.chunk().await;
         assert_eq!(kind, 1, "bytes at an offset");
