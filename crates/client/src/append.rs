@@ -79,8 +79,8 @@ impl File {
         let (offset, room) = loop {
             let from = self.size_bytes();
             check_size(from.checked_add(by_bytes))?;
-            let made = ByteRange::new(from, made_bytes);
-            match self.reserve_room(made, &attempts).await {
+            let first = ByteRange::new(from, made_bytes);
+            match self.reserve_room(first, &attempts).await {
                 Ok(room) if self.claim(from, (by_bytes, number)).await? => break (from, room),
                 Ok(room) => {
                     if let Some(room) = room {

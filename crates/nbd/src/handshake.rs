@@ -142,14 +142,12 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
             .ok_or_else(|| Ended::Broken("the client's option has no magic number".to_owned()))?;
         let is_plain = matches!(self.encryption, Encryption::Required(_));
         let Some(data) = self.data(header).await? else {
-            if header.kind() == OptionKind::ExportName {
-                return Err(Ended::Broken("the export's name is too long".to_owned()));
-            }
-            let is_early = is_plain && header.kind() != OptionKind::StartTls;
-            let reply = if is_early {
-                OptionReply::TlsRequired
-            } else {
-                OptionReply::TooBig
+            let reply = match header.kind() {
+                OptionKind::ExportName => {
+                    return Err(Ended::Broken("the export's name is too long".to_owned()));
+                }
+                early if is_plain && early != OptionKind::StartTls => OptionReply::TlsRequired,
+                _ => OptionReply::TooBig,
             };
             self.reply(header, &[reply]).await?;
             return Ok(None);
@@ -200,11 +198,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
             }
             OptionKind::ListMetaContext => self.contexts(&data, true).await,
             OptionKind::SetMetaContext => self.contexts(&data, false).await,
-            OptionKind::Unknown => {
-                vec![OptionReply::Unsupported(
-                    "this server does not know the option",
-                )]
-            }
+            OptionKind::Unknown => vec![unknown_option()],
         };
         self.reply(header, &replies).await?;
         Ok(None)
@@ -335,6 +329,10 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
         }
         replies
     }
+}
+
+fn unknown_option() -> OptionReply {
+    OptionReply::Unsupported("this server does not know the option")
 }
 
 fn refusal(name: &str, error: OpenError) -> OptionReply {
