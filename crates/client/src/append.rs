@@ -1,7 +1,7 @@
 //! Appends: bytes at the end of a file, of which no other append gets any.
 //!
-//! The stripes for new segments are reserved before the file grows. So an append for which there is no room, as with full
-//! disks or a quota that is used up, leaves the file as it is.
+//! The stripes for new segments are reserved before the file grows. So an append that a quota refuses, or for which the disks
+//! are known to be too full, leaves the file as it is.
 
 use crate::attempts::Attempts;
 use crate::client::Client;
@@ -15,10 +15,15 @@ use crate::write::check_size;
 use bytes::Bytes;
 use gabion_layout::ByteRange;
 
+/// Causes for which an append waits.
+const OTHERS: &str = "others append to the file or truncate it, or a snapshot of it is taken";
+
 /// Reserved stripes for the last part of a range that is to be appended.
 struct Room {
     /// The part.
     range: ByteRange,
+    /// Bytes that are to be stored for it, without parity.
+    moving_bytes: u64,
     rewrite: Rewrite,
     begun: Begun,
 }
@@ -37,9 +42,10 @@ impl File {
     /// Appends bytes, and returns their offset. Appends of several clients do not mix: each gets a range of
     /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
     ///
-    /// The file grows by zeros, and then gets the bytes: first those of new segments, all at once, and then those
-    /// of stripes that are there, as by [`File::write_pieces`]. A reader may see the zeros until then, and after an error or
-    /// a crash they may stay. If there is no room for the bytes, the file does not grow.
+    /// The file grows by zeros, and then gets the bytes: first those that need room, all at once, and then those of
+    /// stripes that are there, as by [`File::write_pieces`]. A reader may see the zeros until then, and after an error or
+    /// a crash they may stay. An append that a quota refuses, or for which the disks are known to be too full, leaves the
+    /// file as it is.
     ///
     /// # Errors
     /// Those of [`File::write_pieces`]; [`ClientError::Late`] also when others extend the file all the time.
@@ -60,7 +66,7 @@ impl File {
         self.append_made(counts, |_| bytes).await
     }
 
-    /// The same with a number of bytes that are made when their offset is known.
+    /// The same; `make` gets the offset and returns the bytes. The simulator's bytes depend on their offsets.
     ///
     /// # Errors
     /// Those of [`File::append`].
@@ -74,7 +80,7 @@ impl File {
     ) -> Result<u64, ClientError> {
         assert!(made_bytes <= by_bytes, "not more than the file grows");
         let what = format!("appending to {}", self.name());
-        let mut attempts = self.client.attempts(what, made_bytes);
+        let mut attempts = self.client.attempts(what, 0);
         let number = self.client.ports().random();
         let (offset, room) = loop {
             let from = self.size_bytes();
@@ -87,7 +93,7 @@ impl File {
                         room.begun.abort().await;
                     }
                     // Another client has been faster. That is progress, but not this client's.
-                    attempts.pause("others append to the file").await?;
+                    attempts.pause(OTHERS).await?;
                 }
                 Err(AttemptError::Retry(missing)) => attempts.pause(missing).await?,
                 Err(AttemptError::Final(error)) => return Err(error),
@@ -98,14 +104,16 @@ impl File {
         assert_eq!(bytes.len() as u64, made_bytes, "as many as announced");
         if let Some(room) = room {
             let last = bytes.split_off((room.range.offset - offset) as usize);
-            self.fill(room, last, attempts).await?;
+            self.fill(room, last).await?;
         }
-        self.write_pieces(offset, bytes).await?;
+        if !bytes.is_empty() {
+            self.write_pieces(offset, bytes).await?;
+        }
         Ok(offset)
     }
 
-    /// Lets the file grow from a size by so many bytes, under the number of the append. `false` if its end is elsewhere
-    /// by now; a truncation since the last look-up is noticed, too.
+    /// Lets the file grow from a size by so many bytes, under the number of the append. `false` if its size or its number
+    /// of truncations has changed.
     async fn claim(&self, from: u64, (by_bytes, number): (u64, u64)) -> Result<bool, ClientError> {
         let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
         Ok(growth.await?.is_done)
@@ -118,10 +126,10 @@ impl File {
         attempts: &Attempts,
     ) -> Result<Option<Room>, AttemptError> {
         if self.changes_form() {
-            // It does not grow, which the coordinator tells.
+            // The coordinator refuses to let it grow.
             return Ok(None);
         }
-        let layout = self.present_layout(range).await?;
+        let layout = self.layout_to_grow(range).await?;
         let (_, anew) = split_stored(&layout, range);
         if anew.is_empty() {
             return Ok(None);
@@ -130,18 +138,17 @@ impl File {
         let begun = self.begin_replace(&layout, &rewrite, attempts).await?;
         Ok(Some(Room {
             range: anew,
+            moving_bytes: rewrite.stored_bytes(&layout),
             rewrite,
             begun,
         }))
     }
 
-    /// Writes the bytes of the last part of an append.
-    async fn fill(
-        &self,
-        room: Room,
-        bytes: Bytes,
-        mut attempts: Attempts,
-    ) -> Result<(), ClientError> {
+    /// Writes the bytes of the last part of an append. It has as much time as any write, however long the append waited
+    /// for others.
+    async fn fill(&self, room: Room, bytes: Bytes) -> Result<(), ClientError> {
+        let what = format!("appending to {}", self.name());
+        let mut attempts = self.client.attempts(what, room.moving_bytes);
         let plan = |_: &Layout| Some(room.rewrite.clone());
         let planned = (&room.rewrite, &plan);
         let filled = self.finish_replace(room.begun, planned, &bytes, &mut attempts);

@@ -6,6 +6,7 @@ use crate::extent::{Extent, Piece, within_file};
 use crate::layout::Layout;
 use crate::locks::LockHandle;
 use crate::losses::PrimaryGuess;
+use crate::rewrite::split_stored;
 use crate::session::Session;
 use crate::windows::{Windows, join};
 use futures::{FutureExt, select_biased};
@@ -353,6 +354,27 @@ impl File {
     ) -> Result<Arc<Layout>, ClientError> {
         match self.known_layout(range) {
             Some(layout) if layout.stores(range) => Ok(layout),
+            _ => self.refresh(range).await,
+        }
+    }
+
+    /// The layout of a range that reaches behind the end of the file: the known one if the range lies in stripes that
+    /// are there, and the file was not truncated since.
+    ///
+    /// # Errors
+    /// Those of [`File::refresh`].
+    pub(crate) async fn layout_to_grow(
+        &self,
+        range: ByteRange,
+    ) -> Result<Arc<Layout>, ClientError> {
+        let truncation_count = self.record().truncation_count;
+        match self.known_layout(range) {
+            Some(layout)
+                if layout.file.file.truncation_count == truncation_count
+                    && split_stored(&layout, range).1.is_empty() =>
+            {
+                Ok(layout)
+            }
             _ => self.refresh(range).await,
         }
     }

@@ -20,17 +20,19 @@ const ZEROS_BYTES: u64 = 1 << 20;
 impl File {
     /// Writes bytes from `offset` on, stripe by stripe: within each stripe the write is atomic, and after an
     /// error or a crash some stripes may have the new bytes and others not. A write within stripes that are there is an
-    /// update in place of each of them; only segments that are holes are stored. If the write reaches behind the end of
-    /// the file, one change of the metadata stores those from the first hole on and lets the file grow; the stripes before
-    /// them follow, and a reader may see zeros there until then. If there is no room, the file stays as it is.
+    /// update in place of each of them; only segments that are holes are stored.
+    ///
+    /// If the write reaches behind the end of the file, one change of the metadata stores the part that needs room and lets
+    /// the file grow; the stripes before it follow. So a write that a quota refuses, or for which the disks are known to be
+    /// too full, leaves the file as it is.
     ///
     /// # Errors
     /// Those of [`File::write`].
     pub async fn write_pieces(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let mut range = self.range_to_write(offset, &bytes)?;
         let mut rest = bytes;
-        if self.size_bytes() < range.end() {
-            let layout = self.present_layout(range).await?;
+        if self.size_bytes() < range.end() && !range.is_empty() {
+            let layout = self.layout_to_grow(range).await?;
             let (stored, anew) = split_stored(&layout, range);
             let last = rest.split_off(stored.length as usize);
             if anew.is_empty() {

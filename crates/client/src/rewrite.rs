@@ -214,11 +214,15 @@ pub(crate) fn plan_zeros(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
 /// A stripe's range in its file, its id and its chunk size.
 pub(crate) type OldStripe = (ByteRange, StripeId, u64);
 
-/// Divides a range: the stripes at its begin that are there, and the rest from the first segment on that has a hole.
+/// Divides a range that may reach behind the end of the file: the part at its begin in stripes that are there and that no
+/// other file shares, and the rest, which needs room.
 pub(crate) fn split_stored(layout: &Layout, range: ByteRange) -> (ByteRange, ByteRange) {
-    let mut parts = by_segment(layout, range).map(|(_, _, part)| part);
-    let first = parts.find(|part| !layout.stores(*part));
-    let border = first.map_or(range.end(), |part| part.offset);
+    let needs_room = |old: Option<OldStripe>, part: ByteRange| {
+        !old.is_some_and(|(span, id, _)| part.end() <= span.end() && !layout.is_shared(id))
+    };
+    let mut parts = by_segment(layout, range);
+    let first = parts.find(|&(_, old, part)| needs_room(old, part));
+    let border = first.map_or(range.end(), |(_, _, part)| part.offset);
     let stored = ByteRange::new(range.offset, border - range.offset);
     (stored, ByteRange::new(border, range.end() - border))
 }

@@ -82,8 +82,7 @@ async fn write_rest(
         if let Err(error) = stored.write_pieces(offset + done, piece.into()).await {
             let (begin, end) = (offset + done, offset + size);
             return Ok(Err(Failure::failed(format!(
-                "{error}; of the appended bytes those from {begin} to {end} are zeros, some {PIECE_BYTES} of them \
-                 perhaps not"
+                "{error}; bytes {begin} to {end} of the stored file are zeros, except perhaps the first 8 MiB of them"
             ))));
         }
         done += length;

@@ -100,6 +100,38 @@ fn a_full_quota_refuses_growth_and_nothing_else() {
 }
 
 #[test]
+fn an_append_into_the_last_stripe_needs_no_room() {
+    let cluster = cluster(4);
+    let mut expected = pattern(100, 1);
+    cluster.put("log", &expected);
+    let source = cluster.path("source");
+    let mut append = |length: usize, seed: u64| {
+        let more = pattern(length, seed);
+        fs::write(&source, &more).expect("a directory of the test");
+        let output = cluster
+            .command(&["append", "log", path_text(&source)])
+            .output()
+            .expect("the command runs");
+        if output.status.success() {
+            expected.extend(more);
+        }
+        assert!(cluster.get("log") == expected);
+        output.status.success()
+    };
+    let stripe = || cluster.json(&["stat", "log"])["stripes"][0]["stripe"].as_u64();
+    let (bytes, _) = used(&cluster);
+    limit(&cluster, &format!("--bytes={bytes}"));
+    let before = stripe();
+    assert!(before.is_some());
+    for seed in 2..5 {
+        assert!(append(20, seed), "there is room in the stripe");
+    }
+    assert_eq!(stripe(), before, "in place");
+    assert!(!append(bytes as usize, 5), "the quota is full");
+    assert_eq!(used(&cluster).0, bytes);
+}
+
+#[test]
 fn files_are_limited_and_a_quota_is_shown_and_lifted() {
     let cluster = cluster(8);
     limit(&cluster, "--files=2");
