@@ -6,8 +6,8 @@
 //! updates it stages the bytes at the data nodes and leaves the rest to each stripe's primary.
 //! [`File`] keeps a file's layout, so that many small reads and writes need no look-up each.
 //!
-//! Files have holes, grow and shrink: `resize.rs` has the operations, and `rewrite.rs` plans which segments they
-//! store anew.
+//! Files have holes, grow and shrink: `append.rs` and `resize.rs` have the operations, and `rewrite.rs` plans which
+//! segments they store anew.
 //!
 //! A [`CachedFile`] reads and writes through a cache of segments in memory, with weaker guarantees:
 //! its writes are durable when it is flushed or closed.
