@@ -112,6 +112,9 @@ async fn commit(name: &str, place: &Place, format: Format) -> Result<(), Failure
 /// Interval of checks for the requested form of files.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// Longest wait for the counts of conversions that are done.
+const COUNT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Interval of printing progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -152,8 +155,21 @@ async fn order(
             }
         }
     }
-    let after = client.status().await?.lifecycle;
+    let after = when_counted(&client).await?;
     show_converted(&before, &after, format)
+}
+
+/// The counts when no conversion runs, because one counts a moment after its file has the new form. Those of other files
+/// may run for long, so the wait is short.
+async fn when_counted(client: &Client) -> Result<LifecycleStatus, Failure> {
+    let end = Instant::now() + COUNT_PATIENCE;
+    loop {
+        let status = client.status().await?.lifecycle;
+        if status.running_count == 0 || Instant::now() >= end {
+            return Ok(status);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Prints progress on standard error.
