@@ -112,8 +112,8 @@ impl File {
         Ok(offset)
     }
 
-    /// Lets the file grow from a size by so many bytes, under the number of the append. `false` if its size or its number
-    /// of truncations has changed.
+    /// Asks the coordinator to grow the file from size `from` by `by_bytes`. `number` identifies the append, so a repeated
+    /// request grows the file once. Returns `false` if the size or the truncation count has changed.
     async fn claim(&self, from: u64, (by_bytes, number): (u64, u64)) -> Result<bool, ClientError> {
         let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
         Ok(growth.await?.is_done)
