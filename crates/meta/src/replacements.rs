@@ -84,9 +84,7 @@ impl<K: KeyValue> Meta<K> {
             let (new, copies) = placements.split_at(rewrite.offsets.len());
             check_shape(&record, &held, rewrite, new)?;
             check_copies(rewrite, &places, copies)?;
-            if rewrite.offsets.iter().any(|at| !places.contains_key(at)) {
-                check_none_served(txn, file)?;
-            }
+            check_holes(txn, file, rewrite, &places)?;
             let pool_at = |at: &u64| places.get(at).map_or(record.pool, |old| old.pool);
             let all = rewrite.offsets.iter().chain(&rewrite.copied);
             let pools: Vec<PoolId> = all.map(pool_at).collect();
@@ -145,6 +143,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
     /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
+    /// [`MetaError::StillServed`] when it fills a hole and others have made one since;
     /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`].
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         let now = self.wall_time();
@@ -165,6 +164,8 @@ impl<K: KeyValue> Meta<K> {
                     })?;
             let layers = layers(txn, file.map)?;
             let mut places = take_old(txn, &mut file, &layers, (&rewrite, copies))?;
+            // Others may have filled and emptied the hole since the beginning.
+            check_holes(txn, record.file, &rewrite, &places)?;
             change_size(txn, &mut file, rewrite.size)?;
             for (&offset, new) in rewrite.offsets.iter().zip(new) {
                 if find(txn, &layers, offset)?.is_some() {
@@ -193,6 +194,20 @@ fn check_sharing(is_copied: bool, is_shared: bool) -> Result<(), MetaError> {
     Err(MetaError::FileChanged(
         "other files share other stripes of it by now",
     ))
+}
+
+/// Refuses to fill a hole while nodes may serve stripes that the file has lost. `places` has the stripes whose places are
+/// taken, by offset.
+fn check_holes<T>(
+    txn: &mut dyn WriteTxn,
+    file: PutId,
+    rewrite: &Rewrite,
+    places: &BTreeMap<u64, T>,
+) -> Result<(), MetaError> {
+    if rewrite.offsets.iter().all(|at| places.contains_key(at)) {
+        return Ok(());
+    }
+    check_none_served(txn, file)
 }
 
 /// Checks that each copy is as large as its stripe.

@@ -157,6 +157,26 @@ fn a_hole_is_not_filled_while_its_old_stripe_may_be_served() {
 }
 
 #[test]
+fn a_replacement_does_not_fill_a_hole_that_others_have_made_anew_since_it_began() {
+    let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "f");
+    let size = SizeChange::AtLeast(2 * SEGMENT);
+    change(&meta, &file, &[], &[], size).unwrap();
+    let hole = [SEGMENT];
+    let late = begin(&meta, &file, &[], &hole, SizeChange::AtLeast(0)).unwrap();
+    // Another client fills the hole, and a third one empties it again: a reader may have the second one's layout.
+    change(&meta, &file, &[], &hole, SizeChange::AtLeast(0)).unwrap();
+    let between = segments(&meta, &file)[1];
+    let emptied = [(SEGMENT, between)];
+    change(&meta, &file, &emptied, &[], SizeChange::AtLeast(0)).unwrap();
+    let refused = meta.commit_replacement(late.id);
+    assert_eq!(refused, Err(MetaError::StillServed(between)));
+    meta.withdrawn(&[between]).unwrap();
+    assert!(meta.commit_replacement(late.id).is_ok());
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
 fn a_truncation_takes_all_bytes_behind_the_end_or_does_nothing() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");

@@ -61,12 +61,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-hole-is-filled-while-its-old-stripe-is-served",
         file: "crates/meta/src/replacements.rs",
-        text: "check_none_served(txn, file)?;",
-        replacement: "let _ = check_none_served;",
+        text: "check_holes(txn, file, rewrite, &places)?;",
+        replacement: "let _ = rewrite;",
         check: test(
             "gabion-meta",
             "integration",
             "sizes::a_hole_is_not_filled_while_its_old_stripe_may_be_served",
+        ),
+    },
+    Mutant {
+        name: "a-hole-that-was-emptied-anew-is-filled",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_holes(txn, record.file, &rewrite, &places)?;",
+        replacement: "",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "sizes::a_replacement_does_not_fill_a_hole_that_others_have_made_anew_since_it_began",
         ),
     },
     Mutant {

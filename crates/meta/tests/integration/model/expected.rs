@@ -363,18 +363,24 @@ impl Expected {
         if rewrite.offsets.iter().any(|&offset| offset >= size) {
             return Err("Placement");
         }
-        let is_hole = |at: &u64| rewrite.displaced.iter().all(|(offset, _)| offset != at);
-        let dropped = self.dropped.get(&file);
-        let is_served = dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)));
-        if rewrite.offsets.iter().any(is_hole) && is_served {
-            return Err("StillServed");
-        }
+        self.check_holes(file, rewrite)?;
         if placements.iter().any(|place| self.is_short(&place.nodes)) {
             return Err("NodeFailed");
         }
         let put = self.reserve(PutTarget::Stripes(file), placements, world);
         self.replacements.insert(put.id, (file, rewrite.clone()));
         Ok(Answer::Put(put))
+    }
+
+    /// Refuses to fill a hole while a stripe that the file has lost may be served.
+    fn check_holes(&self, file: PutId, rewrite: &Rewrite) -> Result<(), &'static str> {
+        let is_hole = |at: &u64| rewrite.displaced.iter().all(|(offset, _)| offset != at);
+        let dropped = self.dropped.get(&file);
+        let is_served = dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)));
+        if rewrite.offsets.iter().any(is_hole) && is_served {
+            return Err("StillServed");
+        }
+        Ok(())
     }
 
     fn size_after(&self, file: PutId, change: SizeChange) -> u64 {
@@ -407,6 +413,7 @@ impl Expected {
         if !displaced.iter().all(|(_, old)| self.holds(*old)) {
             return Err("LeaseLost");
         }
+        self.check_holes(file_put, &rewrite)?;
         for (at, _) in displaced {
             segments.remove(at);
         }
