@@ -28,6 +28,17 @@ pub(in crate::coordinator) struct Removal {
     pub(in crate::coordinator) none_served: bool,
 }
 
+/// What is known of an order to remove a chunk that is not its node's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::coordinator) enum Discard {
+    /// It was not sent.
+    Unsent,
+    /// The node has removed the chunk. A transport may still deliver a copy of the order.
+    Confirmed,
+    /// The node may execute it late.
+    Unconfirmed,
+}
+
 /// Removes garbage chunks from the nodes.
 pub(in crate::coordinator) struct Garbage<K> {
     core: Arc<Core<K>>,
@@ -212,37 +223,39 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
     }
 
     /// Orders a node to remove a chunk that is no longer its own, of a stripe that the caller occupies. The
-    /// order is repeated until the node confirms it; a failed node gets it when it joins. False when the
-    /// node may still execute the order later: it must not get that chunk again before a term after
-    /// `epoch`, because from that term on it refuses the order.
+    /// order is repeated until the node confirms it; a failed node gets it when it joins. If the order was sent, the
+    /// node must not get that chunk again before a term after `epoch`, because from that term on it refuses the order.
     pub(in crate::coordinator) async fn discard(
         &self,
         node: NodeId,
         chunk: ChunkId,
         epoch: Epoch,
-    ) -> bool {
+    ) -> Discard {
         let order = ask::Discard { chunk, epoch };
         self.take_away(node, chunk, order.into()).await
     }
 
-    /// Orders a node to discard a chunk. False when the node may execute the order late.
-    async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
+    /// Orders a node to discard a chunk.
+    async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> Discard {
         let is_joining = self.nodes.is_joining(node);
-        let is_done = match self.nodes.fleet().liveness(node) {
-            Liveness::Failed if !is_joining => true,
-            Liveness::Failed | Liveness::Suspect => {
-                // The order was not sent, so it cannot arrive late.
-                self.leftovers.add(node, chunk);
-                return true;
+        match self.nodes.fleet().liveness(node) {
+            Liveness::Failed if !is_joining => {
+                self.forget_leftover(node, chunk).await;
+                Discard::Unsent
             }
-            Liveness::Up => self.obeys(node, order, SHORT_DEADLINE_MS).await,
-        };
-        if is_done {
-            self.forget_leftover(node, chunk).await;
-        } else {
-            self.leftovers.add(node, chunk);
+            Liveness::Failed | Liveness::Suspect => {
+                self.leftovers.add(node, chunk);
+                Discard::Unsent
+            }
+            Liveness::Up if self.obeys(node, order, SHORT_DEADLINE_MS).await => {
+                self.forget_leftover(node, chunk).await;
+                Discard::Confirmed
+            }
+            Liveness::Up => {
+                self.leftovers.add(node, chunk);
+                Discard::Unconfirmed
+            }
         }
-        is_done
     }
 
     /// Notes that a node no longer holds a chunk that was not its own.

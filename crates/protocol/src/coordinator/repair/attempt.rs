@@ -48,9 +48,10 @@ pub(super) struct Progress {
     pub(super) has_begun: bool,
     /// Whether work is left that the budget does not allow now.
     pub(super) is_unfinished: bool,
-    /// Nodes that could not take a chunk, or may still execute an earlier order to remove one: a later term
-    /// is safe from that order, and the next round may not have one.
+    /// Nodes that could not take a chunk, or have not confirmed an earlier order to remove one.
     pub(super) avoided: BTreeSet<NodeId>,
+    /// Whether a node was told in this round's term to remove a chunk: it must get none of the stripe before the next.
+    pub(super) needs_new_term: bool,
     /// Nodes that had records of the stripe that are not settled, and were told to remove what they have.
     pub(super) barred: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.

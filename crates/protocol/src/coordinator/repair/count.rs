@@ -4,6 +4,7 @@ use super::Repair;
 use super::attempt::{Made, Progress, Rebuild, Round};
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::lock;
+use crate::coordinator::garbage::Discard;
 use crate::fence::fence;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -87,13 +88,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         self.count(&survey, rebuild);
         if !made.in_place {
             let holder = survey.stripe.nodes[chunk.at()];
-            if !self
-                .garbage
-                .discard(holder, survey.id(chunk), round.epoch)
-                .await
-            {
-                progress.avoided.insert(holder);
-            }
+            self.discard(holder, survey.id(chunk), round.epoch, progress)
+                .await;
         }
         Ok(Fate::Counts)
     }
@@ -138,9 +134,23 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let index = made.chunk;
         if !made.in_place {
             let chunk = ChunkId { stripe, index };
-            if !self.garbage.discard(made.requestor, chunk, epoch).await {
-                progress.avoided.insert(made.requestor);
-            }
+            self.discard(made.requestor, chunk, epoch, progress).await;
+        }
+    }
+
+    /// Orders a node to remove a chunk that does not count. A copy of the order may arrive late, even when the node has
+    /// confirmed it; a later term is safe from it.
+    async fn discard(
+        &self,
+        node: NodeId,
+        chunk: ChunkId,
+        epoch: Epoch,
+        progress: &mut Progress,
+    ) {
+        match self.garbage.discard(node, chunk, epoch).await {
+            Discard::Unsent => {}
+            Discard::Confirmed => progress.needs_new_term = true,
+            Discard::Unconfirmed => drop(progress.avoided.insert(node)),
         }
     }
 

@@ -17,8 +17,18 @@ use gabion_layout::{Epoch, NodeId, StripeId};
 use gabion_meta::KeyValue;
 use std::sync::Arc;
 
+/// What follows a round.
+enum Next {
+    /// This chunk is made while updates go on.
+    Make(Box<Begun>),
+    /// Another round, in a new term.
+    Round,
+    /// Nothing.
+    End,
+}
+
 /// A chunk to make while updates go on.
-struct Next {
+struct Begun {
     survey: Survey,
     rebuild: Rebuild,
     pins: Pins,
@@ -65,18 +75,22 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 }
                 self.unpin(pins);
             }
-            let Some(next) = ended? else {
-                return match progress.no_place {
-                    Some(error) => Err(error),
-                    None if progress.is_unfinished => Ok(Ended::Unfinished),
-                    None => Ok(Ended::Done),
-                };
+            let begun = match ended? {
+                Next::Make(begun) => begun,
+                Next::Round => continue,
+                Next::End => {
+                    return match progress.no_place {
+                        Some(error) => Err(error),
+                        None if progress.is_unfinished => Ok(Ended::Unfinished),
+                        None => Ok(Ended::Done),
+                    };
+                }
             };
-            let Next {
+            let Begun {
                 survey,
                 mut rebuild,
                 pins,
-            } = next;
+            } = *begun;
             match self.make(&survey, &mut rebuild, &mut progress).await {
                 Ok(true) => {
                     made = Some((rebuild, pins));
@@ -92,16 +106,17 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         }
     }
 
-    /// One round under the lease: counts rebuilt chunks, and returns the next chunk to make, if any.
+    /// One round under the lease: counts rebuilt chunks, and chooses the next chunk to make, if any.
     async fn leased_round(
         self: &Arc<Self>,
         id: StripeId,
         progress: &mut Progress,
         made: &mut Option<(Rebuild, Pins)>,
-    ) -> Result<Option<Next>, TaskError> {
+    ) -> Result<Next, TaskError> {
         let Some(epoch) = self.leases.take_lease(id).await? else {
-            return Ok(None);
+            return Ok(Next::End);
         };
+        progress.needs_new_term = false;
         let ended = self.round(id, epoch, progress, made).await;
         let released = self
             .core
@@ -118,9 +133,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         epoch: Epoch,
         progress: &mut Progress,
         made: &mut Option<(Rebuild, Pins)>,
-    ) -> Result<Option<Next>, TaskError> {
+    ) -> Result<Next, TaskError> {
         let Some((outcome, absent)) = self.settle(id, epoch).await? else {
-            return Ok(None);
+            return Ok(Next::End);
         };
         let round = Round {
             epoch,
@@ -139,6 +154,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let Some(chunk) = work.find(|chunk| !progress.unplaced.contains(chunk)) else {
                 break;
             };
+            if progress.needs_new_term {
+                return Ok(Next::Round);
+            }
             let behind = survey.behind(chunk);
             if let Some(from) = behind.filter(|_| !progress.beyond_logs.contains(&chunk)) {
                 if !self.return_chunk(&survey, chunk, from, &round).await? {
@@ -159,15 +177,16 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if progress.outrun_count < OUTRUN_COUNT_MAX {
                 let Some(spread_ms) = self.admit(&survey, &rebuild, progress) else {
                     progress.is_unfinished = true;
-                    return Ok(None);
+                    return Ok(Next::End);
                 };
                 rebuild.spread_ms = spread_ms;
                 let pins = self.pin(&survey, &round, spread_ms).await;
-                return Ok(Some(Next {
+                let begun = Begun {
                     survey,
                     rebuild,
                     pins,
-                }));
+                };
+                return Ok(Next::Make(Box::new(begun)));
             }
             // Updates wait for it, so it is not throttled.
             self.charge(&survey, &rebuild.cost);
@@ -175,7 +194,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 self.count_made(id, &round, &rebuild, progress).await?;
             }
         }
-        Ok(None)
+        Ok(Next::End)
     }
 
     /// Pins the mark at the nodes that may help. A node without the pin may merge later updates into its
