@@ -7,7 +7,7 @@ use std::fmt;
 use crate::benches::{self, Bench};
 use crate::conformance::{self, SUITES};
 use crate::mutants::Choice;
-use crate::sim::Span;
+use crate::sim::{Runs, Span};
 
 /// Printed by `help` and after every usage error.
 pub(crate) const USAGE: &str = "\
@@ -18,7 +18,8 @@ Commands:
   lint                     cargo fmt --check, clippy with warnings denied, then tidy
   test                     every test of the workspace, documentation tests included
   sim --seed N             run the simulated cluster of one seed, with its event log if it fails
-  sim --seconds S          run new seeds for S seconds
+  sim --seconds S          run new seeds for S seconds; `--hostile` before either: peers send
+                           altered messages, and no process may panic
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
   conformance [--short] [SUITE...]
@@ -48,7 +49,7 @@ pub(crate) enum Command {
     /// Build the console's page, or only compare it.
     Page { checks: bool },
     /// Simulate clusters.
-    Sim(Span),
+    Sim(Runs),
     /// Torture real processes, with these arguments.
     Torture(Vec<String>),
     /// Run suites of conformance.
@@ -114,7 +115,7 @@ impl fmt::Display for UsageError {
             ),
             Self::NoSpan => write!(
                 formatter,
-                "`sim` takes `--seed N` or `--seconds S`, with a whole number"
+                "`sim` takes `--seed N` or `--seconds S`, with a whole number, and `--hostile` before it"
             ),
         }
     }
@@ -150,15 +151,23 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
 }
 
 fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
+    let (has_hostile_peers, arguments) = match arguments {
+        [first, rest @ ..] if first == "--hostile" => (true, rest),
+        all => (false, all),
+    };
     let [name, value] = arguments else {
         return Err(UsageError::NoSpan);
     };
     let value = value.parse().map_err(|_| UsageError::NoSpan)?;
-    match name.as_str() {
-        "--seed" => Ok(Command::Sim(Span::Seed(value))),
-        "--seconds" => Ok(Command::Sim(Span::Seconds(value))),
-        _ => Err(UsageError::NoSpan),
-    }
+    let span = match name.as_str() {
+        "--seed" => Span::Seed(value),
+        "--seconds" => Span::Seconds(value),
+        _ => return Err(UsageError::NoSpan),
+    };
+    Ok(Command::Sim(Runs {
+        span,
+        has_hostile_peers,
+    }))
 }
 
 fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
@@ -275,11 +284,20 @@ mod tests {
 
     #[test]
     fn sim_takes_a_seed_or_a_time() {
-        check("sim --seed 7", &Ok(Command::Sim(Span::Seed(7))));
-        check("sim --seconds 60", &Ok(Command::Sim(Span::Seconds(60))));
+        let sim = |span, has_hostile_peers| {
+            Ok(Command::Sim(Runs {
+                span,
+                has_hostile_peers,
+            }))
+        };
+        check("sim --seed 7", &sim(Span::Seed(7), false));
+        check("sim --seconds 60", &sim(Span::Seconds(60), false));
+        check("sim --hostile --seed 7", &sim(Span::Seed(7), true));
         for line in [
             "sim",
             "sim 7",
+            "sim --hostile",
+            "sim --seed 7 --hostile",
             "sim --seed",
             "sim --seed x",
             "sim --seed 7 8",

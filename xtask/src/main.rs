@@ -59,7 +59,7 @@ fn run(command: &Command) -> anyhow::Result<bool> {
             steps::run(&root, &[&steps::LINT[..], &steps::TEST, &last].concat())
         }
         Command::Page { checks } => page::run(&root, *checks),
-        Command::Sim(span) => sim::run(&root, *span),
+        Command::Sim(runs) => sim::run(&root, *runs),
         Command::Torture(arguments) => torture::run(&root, arguments),
         Command::Conformance(choice) => conformance::run(&root, choice),
         Command::Mutants(choice) => mutants::run(&root, choice),

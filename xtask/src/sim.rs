@@ -18,14 +18,23 @@ pub(crate) enum Span {
     Seconds(u64),
 }
 
+/// The runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Runs {
+    pub(crate) span: Span,
+    /// Whether peers send altered messages.
+    pub(crate) has_hostile_peers: bool,
+}
+
 /// Runs seeds until one fails or the time is over; `false` means that one failed.
-pub(crate) fn run(root: &Path, span: Span) -> anyhow::Result<bool> {
-    let seconds = match span {
-        Span::Seed(seed) => return run_seeds(root, seed, 1),
+pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
+    let is_hostile = runs.has_hostile_peers;
+    let seconds = match runs.span {
+        Span::Seed(seed) => return run_seeds(root, (seed, 1), is_hostile),
         Span::Seconds(seconds) => seconds,
     };
     // Compiling is not simulating.
-    let words = ["build", "--release", "--package", "gabion-sim"];
+    let words = ["build", profile(is_hostile), "--package", "gabion-sim"];
     if !steps::run(root, &[Step::Cargo(&words)])? {
         return Ok(false);
     }
@@ -34,7 +43,7 @@ pub(crate) fn run(root: &Path, span: Span) -> anyhow::Result<bool> {
     let (start, limit) = (Instant::now(), Duration::from_secs(seconds));
     let mut seed_count = 0;
     while start.elapsed() < limit {
-        if !run_seeds(root, first + seed_count, BATCH)? {
+        if !run_seeds(root, (first + seed_count, BATCH), is_hostile)? {
             return Ok(false);
         }
         seed_count += BATCH;
@@ -44,12 +53,12 @@ pub(crate) fn run(root: &Path, span: Span) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn run_seeds(root: &Path, first: u64, count: u64) -> anyhow::Result<bool> {
+fn run_seeds(root: &Path, (first, count): (u64, u64), is_hostile: bool) -> anyhow::Result<bool> {
     let (first, count) = (first.to_string(), count.to_string());
-    let words = [
+    let mut words = vec![
         "run",
         "--quiet",
-        "--release",
+        profile(is_hostile),
         "--package",
         "gabion-sim",
         "--",
@@ -58,5 +67,17 @@ fn run_seeds(root: &Path, first: u64, count: u64) -> anyhow::Result<bool> {
         "--count",
         &count,
     ];
+    if is_hostile {
+        words.push("--hostile");
+    }
     steps::run(root, &[Step::Cargo(&words)])
+}
+
+/// With hostile peers, a number that wraps around is to panic.
+fn profile(is_hostile: bool) -> &'static str {
+    if is_hostile {
+        "--profile=test"
+    } else {
+        "--release"
+    }
 }

@@ -537,8 +537,16 @@ pub(crate) fn topology(nodes: &[NodeStatus]) -> Result<Topology, ClientError> {
 /// The pool's code.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when this release does not know it.
+/// [`ClientError::Broken`] when this release does not know it, or it is not of the pool's geometry.
 pub(crate) fn code_of(pool: &PoolRecord) -> Result<Code, ClientError> {
-    let code = pool.spec.code.parse();
-    code.map_err(|error| ClientError::Broken(format!("the pool's code is unknown: {error}")))
+    let spec = &pool.spec;
+    let code: Code = (spec.code.parse())
+        .map_err(|error| ClientError::Broken(format!("the pool's code is unknown: {error}")))?;
+    if (code.k(), code.m(), code.sub_chunks()) != (spec.k, spec.m, spec.sub_chunks) {
+        return Err(ClientError::Broken(format!(
+            "the pool {} contradicts its code, {}",
+            spec.name, spec.code
+        )));
+    }
+    Ok(code)
 }

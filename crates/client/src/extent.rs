@@ -6,7 +6,7 @@
 //! each of them, in order; such files have no holes.
 
 use crate::error::ClientError;
-use gabion_layout::{ByteRange, Geometry};
+use gabion_layout::{ByteRange, Geometry, StripeRecord};
 use gabion_meta::PoolSpec;
 use gabion_plan::Keepings;
 use gabion_planner::update;
@@ -84,7 +84,7 @@ pub(crate) fn extents(spans: &[ByteRange], range: ByteRange) -> Vec<Extent> {
 /// The range of each stripe of a layout in the file.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when a stripe's geometry is invalid, or stripes overlap.
+/// [`ClientError::Broken`] when a stripe's geometry is invalid, stripes overlap, or there is a hole where none may be.
 pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> {
     let (name, window) = (&layout.file.name, layout.window);
     let is_whole = layout.offsets.len() == layout.stripes.len()
@@ -97,17 +97,25 @@ pub(crate) fn spans(layout: &FileLayout) -> Result<Vec<ByteRange>, ClientError> 
     let mut spans: Vec<ByteRange> = Vec::with_capacity(layout.stripes.len());
     for (stripe, &offset) in layout.stripes.iter().zip(&layout.offsets) {
         let pool = layout.pool_of(stripe);
-        let shape = geometry(&pool.spec, stripe.chunk_bytes)?;
-        let is_behind = spans.last().is_none_or(|last| last.end() <= offset);
+        let shape = geometry(&pool.spec, stripe)?;
+        // Where blocks are replicated at first, each stripe follows the one before it.
+        let has_holes = layout.encoded.is_none();
+        let before = spans.last().map_or(window.offset, |last| last.end());
+        let is_behind = before == offset || has_holes && before < offset;
         let end = offset.checked_add(shape.stripe_bytes());
         let fits = window.offset <= offset && end.is_some_and(|end| end <= window.end());
-        if !is_behind || !fits || pool.id != stripe.pool || stripe.nodes.len() != shape.n() {
+        if !is_behind || !fits || pool.id != stripe.pool {
             return Err(ClientError::Broken(format!(
                 "{} is not part of {name}",
                 stripe.id
             )));
         }
         spans.push(ByteRange::new(offset, shape.stripe_bytes()));
+    }
+    let stored_end = spans.last().map_or(window.offset, |last| last.end());
+    if layout.encoded.is_some() && stored_end < layout.file.size_bytes.min(window.end()) {
+        let sentence = format!("the layout of {name} ends before the file");
+        return Err(ClientError::Broken(sentence));
     }
     Ok(spans)
 }
@@ -117,13 +125,21 @@ pub(crate) fn keepings(spec: &PoolSpec, chunk_bytes: u64) -> Keepings {
     update::keepings(spec.update, spec.reserve, chunk_bytes)
 }
 
-/// The geometry of a stripe with chunks of `chunk_bytes` in a pool.
+/// The geometry of a pool's stripe.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when it is invalid: the coordinator has checked it.
-pub(crate) fn geometry(spec: &PoolSpec, chunk_bytes: u64) -> Result<Geometry, ClientError> {
-    Geometry::new(spec.k, spec.m, spec.sub_chunks, chunk_bytes)
-        .map_err(|error| ClientError::Broken(error.to_string()))
+/// [`ClientError::Broken`] when it is invalid, or the stripe has another number of nodes or larger chunks: the
+/// coordinator has checked it.
+pub(crate) fn geometry(spec: &PoolSpec, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
+    let shape = Geometry::new(spec.k, spec.m, spec.sub_chunks, stripe.chunk_bytes)
+        .map_err(|error| ClientError::Broken(error.to_string()))?;
+    if stripe.nodes.len() != shape.n() || stripe.chunk_bytes > spec.chunk_bytes {
+        return Err(ClientError::Broken(format!(
+            "{} does not fit its pool, {}",
+            stripe.id, spec.name
+        )));
+    }
+    Ok(shape)
 }
 
 /// The range, if it lies within a file of `size_bytes`.

@@ -111,7 +111,7 @@ impl Layout {
     }
 
     pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
-        geometry(self.spec(stripe), stripe.chunk_bytes)
+        geometry(self.spec(stripe), stripe)
     }
 }
 

@@ -339,7 +339,7 @@ async fn store_all(
     let mut read_bytes = 0;
     progress.advanced(0, size_bytes);
     for record in &begun.stripes {
-        let shape = geometry(&begun.pool.spec, record.chunk_bytes)?;
+        let shape = geometry(&begun.pool.spec, record)?;
         all.make_room(shape, size_bytes).await?;
         let data_bytes = shape.stripe_bytes().min(size_bytes - read_bytes);
         let (segment, filled_bytes) = read_segment(&mut source, shape, data_bytes).await?;
@@ -394,7 +394,11 @@ async fn store_stream(
     // The size for which places are reserved, if it is known.
     let (mut reserved_bytes, mut more_count) = (Some(reserved_bytes), 2);
     let mut rest = VecDeque::from(std::mem::take(&mut begun.stripes));
-    let full = geometry(&begun.pool.spec, begun.pool.spec.chunk_bytes)?;
+    let full = begun
+        .pool
+        .spec
+        .geometry()
+        .map_err(|error| ClientError::Broken(error.to_string()))?;
     loop {
         all.make_room(full, read_bytes).await?;
         let (segment, filled_bytes) = read_segment(&mut source, full, full.stripe_bytes()).await?;
@@ -432,7 +436,7 @@ async fn store_stream(
         while !segment.is_empty() || (is_end && !rest.is_empty()) {
             let next = rest.pop_front();
             let next = next.ok_or_else(|| ClientError::unexpected("the coordinator"))?;
-            let shape = geometry(&begun.pool.spec, next.chunk_bytes)?;
+            let shape = geometry(&begun.pool.spec, &next)?;
             let length = segment.len().min(shape.stripe_bytes() as usize);
             let data = padded(segment.split_to(length), shape);
             all.make_room(shape, read_bytes).await?;

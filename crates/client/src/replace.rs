@@ -214,7 +214,7 @@ impl File {
         let new = rewrite.slots.iter().copied();
         let mut slots: Vec<_> = new.zip(&begun.replacement.stripes).collect();
         for (start, copy) in &begun.replacement.copies {
-            let shape = geometry(begun.layout.spec(copy), copy.chunk_bytes)?;
+            let shape = geometry(begun.layout.spec(copy), copy)?;
             slots.push((Slot::copy(*start, shape), copy));
         }
         let largest = slots.iter().map(|(slot, _)| slot.stripe_bytes).max();
@@ -241,7 +241,7 @@ impl File {
         attempts: &Attempts,
     ) -> Result<(), AttemptError> {
         let spec = begun.layout.spec(new);
-        let shape = geometry(spec, new.chunk_bytes)?;
+        let shape = geometry(spec, new)?;
         if shape.stripe_bytes() != slot.stripe_bytes {
             return Err(ClientError::unexpected("the coordinator").into());
         }
@@ -249,7 +249,7 @@ impl File {
         let mut displaced = rewrite.displaced.iter().zip(&begun.replacement.settled);
         let old = displaced.find(|((offset, _), _)| *offset == slot.start);
         if let Some((_, old)) = old {
-            let old_shape = geometry(begun.layout.spec(&old.stripe), old.stripe.chunk_bytes)?;
+            let old_shape = geometry(begun.layout.spec(&old.stripe), &old.stripe)?;
             let kept_bytes = old_shape.stripe_bytes().min(slot.kept_bytes);
             for rest in around(slot.range, kept_bytes) {
                 let kept = self

@@ -251,8 +251,10 @@ fn segment_of(layout: &Layout, at: u64) -> (ByteRange, Option<OldStripe>) {
     let segment_bytes = layout.file.pool.spec.segment_bytes();
     let start = if keeps_borders {
         let spans = layout.spans();
-        let next = spans.partition_point(|span| span.offset <= at);
-        next.checked_sub(1).map_or(0, |own| spans[own].offset)
+        let next = spans.partition_point(|span| span.end() <= at);
+        let own = spans.get(next).filter(|span| span.offset <= at);
+        // The coordinator refuses a segment where none is.
+        own.map_or(at, |span| span.offset)
     } else {
         at - at % segment_bytes
     };

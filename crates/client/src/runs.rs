@@ -206,7 +206,7 @@ impl File {
         let &RunQuestion { stripe, run, .. } = asked;
         let chunk = ChunkId { stripe, index };
         // No term follows those of an ended stripe.
-        let epoch = Epoch(u64::MAX);
+        let epoch = Epoch::LAST;
         let request = ask::Recollect { chunk, epoch, run };
         let answer = ask_living(&*self.client.shared.ports, node, request, deadline_ms);
         (index, answer.await)

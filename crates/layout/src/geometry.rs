@@ -1,17 +1,25 @@
 //! The shape of a stripe and the arithmetic from byte addresses to chunks.
 
+use crate::checked::checked;
 use crate::ids::ChunkIndex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A range of bytes; the context gives the object.
+/// A range of bytes; the context gives the object. One that is read from a message or a disk ends below 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ByteRange {
     /// First byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
 }
+
+checked!(
+    ByteRange,
+    |range| range.offset.checked_add(range.length).is_some(),
+    "a range of bytes ends below 2^64"
+);
 
 impl ByteRange {
     /// The range of `length` bytes from `offset`.

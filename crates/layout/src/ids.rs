@@ -39,18 +39,55 @@ id!(
     /// Position of a chunk in its stripe: `0..k` are data chunks, `k..n` parity chunks.
     ChunkIndex(u8), "chunk "
 );
-id!(
+/// The highest number of a [`Generation`], an [`Epoch`] or a [`Sequence`] that is read from a message or a disk. A cluster
+/// counts from 0 and never gets there, so the numbers after it do not overflow.
+pub const COUNT_MAX: u64 = 1 << 62;
+
+macro_rules! count {
+    ($(#[$doc:meta])* $name:ident, $label:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+        )]
+        #[serde(try_from = "u64")]
+        pub struct $name(pub u64);
+
+        impl TryFrom<u64> for $name {
+            type Error = CountError;
+
+            fn try_from(number: u64) -> Result<Self, CountError> {
+                if number > COUNT_MAX {
+                    return Err(CountError(number));
+                }
+                Ok(Self(number))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($label, "{}"), self.0)
+            }
+        }
+    };
+}
+
+/// A number above [`COUNT_MAX`] is not one of a generation, an epoch or a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0} is above {COUNT_MAX}, to which no cluster counts")]
+pub struct CountError(u64);
+
+count!(
     /// Number of layout changes of a stripe. Nodes refuse requests of a stale generation.
-    Generation(u64), "generation "
+    Generation, "generation "
 );
-id!(
+count!(
     /// A lease term of a stripe: raised each time a stripe gets a new primary.
-    Epoch(u64), "epoch "
+    Epoch, "epoch "
 );
-id!(
+count!(
     /// Number of an update within its stripe. It grows across epochs and is never reused, so a
     /// sequence alone orders a stripe's updates. 0 means "before the first update".
-    Sequence(u64), "update "
+    Sequence, "update "
 );
 
 id!(
@@ -107,6 +144,11 @@ impl ChunkIndex {
         );
         Self(at as u8)
     }
+}
+
+impl Epoch {
+    /// No lease has a later term.
+    pub const LAST: Self = Self(COUNT_MAX);
 }
 
 impl Sequence {

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod append_spec;
+mod checked;
 mod geometry;
 mod ids;
 mod keeping;
@@ -19,8 +20,8 @@ mod update_scheme;
 pub use append_spec::{AppendSpec, GroupingRule, GroupingRuleParseError};
 pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
-    ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, PoolId, RackId, RunId, Sequence,
-    Start, StripeId,
+    COUNT_MAX, ChunkId, ChunkIndex, ClusterId, CountError, Epoch, Generation, NodeId, PoolId,
+    RackId, RunId, Sequence, Start, StripeId,
 };
 pub use keeping::Keeping;
 pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement, duration};

@@ -1,11 +1,16 @@
 //! The record of one stripe: the nodes of its chunks, and its generation.
 
+use crate::checked::checked;
 use crate::ids::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// The nodes of a stripe's chunks. The coordinator keeps it; clients and primaries cache it and
 /// find by [`StripeRecord::generation`] that their copy is stale.
+///
+/// A record that is read from a message or a disk has 1 to [`StripeRecord::NODES_MAX`] nodes, at least one byte a chunk,
+/// and stale chunks among its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct StripeRecord {
     /// The stripe.
     pub id: StripeId,
@@ -32,7 +37,25 @@ pub struct StaleChunk {
     pub missed_after: Option<Sequence>,
 }
 
+checked!(
+    StripeRecord,
+    StripeRecord::is_possible,
+    "no stripe has such a record"
+);
+
 impl StripeRecord {
+    /// The most nodes of a stripe.
+    pub const NODES_MAX: usize = 255;
+
+    fn is_possible(&self) -> bool {
+        let count = self.nodes.len();
+        let mut stale = self.stale.iter();
+        (1..=Self::NODES_MAX).contains(&count)
+            && self.chunk_bytes > 0
+            && stale.all(|stale| stale.chunk.at() < count)
+            && self.stale.is_sorted_by(|a, b| a.chunk < b.chunk)
+    }
+
     /// The node that holds `chunk`, if the stripe has such a chunk.
     pub fn node_of(&self, chunk: ChunkIndex) -> Option<NodeId> {
         self.nodes.get(chunk.at()).copied()

@@ -13,9 +13,10 @@ use crate::meta::Meta;
 use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
+use crate::pool_spec::PoolSpec;
 use crate::pools::pool;
 use crate::quotas::contradiction;
-use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PoolSpec, PutId};
+use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
     FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,

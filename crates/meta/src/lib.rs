@@ -49,6 +49,7 @@ mod paths;
 mod pending;
 mod phases;
 mod placed_anew;
+mod pool_spec;
 mod pools;
 mod predecessors;
 mod progress;
@@ -90,14 +91,15 @@ pub use memory_store::MemoryStore;
 pub use meta::Meta;
 pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
+pub use pool_spec::PoolSpec;
 pub use puts::Put;
 pub use quota_records::{Limit, PoolUse, Quota, QuotaChange};
 pub use records::{
     Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
     FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing, LockSessionId,
-    MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, PoolSpec, Progress, PutId,
-    PutRecord, PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun,
-    StripeStatus, Symlink, TicketKey,
+    MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, Progress, PutId, PutRecord,
+    PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun, StripeStatus,
+    Symlink, TicketKey,
 };
 pub use redb_store::RedbStore;
 pub use replacement_records::{Displaced, ReplacementRecord, Rewrite, SizeChange};

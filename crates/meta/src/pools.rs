@@ -4,12 +4,10 @@ use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::check_pool_name;
-use crate::records::{PoolRecord, PoolSpec};
+use crate::pool_spec::PoolSpec;
+use crate::records::PoolRecord;
 use crate::schema::{Counter, POOL_NAMES, POOLS};
-use gabion_layout::{EncodeAfter, Lifecycle, PoolId, ReplicaPlacement, ReserveSpec, Survive};
-
-/// Most bytes of a code's text form.
-const CODE_BYTES: usize = 64;
+use gabion_layout::{EncodeAfter, Lifecycle, PoolId, ReplicaPlacement};
 
 impl<K: KeyValue> Meta<K> {
     /// Creates a pool. The caller has checked that the codec knows the code, and that the cluster
@@ -127,62 +125,10 @@ fn checked(id: PoolId, record: PoolRecord) -> Result<PoolRecord, MetaError> {
     Ok(record)
 }
 
-/// Checks the numbers of reserved space and of append phases. The planner checks whether the scheme has them.
-fn check_numbers(spec: &PoolSpec) -> Result<(), MetaError> {
-    let wrong = match (&spec.reserve, &spec.append) {
-        (Some(reserve), _) if !reserve.is_valid(spec.chunk_bytes) => format!(
-            "space reserved behind a parity chunk is at most {} chunks and {} MiB, for a period of 1 \
-             second to a year, with a weight above 0 and up to 1",
-            ReserveSpec::CHUNKS_MAX,
-            ReserveSpec::BYTES_MAX >> 20
-        ),
-        (_, Some(append)) if !append.is_valid() => {
-            "an append phase needs at least one stripe, one byte and one second".to_owned()
-        }
-        (_, Some(append)) if usize::from(append.replicas) > spec.m => format!(
-            "{} interim replicas exceed the {} parity nodes that keep them; use fewer",
-            append.replicas, spec.m
-        ),
-        _ => return Ok(()),
-    };
-    Err(MetaError::Pool(wrong))
-}
-
-/// Checks the rules for any code: it can rebuild at most `m` lost chunks.
+/// Checks the rules for any code.
 fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     check_pool_name(&spec.name)?;
-    check_numbers(spec)?;
-    let code = &spec.code;
-    let printable = code.chars().all(|c| c.is_ascii_graphic());
-    if code.is_empty() || code.len() > CODE_BYTES || !printable {
-        return Err(MetaError::Pool(format!(
-            "'{}' is not a code; write a code such as rs(6,3)",
-            code.escape_default()
-        )));
-    }
-    let geometry = spec
-        .geometry()
-        .map_err(|error| MetaError::Pool(error.to_string()))?;
-    let per_rack = spec.chunks_per_rack;
-    if per_rack == 0 || per_rack > geometry.n() {
-        return Err(MetaError::Pool(format!(
-            "a rack may hold 1 to {} chunks of a stripe, not {per_rack}",
-            geometry.n()
-        )));
-    }
-    let (lost, failure) = match spec.survive {
-        Survive::Nodes(count) => (count as usize, "nodes"),
-        Survive::Racks(count) => ((count as usize).saturating_mul(per_rack), "racks"),
-    };
-    if lost == 0 || lost > geometry.m() {
-        return Err(MetaError::Pool(format!(
-            "to survive {} it must rebuild {lost} chunks of a stripe, but it has {} parity chunks; use more parity \
-            chunks, fewer chunks in each rack or fewer {failure}",
-            spec.survive,
-            geometry.m(),
-        )));
-    }
-    Ok(())
+    spec.check().map_err(MetaError::Pool)
 }
 
 /// Most chunks of a new stripe of a pool that may be left out: it must still survive the loss of

@@ -14,11 +14,12 @@ use crate::names::{check_attributes, check_file_name};
 use crate::node_rows::staying_node;
 use crate::paths::RelativePath;
 use crate::pending::{pending_stripes, surviving_stripes};
+use crate::pool_spec::PoolSpec;
 use crate::pools::{left_out_max, pool};
 use crate::quotas::{check_bytes, check_files, count_file, count_stripes, uncount_stripe};
 use crate::records::{
-    Existing, FileRecord, Inode, MapId, Placement, PoolRecord, PoolSpec, PutId, PutRecord,
-    PutTarget, StripeRun,
+    Existing, FileRecord, Inode, MapId, Placement, PoolRecord, PutId, PutRecord, PutTarget,
+    StripeRun,
 };
 use crate::schema::{COMMITTED, Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, STRIPES};
 use crate::stripe_rows::index_stripe;

@@ -3,9 +3,9 @@
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
 use crate::paths::{DirectoryId, RelativePath};
+use crate::pool_spec::PoolSpec;
 use gabion_layout::{
-    AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
-    ReserveSpec, Sequence, Start, StripeId, Survive, UpdateScheme,
+    Epoch, Generation, Lifecycle, NodeId, PoolId, RackId, Sequence, Start, StripeId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -119,66 +119,6 @@ pub struct RepairSettings {
     pub total_bytes_per_s: Option<u64>,
     /// Repairs are throttled while the 99th percentile of the clients' latencies is above this.
     pub p99_target_ms: Option<u64>,
-}
-
-/// Parameters of a pool.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PoolSpec {
-    /// The pool's name, unique in the cluster.
-    pub name: String,
-    /// The code in its text form, such as `rs(6,3)`. Opaque here: the codec reads it.
-    pub code: String,
-    /// Data chunks of a stripe.
-    pub k: usize,
-    /// Parity chunks of a stripe.
-    pub m: usize,
-    /// Rows of a chunk in the code.
-    pub sub_chunks: usize,
-    /// Bytes of a chunk of every stripe except a file's last.
-    pub chunk_bytes: u64,
-    /// The failure that the pool survives.
-    pub survive: Survive,
-    /// Most chunks of one stripe on a rack when the stripe is first placed.
-    pub chunks_per_rack: usize,
-    /// The place of updates until they are merged into their chunks.
-    pub update: UpdateScheme,
-    /// Reserved space behind parity chunks, if the update scheme has it.
-    pub reserve: Option<ReserveSpec>,
-    /// The append phases, if the update scheme updates parity later.
-    pub append: Option<AppendSpec>,
-}
-
-/// The chunk size of a stripe that is not full is a multiple of this many bytes, so that no page of a
-/// disk or of memory belongs to two chunks.
-const CHUNK_UNIT_BYTES: u64 = 4 << 10;
-
-impl PoolSpec {
-    /// Data bytes of a stripe with chunks of `chunk_bytes`.
-    pub const fn data_bytes(&self, chunk_bytes: u64) -> u64 {
-        (self.k as u64).saturating_mul(chunk_bytes)
-    }
-
-    /// Data bytes of a full stripe: the length of a segment of a file.
-    pub const fn segment_bytes(&self) -> u64 {
-        self.data_bytes(self.chunk_bytes)
-    }
-
-    /// The smallest chunk of a stripe for this many bytes of data, or the full chunk if they need more: whole
-    /// rows of the code, and whole pages if the pool's chunk is that large.
-    pub fn least_chunk_bytes(&self, data_bytes: u64) -> u64 {
-        let unit = least_common_multiple(CHUNK_UNIT_BYTES, self.sub_chunks as u64);
-        let needed = data_bytes.div_ceil(self.k as u64);
-        let rounded = needed.div_ceil(unit).saturating_mul(unit);
-        rounded.min(self.chunk_bytes)
-    }
-
-    /// The shape of a full stripe.
-    ///
-    /// # Errors
-    /// [`GeometryError`] when the counts and sizes form no valid stripe; never for a stored pool.
-    pub fn geometry(&self) -> Result<Geometry, GeometryError> {
-        Geometry::new(self.k, self.m, self.sub_chunks, self.chunk_bytes)
-    }
 }
 
 /// A pool.
@@ -383,14 +323,6 @@ pub enum PutTarget {
     },
     /// Stripes for the file of this put.
     Stripes(PutId),
-}
-
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut larger, mut smaller) = (a, b);
-    while smaller != 0 {
-        (larger, smaller) = (smaller, larger % smaller);
-    }
-    a / larger * b
 }
 
 /// Placement of one segment.

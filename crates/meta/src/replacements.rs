@@ -82,7 +82,7 @@ impl<K: KeyValue> Meta<K> {
                 places.insert(offset, live_stripe(txn, old.stripe)?);
             }
             let (new, copies) = placements.split_at(rewrite.offsets.len());
-            check_shape(&record, &held, rewrite, new)?;
+            check_shape((&record, &held), rewrite, new, &places)?;
             check_copies(rewrite, &places, copies)?;
             check_holes(txn, file, rewrite, &places)?;
             let pool_at = |at: &u64| places.get(at).map_or(record.pool, |old| old.pool);
@@ -274,10 +274,10 @@ fn make_live(
 
 /// Checks where new stripes are to go, and how large they are.
 fn check_shape(
-    file: &FileRecord,
-    pool: &PoolRecord,
+    (file, pool): (&FileRecord, &PoolRecord),
     rewrite: &Rewrite,
     placements: &[Placement],
+    places: &BTreeMap<u64, StripeRecord>,
 ) -> Result<(), MetaError> {
     let is_sorted = rewrite.offsets.is_sorted_by(|a, b| a < b)
         && rewrite.displaced.is_sorted_by(|a, b| a.0 < b.0);
@@ -293,11 +293,12 @@ fn check_shape(
         return Err(MetaError::FileTooLarge);
     }
     if pool.lifecycle.is_some() {
-        let mut old = rewrite.displaced.iter().map(|(offset, _)| offset);
-        let is_kept = rewrite
-            .offsets
-            .iter()
-            .all(|offset| old.next() == Some(offset));
+        let mut old = places.iter();
+        let mut new = rewrite.offsets.iter().zip(placements);
+        let is_kept = new.all(|(offset, place)| {
+            old.next()
+                .is_some_and(|(at, old)| at == offset && old.chunk_bytes == place.chunk_bytes)
+        });
         let keeps_size = rewrite.size == SizeChange::AtLeast(0);
         return if is_kept && keeps_size && old.next().is_none() {
             Ok(())

@@ -378,7 +378,7 @@ impl Joining<'_> {
         let kept = participant.with_store(move |store| store.set_identity(&identity));
         kept.await.map_err(store_error)?;
         participant.ports.learn_nodes(&nodes);
-        let lease_until_ms = sent_ms + lease_ms;
+        let lease_until_ms = sent_ms.saturating_add(lease_ms);
         let mut keyring = Keyring::default();
         keyring.learn(keys, sent_ms);
         Ok(Membership {

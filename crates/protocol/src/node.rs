@@ -502,7 +502,7 @@ impl Node {
                 };
                 if is_followed {
                     lock(&self.keyring).learn(keys, sent_ms);
-                    self.renew(sent_ms + lease_ms, nodes);
+                    self.renew(sent_ms.saturating_add(lease_ms), nodes);
                 }
             }
             Ok(Standing::Rejoin) => {

@@ -25,7 +25,9 @@ use crate::term::{KnownToken, Term, check_leased_copies, topology_of};
 use crate::turns::Turns;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId};
+use gabion_layout::{
+    ChunkIndex, Epoch, Geometry, NodeId, PoolId, Sequence, StripeId, StripeRecord,
+};
 use gabion_meta::{Exclusion, PutId};
 use gabion_plan::Logged;
 use gabion_planner::update;
@@ -246,13 +248,7 @@ impl Primaries {
         let (stripe_then, former) = (&lease.stripe, &lease.former);
         let holdings = collect(&*self.ports, stripe_then, former, lease.epoch, &failed).await?;
         let code = self.code(&lease.pool.spec.code)?;
-        let geometry = Geometry::new(
-            code.k(),
-            code.m(),
-            code.sub_chunks(),
-            lease.stripe.chunk_bytes,
-        )
-        .map_err(|error| Refusal::Failed(error.to_string()))?;
+        let geometry = geometry_of(&lease.stripe, &code)?;
         check_leased_copies(&lease, &code, geometry, &failed)?;
         if !is_proof(&code, &holdings) {
             // This few nodes cannot prove which updates were committed.
@@ -408,6 +404,20 @@ impl Primary {
 /// Whether a stripe may be forgotten: no request uses it. Its next term settles it anew.
 fn is_forgettable(led: &Arc<LedStripe>) -> bool {
     led.primary.try_lock().is_some() && Arc::strong_count(led) == 1
+}
+
+/// The shape of a leased stripe.
+fn geometry_of(stripe: &StripeRecord, code: &Code) -> Result<Geometry, Refusal> {
+    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    if stripe.nodes.len() != geometry.n() {
+        let (id, count) = (stripe.id, stripe.nodes.len());
+        return Err(Refusal::Failed(format!(
+            "{id} was leased with {count} nodes, but its code has {} chunks",
+            geometry.n()
+        )));
+    }
+    Ok(geometry)
 }
 
 #[cfg(test)]

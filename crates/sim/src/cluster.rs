@@ -138,7 +138,10 @@ impl Cluster {
         });
         let watched = Arc::downgrade(&cluster);
         world.steps.watch_with(Box::new(move || {
-            if let Some(cluster) = watched.upgrade() {
+            let cluster = watched.upgrade();
+            // Hostile peers may destroy what they like.
+            let watched = cluster.filter(|cluster| cluster.network.altered_count().is_none());
+            if let Some(cluster) = watched {
                 cluster.watch.look(&cluster);
             }
         }));

@@ -106,6 +106,10 @@ impl Ledger {
     pub(crate) fn is_there(&self, name: &str, file: PutId, called_us: u64) {
         let at = self.span(called_us);
         let state = &mut *lock(&self.state);
+        if self.world.is_forgiving() && !state.registers.knows(file) {
+            // A hostile peer has made it up.
+            state.registers.add_file(file, self.block_cells);
+        }
         self.judge(state.names.is_there(name, file, at));
         self.judge(state.registers.exists(file, at.answered_us));
     }
@@ -273,6 +277,9 @@ impl Ledger {
         let answered_us = self.world.now_us();
         let state = &mut *lock(&self.state);
         state.read_count += 1;
+        if self.world.is_forgiving() {
+            return;
+        }
         self.judge(state.registers.read(&Seen {
             file,
             pieces,
@@ -285,6 +292,9 @@ impl Ledger {
     pub(crate) fn copied(&self, file: PutId, bytes: &[u8], (called_us, answered_us): (u64, u64)) {
         let state = &mut *lock(&self.state);
         state.read_count += 1;
+        if self.world.is_forgiving() {
+            return;
+        }
         let size_bytes = bytes.len() as u64;
         let seen = SizeSeen {
             size_bytes,

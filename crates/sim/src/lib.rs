@@ -23,6 +23,7 @@ mod dice;
 mod directories;
 mod fault_injector;
 mod faults;
+mod hostility;
 mod images;
 mod journal;
 mod ledger;

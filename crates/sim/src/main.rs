@@ -11,11 +11,13 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L]
+const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L] [--hostile]
 
 Runs K seeds from N on (1 by default; with SCHEME only seeds of a pool with that update scheme) and
 stops at the first failure. Prints the last 2000 lines of the failed run's event log. With --lines, it
-prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.";
+prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.
+With --hostile, there are no faults, but peers send altered messages too, and only a panic or an endless
+loop is a failure.";
 
 /// The runs to execute.
 struct Arguments {
@@ -23,6 +25,7 @@ struct Arguments {
     count: u64,
     scheme: Option<UpdateScheme>,
     lines: Option<u64>,
+    has_hostile_peers: bool,
 }
 
 impl Arguments {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     };
     let options = Options {
         kept_line_count: arguments.lines.unwrap_or(2_000) as usize,
+        has_hostile_peers: arguments.has_hostile_peers,
         ..Options::default()
     };
     let (mut coverage, mut faults) = (Coverage::default(), FaultCounts::new());
@@ -50,11 +54,13 @@ fn main() -> ExitCode {
         let report = simulate(seed, &options);
         let (line_count, digest) = report.digest;
         println!(
-            "seed {seed}: {}; {} updates, {} reads, {} faults, {} s; {line_count} events, {digest:016x}",
+            "seed {seed}: {}; {} updates, {} reads, {} faults, {} altered messages, {} s; \
+             {line_count} events, {digest:016x}",
             report.cluster,
             report.acknowledged_count,
             report.read_count,
             report.faults.values().sum::<u64>(),
+            report.altered_count,
             report.elapsed_ms / 1000,
         );
         coverage += report.coverage;
@@ -67,7 +73,12 @@ fn main() -> ExitCode {
         }
         if let Some(failure) = report.failure {
             println!("seed {seed} failed: {failure}");
-            println!("run it again with: cargo xtask sim --seed {seed}");
+            let peers = if options.has_hostile_peers {
+                " --hostile"
+            } else {
+                ""
+            };
+            println!("run it again with: cargo xtask sim --seed {seed}{peers}");
             return ExitCode::FAILURE;
         }
     }
@@ -84,8 +95,13 @@ fn main() -> ExitCode {
 /// The runs to execute; none if the arguments are invalid.
 fn parse(arguments: &[String]) -> Option<Arguments> {
     let (mut first, mut count, mut scheme, mut lines) = (None, 1, None, None);
+    let mut has_hostile_peers = false;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        if word == "--hostile" {
+            has_hostile_peers = true;
+            continue;
+        }
         let value = words.next()?;
         match word.as_str() {
             "--seed" => first = Some(value.parse().ok()?),
@@ -102,6 +118,7 @@ fn parse(arguments: &[String]) -> Option<Arguments> {
         count,
         scheme,
         lines,
+        has_hostile_peers,
     })
 }
 

@@ -9,6 +9,8 @@
 //! Not modelled: bandwidth.
 
 use crate::coverage::{Intent, Tally};
+use crate::dice::Dice;
+use crate::hostility::{Hostility, altered_flow, altered_reply, altered_request};
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
@@ -82,6 +84,7 @@ struct State {
     repeat_one_in: u64,
     /// Purposes whose bytes are delayed, as over a slow link: updates overtake them.
     late: BTreeSet<Purpose>,
+    hostility: Option<Hostility>,
 }
 
 #[derive(Default)]
@@ -169,6 +172,7 @@ impl Network {
             repeat_one_in: 0,
             // Updates wait during the exchange of chunks; slow messages give faults time to occur then.
             late: BTreeSet::from([Purpose::Grouping]),
+            hostility: None,
         };
         Arc::new(Self {
             world,
@@ -261,6 +265,27 @@ impl Network {
         lock(&self.state).late.insert(purpose);
     }
 
+    /// From now on some peers are hostile.
+    pub(crate) fn become_hostile(&self) {
+        let hostility = self
+            .world
+            .roll(|dice| Hostility::draw(self.node_count, dice));
+        lock(&self.state).hostility = Some(hostility);
+    }
+
+    /// The number of altered messages, if peers are hostile.
+    pub(crate) fn altered_count(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        Some(state.hostility.as_ref()?.altered_count())
+    }
+
+    /// An altered message of a machine, if it is hostile and it is time for one.
+    fn altered<T>(&self, from: Slot, alter: impl FnOnce(&mut Dice) -> Option<T>) -> Option<T> {
+        let mut state = lock(&self.state);
+        let hostility = state.hostility.as_mut()?;
+        self.world.roll(|dice| hostility.alter(from, alter, dice))
+    }
+
     /// Makes a machine slow, or as fast as others again.
     pub(crate) fn slow_down(&self, slot: Slot, is_slow: bool) {
         let mut state = lock(&self.state);
@@ -303,6 +328,13 @@ impl Network {
                 let is_update = matches!(request, Request::Node(_, NodeRequest::Update { .. }));
                 if !is_update && self.repeats() {
                     let request = request.clone();
+                    self.send(connection, Message::Request { call, request });
+                }
+                if let Some(request) =
+                    self.altered(from.slot, |dice| altered_request(&request, dice))
+                {
+                    // No call waits for its reply.
+                    let call = self.world.fresh();
                     self.send(connection, Message::Request { call, request });
                 }
                 self.send(connection, Message::Request { call, request });
@@ -362,6 +394,16 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
+        let connection = lock(&self.state)
+            .connections
+            .get(&stream.connection)
+            .copied();
+        let Some(sender) = connection.map(|connection| connection.receiver(!to_dialer).slot) else {
+            return false;
+        };
+        let again = self
+            .altered(sender, |dice| Some(altered_flow(&flow, dice)))
+            .or(again);
         let purpose = match &flow {
             Flow::Slice { purpose, .. } => Some(*purpose),
             _ => None,
@@ -549,6 +591,8 @@ impl Network {
                 let line = format!("{dialer} <- {listener} #{call}: {}", trace::reply(&reply));
                 network.world.note(&line);
             }
+            let altered = network.altered(party.slot, |dice| altered_reply(&reply, dice));
+            let reply = altered.unwrap_or(reply);
             network.send(id, Message::Reply { call, reply });
         };
         self.world.spawn(party.process, handle.boxed());

@@ -246,6 +246,11 @@ impl Registers {
         let known = self.files.get_mut(&file);
         known.expect("files are added before anything happens to them")
     }
+
+    /// Whether there is such a file.
+    pub fn knows(&self, file: PutId) -> bool {
+        self.files.contains_key(&file)
+    }
 }
 
 impl Known {

@@ -12,6 +12,9 @@ use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+/// Bytes of a node's disk if peers are hostile: a simulated disk is in memory.
+const HOSTILE_CAPACITY_BYTES: u64 = 64 << 20;
+
 /// The options of a run, apart from its seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -23,6 +26,9 @@ pub struct Options {
     pub kept_line_count: usize,
     /// Clients repeat each acknowledged write later: the checker must detect it.
     pub writes_twice: bool,
+    /// Peers send altered messages beside their own, for as long as the fault periods last, and there are no faults. Then
+    /// only a panic or an endless loop is a failure.
+    pub has_hostile_peers: bool,
 }
 
 impl Default for Options {
@@ -32,6 +38,7 @@ impl Default for Options {
             fault_period_ms: 20_000,
             kept_line_count: 2_000,
             writes_twice: false,
+            has_hostile_peers: false,
         }
     }
 }
@@ -59,6 +66,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// Virtual time.
     pub elapsed_ms: u64,
+    /// Messages that hostile peers have altered.
+    pub altered_count: u64,
 }
 
 /// Runs a seed. Equal seeds and options give equal reports.
@@ -82,10 +91,11 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     let faults = Arc::new(Mutex::new(FaultCounts::new()));
     let script = script(Arc::clone(&cluster), options.clone(), Arc::clone(&faults));
     if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
-        world.fail("a process panicked; its message is on standard error".to_owned());
+        world.stop("a process panicked; its message is on standard error".to_owned());
     }
     let failure = world.failure();
     let elapsed_ms = world.now_us() / 1000;
+    let altered_count = cluster.network.altered_count().unwrap_or(0);
     let coverage = cluster.coverage();
     world.end();
     cluster.network.clear();
@@ -103,6 +113,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         faults,
         coverage,
         elapsed_ms,
+        altered_count,
     }
 }
 
@@ -120,8 +131,22 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
     let operator = start(&cluster).await;
     let files = Arc::new(Files::default());
     prepare(&cluster, &operator, &files).await;
+    if options.has_hostile_peers {
+        world.forgive();
+        for slot in cluster.node_slots() {
+            cluster.disk(slot).set_capacity(HOSTILE_CAPACITY_BYTES);
+        }
+        cluster.network.become_hostile();
+    }
     for number in 0..cluster.shape.client_count {
         start_worker(&cluster, &files, number);
+    }
+    if options.has_hostile_peers {
+        let period_count = u64::from(options.fault_period_count);
+        world
+            .sleep(period_count * options.fault_period_ms * 1000)
+            .await;
+        return;
     }
     let injector = FaultInjector::new(
         Arc::clone(&cluster),

@@ -6,6 +6,7 @@ use crate::cells::{CELL_BYTES, UpdateId, cell_count, fill};
 use crate::client::{SimClient, byte_range};
 use crate::cluster::Cluster;
 use crate::names::SNAPSHOTS;
+use crate::workload::known_cells;
 use crate::world::lock;
 use gabion_client::{ClientError, File};
 use std::collections::BTreeMap;
@@ -152,7 +153,7 @@ async fn work(
 }
 
 async fn read_all(file: &File) -> Result<Vec<u8>, ClientError> {
-    let cells = 0..cell_count(file.size_bytes());
+    let cells = 0..known_cells(file.size_bytes());
     if cells.is_empty() {
         return Ok(Vec::new());
     }

@@ -30,6 +30,8 @@ const NAME_COUNT: u64 = 6;
 const FILE_COUNT_MIN: usize = 2;
 /// Files of about this many stripes no longer grow.
 const GROWN_STRIPE_COUNT: u64 = 5;
+/// More cells than any file has; a hostile coordinator may claim more.
+const CELLS_MAX: u64 = 1 << 14;
 /// The most cells of a write through the cache.
 const CACHED_CELLS_MAX: u64 = 12;
 
@@ -187,7 +189,7 @@ impl Hand {
         let file = self.file(name).await?;
         let (client, shape) = (&self.client, &self.cluster.shape);
         let (stripe_cells, between) = (cell_count(shape.stripe_bytes), shape.cells_between_ends());
-        let total = cell_count(file.size_bytes());
+        let total = known_cells(file.size_bytes());
         let may_grow = total < GROWN_STRIPE_COUNT * stripe_cells;
         let kinds = if shape.shrinks { 12 } else { 9 };
         let (kind, more) = self.cluster.world.roll(|dice| {
@@ -280,7 +282,7 @@ impl Hand {
         };
         self.cached.insert(name.to_owned(), cached.clone());
         let world = &self.cluster.world;
-        let total = cell_count(cached.file.size_bytes());
+        let total = known_cells(cached.file.size_bytes());
         if total == 0 {
             return Ok(());
         }
@@ -431,7 +433,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &SimClient, files: &Files
 
 /// Cells of a file, mostly of one stripe; none if the file is empty.
 pub(crate) fn choose_in(cluster: &Cluster, file: &File) -> Option<Range<u64>> {
-    let total = cell_count(file.size_bytes());
+    let total = known_cells(file.size_bytes());
     if total == 0 {
         return None;
     }
@@ -454,4 +456,9 @@ fn behind(dice: &mut Dice, total: u64, more: u64) -> Range<u64> {
         _ => total + dice.below(2 * more + 40),
     };
     first..(first + more).max(total + 1)
+}
+
+/// The cells of a file, as far as its client knows.
+pub(crate) fn known_cells(size_bytes: u64) -> u64 {
+    cell_count(size_bytes).min(CELLS_MAX)
 }

@@ -44,6 +44,8 @@ struct State {
     dice: Dice,
     journal: Journal,
     failure: Option<String>,
+    /// Whether a broken promise does not end the run.
+    is_forgiving: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -107,6 +109,7 @@ impl World {
             dice: Dice::new(seed),
             journal: Journal::new(kept_line_count),
             failure: None,
+            is_forgiving: false,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -138,8 +141,25 @@ impl World {
         state.journal.add(state.now_us, line);
     }
 
+    /// From now on broken promises do not end the run.
+    pub(crate) fn forgive(&self) {
+        lock(&self.state).is_forgiving = true;
+    }
+
+    /// Whether broken promises do not end the run.
+    pub(crate) fn is_forgiving(&self) -> bool {
+        lock(&self.state).is_forgiving
+    }
+
     /// Ends the run: a promise was broken. Only the first reason counts.
     pub(crate) fn fail(&self, reason: String) {
+        if !self.is_forgiving() {
+            self.stop(reason);
+        }
+    }
+
+    /// Ends the run, whether it forgives broken promises or not.
+    pub(crate) fn stop(&self, reason: String) {
         let state = &mut *lock(&self.state);
         if state.failure.is_none() {
             state
@@ -283,10 +303,10 @@ impl World {
             if picked.is_some_and(|task| self.poll(task)) {
                 poll_count += 1;
                 if poll_count > POLL_COUNT_MAX {
-                    self.fail(format!("no end in sight after {POLL_COUNT_MAX} steps"));
+                    self.stop(format!("no end in sight after {POLL_COUNT_MAX} steps"));
                 }
             } else if picked.is_none() && !self.advance() {
-                self.fail("all tasks wait for ever".to_owned());
+                self.stop("all tasks wait for ever".to_owned());
             }
         }
     }

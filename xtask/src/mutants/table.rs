@@ -145,14 +145,14 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "join-lease-counted-from-the-reply",
         file: "crates/protocol/src/joining.rs",
-        text: "let lease_until_ms = sent_ms + lease_ms;",
+        text: "let lease_until_ms = sent_ms.saturating_add(lease_ms);",
         replacement: "let lease_until_ms = participant.ports.now_ms() + lease_ms + (sent_ms - sent_ms);",
         check: protocol("update::left_out::a_lease_runs_from_when_the_node_asked_for_it"),
     },
     Mutant {
         name: "heartbeat-lease-counted-from-the-reply",
         file: "crates/protocol/src/node.rs",
-        text: "self.renew(sent_ms + lease_ms, nodes);",
+        text: "self.renew(sent_ms.saturating_add(lease_ms), nodes);",
         replacement: "self.renew(ports.now_ms() + lease_ms + (sent_ms - sent_ms), nodes);",
         check: protocol("update::left_out::a_lease_runs_from_when_the_node_asked_for_it"),
     },

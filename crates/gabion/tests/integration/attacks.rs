@@ -6,7 +6,7 @@ use crate::support::{TestCluster, pattern};
 use bytes::Bytes;
 use gabion_client::Client;
 use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, Generation, Keeping, NodeId, Sequence, StripeRecord,
+    COUNT_MAX, ChunkId, ChunkIndex, Epoch, Generation, Keeping, NodeId, Sequence, StripeRecord,
 };
 use gabion_meta::{Existing, FencingToken, NewAttributes, PutId};
 use gabion_plan::{Part, StepOrder};
@@ -55,7 +55,7 @@ fn deadline() -> Instant {
 /// The requests that delete, fence or settle.
 fn attacks(chunk: ChunkId) -> Vec<NodeRequest> {
     let stripe = chunk.stripe;
-    let (epoch, generation) = (Epoch(u64::MAX), Generation(u64::MAX));
+    let (epoch, generation) = (Epoch::LAST, Generation(COUNT_MAX));
     vec![
         NodeRequest::from(ask::Remove {
             chunks: vec![chunk],
@@ -76,7 +76,7 @@ fn attacks(chunk: ChunkId) -> Vec<NodeRequest> {
         ask::Resolve {
             stripe,
             epoch,
-            mark: Sequence(u64::MAX),
+            mark: Sequence(COUNT_MAX),
             dropped: Vec::new(),
         }
         .into(),

@@ -4,8 +4,9 @@
 use crate::fixture::{cluster_with_lifecycle, membership, segments, spec, take};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, MemoryStore, Meta, MetaError, NewAttributes,
-    Placement, PoolRecord, PoolSpec, Put, RequestedForm, StripeStatus,
+    Displaced, Existing, FencingToken, FileRecord, Holder, MemoryStore, Meta, MetaError,
+    NewAttributes, Placement, PoolRecord, PoolSpec, Put, RequestedForm, Rewrite, SizeChange,
+    StripeStatus,
 };
 
 fn encoded(pool: &PoolRecord) -> PoolId {
@@ -101,6 +102,30 @@ fn no_node_updates_new_stripes_while_the_old_may_be_served() {
     let epoch = take(&meta, &[new])[0].epoch;
     meta.release(new, epoch).unwrap();
     assert_eq!(by_node(&meta, new), Ok(()));
+}
+
+#[test]
+fn a_replaced_block_keeps_its_size() {
+    let (meta, pool) = cluster_with_lifecycle();
+    let file = file(&meta, &pool);
+    let old = take(&meta, &segments(&meta, &file)[..1])[0];
+    let rewrite = Rewrite {
+        displaced: vec![(0, old)],
+        offsets: vec![0],
+        copied: Vec::new(),
+        size: SizeChange::AtLeast(0),
+        token: FencingToken::default(),
+    };
+    let replace = |chunk_bytes| {
+        let places = [place(&[0, 2, 4], chunk_bytes)];
+        meta.begin_replacement(file.put, &rewrite, &places, 5)
+    };
+    for other in [512, 2048, 1 << 62, 0] {
+        assert_eq!(replace(other), Err(MetaError::FixedSize), "{other}");
+    }
+    let put = replace(1024).unwrap();
+    meta.commit_replacement(put.id).unwrap();
+    assert_eq!(meta.check(), Ok(vec![]));
 }
 
 #[test]

@@ -98,13 +98,18 @@ impl Waiting {
     ) -> bool {
         let rows = geometry.sub_chunks() as u64;
         let all = self.ranges().into_iter().chain(more.iter().copied());
-        let (mut bytes, mut count) = (0, 0);
+        let (mut bytes, mut count) = (0_u64, 0_u64);
         for part in all {
-            bytes += part.range.length;
-            count += 2 * (1 + part.range.length / geometry.sub_chunk_bytes());
+            let length = part.range.length;
+            bytes = bytes.saturating_add(length);
+            let cut_count = (1 + length / geometry.sub_chunk_bytes()).saturating_mul(2);
+            count = count.saturating_add(cut_count);
         }
         bytes.saturating_mul(rows) <= bytes_max
-            && (count + bytes / slice_bytes).saturating_mul(rows) <= slice_count_max
+            && count
+                .saturating_add(bytes / slice_bytes)
+                .saturating_mul(rows)
+                <= slice_count_max
     }
 }
 

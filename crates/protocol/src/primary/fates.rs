@@ -37,6 +37,7 @@ impl Primaries {
         let mut primary = led.primary.lock().await;
         self.ensure_term(&mut primary, asked.stripe, None).await?;
         let term = primary.term.as_ref().expect("ensure_term has set it");
+        check_chunks(term, &asked.chunks)?;
         let heard = recollect(&*self.ports, term, asked.run, nodes).await;
         let fate = heard.and_then(|heard| conclude(term, asked, heard));
         if matches!(fate, Err(Refusal::Fenced { .. } | Refusal::Unsettled)) {
@@ -44,6 +45,17 @@ impl Primaries {
         }
         fate
     }
+}
+
+/// Refuses chunks that the stripe does not have.
+fn check_chunks(term: &Term, chunks: &[ChunkIndex]) -> Result<(), Refusal> {
+    let unknown = chunks
+        .iter()
+        .find(|chunk| term.stripe.node_of(**chunk).is_none());
+    unknown.map_or(Ok(()), |chunk| {
+        let stripe = term.stripe.id;
+        Err(Refusal::Invalid(format!("{stripe} has no {chunk}")))
+    })
 }
 
 /// Asks the nodes of all chunks that have all updates up to the term and in it: those that its settlement

@@ -23,6 +23,9 @@ const GROUPING_SEED_COUNT_MAX: usize = 200;
 /// Seeds among which a node has no room for bytes, and an end of a broken link is evicted: one in ten sees each.
 const RARE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 
+/// Seeds with hostile peers.
+const HOSTILE_SEEDS: std::ops::Range<u64> = 0..100;
+
 /// Seeds among which a write that is made twice meets another.
 const TWICE_SEEDS: std::ops::Range<u64> = 0..30;
 
@@ -127,4 +130,24 @@ fn rare_events_happen() {
         }
     }
     panic!("the seeds have not seen {missing:?}");
+}
+
+#[test]
+fn hostile_peers_crash_no_process() {
+    let options = Options {
+        has_hostile_peers: true,
+        ..Options::default()
+    };
+    let (mut altered_count, mut acknowledged_count) = (0, 0);
+    for seed in HOSTILE_SEEDS {
+        let report = simulate(seed, &options);
+        assert_eq!(report.failure, None, "{}", describe(&report));
+        altered_count += report.altered_count;
+        acknowledged_count += report.acknowledged_count;
+    }
+    // A cluster that is stopped at once receives nothing.
+    assert!(
+        altered_count > 10_000 && acknowledged_count > 1_000,
+        "{altered_count} altered messages, {acknowledged_count} updates"
+    );
 }

@@ -4,7 +4,9 @@
 
 use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, within};
-use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, StripeId};
+use gabion_layout::{
+    COUNT_MAX, ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, StripeId,
+};
 use gabion_protocol::message::{
     Cause, CoordinatorReply, CoordinatorRequest, Flow, NodeRequest, RunId, ask,
 };
@@ -289,7 +291,7 @@ async fn certificates_are_replaced_under_load_without_a_failed_call() {
 fn attacks() -> Vec<NodeRequest> {
     let (stripe, index) = (StripeId(1), ChunkIndex(0));
     let chunk = ChunkId { stripe, index };
-    let (epoch, generation) = (Epoch(u64::MAX), Generation(u64::MAX));
+    let (epoch, generation) = (Epoch::LAST, Generation(COUNT_MAX));
     vec![
         ask::Remove {
             chunks: vec![chunk],
@@ -311,7 +313,7 @@ fn attacks() -> Vec<NodeRequest> {
         ask::Resolve {
             stripe,
             epoch,
-            mark: gabion_layout::Sequence(u64::MAX),
+            mark: gabion_layout::Sequence(COUNT_MAX),
             dropped: Vec::new(),
         }
         .into(),

@@ -140,13 +140,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Orders a node to remove a chunk that does not count. A copy of the order may arrive late, even when the node has
     /// confirmed it; a later term is safe from it.
-    async fn discard(
-        &self,
-        node: NodeId,
-        chunk: ChunkId,
-        epoch: Epoch,
-        progress: &mut Progress,
-    ) {
+    async fn discard(&self, node: NodeId, chunk: ChunkId, epoch: Epoch, progress: &mut Progress) {
         match self.garbage.discard(node, chunk, epoch).await {
             Discard::Unsent => {}
             Discard::Confirmed => progress.needs_new_term = true,

@@ -42,8 +42,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 damage: found,
             }) = reply
             {
-                chunk_count += chunks;
-                bytes += verified;
+                chunk_count = u64::saturating_add(chunk_count, chunks);
+                bytes = u64::saturating_add(bytes, verified);
                 self.mark_scrubbed(status.node, &found).await?;
                 damage.extend(found);
             } else if status.departure != Departure::Drained {
