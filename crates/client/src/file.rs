@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::windows::{Windows, join};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, ChunkIndex, Geometry, StripeId, StripeRecord};
 use gabion_meta::{
     Exclusive, Existing, FILE_BYTES_MAX, FileRecord, MetaError, PoolRecord, PutId, Symlink,
 };
@@ -46,7 +46,7 @@ pub(crate) struct Opened {
     /// The codes of its own pool's stripes, and of the encoded ones if its blocks are replicated at
     /// first. A file's pools never change.
     code: Code,
-    encoded: Option<(PoolId, Code)>,
+    encoded: Option<(PoolRecord, Code)>,
     windows: Mutex<Windows>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
     /// This client's session, if it has opened the file exclusively.
@@ -105,7 +105,7 @@ impl File {
     ) -> Result<Self, ClientError> {
         let code = code_of(&layout.pool)?;
         let encoded = layout.encoded.as_ref();
-        let encoded = encoded.map(|pool| code_of(pool).map(|code| (pool.id, code)));
+        let encoded = encoded.map(|pool| code_of(pool).map(|code| (pool.clone(), code)));
         let pools = [Some(&layout.pool), layout.encoded.as_ref()];
         let segment_bytes = pools.into_iter().flatten();
         let segment_bytes = segment_bytes.map(|pool| pool.spec.segment_bytes()).max();
@@ -235,7 +235,7 @@ impl File {
     /// The code of one of its stripes.
     pub(crate) fn code(&self, stripe: &StripeRecord) -> &Code {
         match &self.opened.encoded {
-            Some((pool, code)) if *pool == stripe.pool => code,
+            Some((pool, code)) if pool.id == stripe.pool => code,
             _ => &self.opened.code,
         }
     }
@@ -315,6 +315,14 @@ impl File {
     async fn fetch(&self, offset: u64) -> Result<Arc<Layout>, ClientError> {
         let found = self.client.lookup_file(self.put_id(), offset).await?;
         let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
+        let encoded = self.opened.encoded.as_ref().map(|(pool, _)| pool);
+        let is_same = found.file.put == self.opened.put
+            && (&found.pool, found.encoded.as_ref()) == (&self.opened.pool, encoded);
+        if !is_same {
+            let name = &self.opened.name;
+            let sentence = format!("the layout of {name} is that of another file");
+            return Err(ClientError::Broken(sentence));
+        }
         Ok(Arc::new(Layout::new(found)?))
     }
 

@@ -477,7 +477,18 @@ impl Cluster {
         let disk = self.disk(slot);
         disk.set_capacity(u64::MAX);
         let available = disk.available_bytes().unwrap_or(u64::MAX);
+        disk.set_capacity(self.capacity_bytes());
         u64::MAX - available
+    }
+
+    /// Bytes of a disk that is not full.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        // A simulated disk is in memory, which hostile peers may try to use up.
+        if self.network.altered_count().is_some() {
+            64 << 20
+        } else {
+            u64::MAX
+        }
     }
 
     /// The store of a node that has joined and whose disk works.

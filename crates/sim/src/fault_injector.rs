@@ -343,7 +343,9 @@ impl FaultInjector {
         world.note(&format!("machine {} has {free} bytes free", slot.0));
         self.cluster.disk(slot).set_capacity(used + free);
         world.sleep(full_ms * 1000).await;
-        self.cluster.disk(slot).set_capacity(u64::MAX);
+        self.cluster
+            .disk(slot)
+            .set_capacity(self.cluster.capacity_bytes());
     }
 
     async fn cut(&self, fault: Fault, slot: Slot, cut_ms: u64) {
@@ -510,7 +512,7 @@ impl FaultInjector {
         }
         cluster.start_coordinator();
         for slot in cluster.node_slots() {
-            cluster.disk(slot).set_capacity(u64::MAX);
+            cluster.disk(slot).set_capacity(cluster.capacity_bytes());
             cluster.disk(slot).give_descriptors(true);
             if cluster.sound_store(slot).is_none() || world.roll(|dice| dice.one_in(4)) {
                 cluster.kill_node(slot, true);

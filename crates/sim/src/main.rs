@@ -16,8 +16,7 @@ const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [-
 Runs K seeds from N on (1 by default; with SCHEME only seeds of a pool with that update scheme) and
 stops at the first failure. Prints the last 2000 lines of the failed run's event log. With --lines, it
 prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.
-With --hostile, there are no faults, but peers send altered messages too, and only a panic or an endless
-loop is a failure.";
+With --hostile, peers send altered messages too, and only a panic or an endless loop is a failure.";
 
 /// The runs to execute.
 struct Arguments {

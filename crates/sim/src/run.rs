@@ -9,11 +9,10 @@ use crate::shape::Shape;
 use crate::verify::verify;
 use crate::workload::{Files, prepare, start_worker};
 use crate::world::World;
+use futures::future::select;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
-
-/// Bytes of a node's disk if peers are hostile: a simulated disk is in memory.
-const HOSTILE_CAPACITY_BYTES: u64 = 64 << 20;
 
 /// The options of a run, apart from its seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,8 +25,8 @@ pub struct Options {
     pub kept_line_count: usize,
     /// Clients repeat each acknowledged write later: the checker must detect it.
     pub writes_twice: bool,
-    /// Peers send altered messages beside their own, for as long as the fault periods last, and there are no faults. Then
-    /// only a panic or an endless loop is a failure.
+    /// Peers send altered messages beside their own, for as long as the fault periods last, and half of the runs have no
+    /// faults. Then only a panic or an endless loop is a failure.
     pub has_hostile_peers: bool,
 }
 
@@ -133,20 +132,13 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
     prepare(&cluster, &operator, &files).await;
     if options.has_hostile_peers {
         world.forgive();
-        for slot in cluster.node_slots() {
-            cluster.disk(slot).set_capacity(HOSTILE_CAPACITY_BYTES);
-        }
         cluster.network.become_hostile();
+        for slot in cluster.node_slots() {
+            cluster.disk(slot).set_capacity(cluster.capacity_bytes());
+        }
     }
     for number in 0..cluster.shape.client_count {
         start_worker(&cluster, &files, number);
-    }
-    if options.has_hostile_peers {
-        let period_count = u64::from(options.fault_period_count);
-        world
-            .sleep(period_count * options.fault_period_ms * 1000)
-            .await;
-        return;
     }
     let injector = FaultInjector::new(
         Arc::clone(&cluster),
@@ -154,6 +146,17 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
         Arc::clone(&files),
         world.begin(),
     );
+    if options.has_hostile_peers {
+        let time_ms = u64::from(options.fault_period_count) * options.fault_period_ms;
+        let end = world.sleep(time_ms * 1000);
+        // Without faults there are no joins and no repairs.
+        if world.roll(|dice| dice.one_in(2)) {
+            select(pin!(injector.inject(time_ms)), end).await;
+        } else {
+            end.await;
+        }
+        return;
+    }
     for period in 0..options.fault_period_count {
         injector.inject(options.fault_period_ms).await;
         *crate::world::lock(&faults) = injector.counts();

@@ -31,7 +31,7 @@ const FILE_COUNT_MIN: usize = 2;
 /// Files of about this many stripes no longer grow.
 const GROWN_STRIPE_COUNT: u64 = 5;
 /// More cells than any file has; a hostile coordinator may claim more.
-const CELLS_MAX: u64 = 1 << 14;
+const CELLS_MAX: u64 = 1 << 17;
 /// The most cells of a write through the cache.
 const CACHED_CELLS_MAX: u64 = 12;
 
