@@ -5,6 +5,8 @@
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
+/// More cells than any file has; a hostile coordinator may claim more.
+const CELLS_MAX: u64 = 1 << 17;
 
 /// A write as the simulation names it: no two have the same bytes in any cell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,6 +42,11 @@ fn check(update: UpdateId, cell: u64) -> u32 {
 /// Cells of a file of `size_bytes` bytes.
 pub(crate) const fn cell_count(size_bytes: u64) -> u64 {
     size_bytes / CELL_BYTES
+}
+
+/// The cells of a file, as far as its client knows.
+pub(crate) fn known_cells(size_bytes: u64) -> u64 {
+    cell_count(size_bytes).min(CELLS_MAX)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::cells::{CELL_BYTES, UpdateId, fill};
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::names::is_snapshot;
-use crate::network::{Party, Reply, Request, Service};
+use crate::parties::{Party, Reply, Request, Service};
 use crate::ports::SimPorts;
 use crate::world::{World, lock};
 use bytes::Bytes;

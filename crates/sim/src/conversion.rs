@@ -8,7 +8,7 @@
 use crate::cells::cell_count;
 use crate::client::SimClient;
 use crate::cluster::Cluster;
-use crate::network::Slot;
+use crate::parties::Slot;
 use crate::run::start;
 use crate::shape::Shape;
 use crate::steps::Act;

@@ -1,7 +1,7 @@
 //! Coverage of a run: how often it reached the states and events that the simulator tests. A run without
 //! degraded updates, catching up, or updates during repairs proves nothing about these.
 
-use crate::network::{Reply, Request, Slot};
+use crate::parties::{Reply, Request, Slot};
 use crate::world::lock;
 use gabion_layout::{Sequence, StripeId};
 use gabion_plan::Step;

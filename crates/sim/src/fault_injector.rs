@@ -10,7 +10,7 @@ use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::faults::{Fault, FaultCounts};
-use crate::network::Slot;
+use crate::parties::Slot;
 use crate::ports::COORDINATOR;
 use crate::workload::{Files, start_worker};
 use crate::world::lock;

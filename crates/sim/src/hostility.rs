@@ -2,7 +2,7 @@
 //! fields, so they name real runs, stripes and terms. The receivers may refuse them or carry them out, but not panic.
 
 use crate::dice::Dice;
-use crate::network::{Reply, Request, Slot};
+use crate::parties::{Reply, Request, Slot};
 use bytes::{Bytes, BytesMut};
 use gabion_plan::ValueId;
 use gabion_protocol::message::{Flow, Purpose, RunId};

@@ -2,7 +2,7 @@
 //! lost synced writes, or a journal was cut.
 
 use crate::cluster::{Cluster, store_options};
-use crate::network::Slot;
+use crate::parties::Slot;
 use crate::world::lock;
 use gabion_store::{SimDisk, Store};
 use std::sync::Arc;

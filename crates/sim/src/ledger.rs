@@ -3,7 +3,7 @@
 
 use crate::cells::{CELL_BYTES, UpdateId};
 use crate::names::{Names, Span};
-use crate::network::Slot;
+use crate::parties::Slot;
 use crate::registers::{Registers, Seen};
 use crate::shape::{PAGE_BYTES, Shape};
 use crate::sizes::{SizeSeen, Sizes};

@@ -30,6 +30,7 @@ mod ledger;
 mod meta_disk;
 pub mod names;
 mod network;
+mod parties;
 mod places;
 mod ports;
 pub mod registers;

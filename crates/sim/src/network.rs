@@ -11,53 +11,19 @@
 use crate::coverage::{Intent, Tally};
 use crate::dice::Dice;
 use crate::hostility::{Hostility, altered_flow, altered_reply, altered_request};
+use crate::parties::{Destination, Party, Reply, Request, Service, Slot};
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::{FutureExt, select_biased};
-use gabion_layout::NodeId;
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
-};
+use gabion_protocol::message::{CoordinatorRequest, Flow, NodeRequest, Purpose};
 use gabion_protocol::ports::{Address, Asker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// The origin of a process's requests to itself: no plan of the roles sends frames back to it.
 const OWN_ORIGIN: u64 = 0;
-
-/// A machine, with one process after another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Slot(pub(crate) usize);
-
-/// A process on its machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Party {
-    pub(crate) slot: Slot,
-    pub(crate) process: ProcessId,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    /// The process that answers at the address must be that node.
-    Node(NodeId, NodeRequest),
-    Coordinator(CoordinatorRequest),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Reply {
-    Node(NodeReply),
-    Coordinator(Box<CoordinatorReply>),
-}
-
-/// A process's handler of messages.
-pub(crate) trait Service: Send + Sync {
-    fn request(&self, request: Request, origin: (Address, Asker)) -> BoxFuture<'static, Reply>;
-    fn flow(&self, flow: Flow);
-    /// Its node id.
-    fn node(&self) -> Option<NodeId>;
-}
 
 /// All connections of the cluster.
 pub(crate) struct Network {
@@ -151,6 +117,7 @@ impl Message {
 #[derive(Clone, Copy)]
 pub(crate) struct Stream {
     id: u64,
+    from: Slot,
     connection: u64,
     to_dialer: bool,
 }
@@ -384,6 +351,7 @@ impl Network {
             state.streams.insert(id, VecDeque::new());
             Stream {
                 id,
+                from: from.slot,
                 connection,
                 to_dialer,
             }
@@ -394,16 +362,8 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
-        let connection = lock(&self.state)
-            .connections
-            .get(&stream.connection)
-            .copied();
-        let Some(sender) = connection.map(|connection| connection.receiver(!to_dialer).slot) else {
-            return false;
-        };
-        let again = self
-            .altered(sender, |dice| Some(altered_flow(&flow, dice)))
-            .or(again);
+        let altered = self.altered(stream.from, |dice| Some(altered_flow(&flow, dice)));
+        let again = altered.or(again);
         let purpose = match &flow {
             Flow::Slice { purpose, .. } => Some(*purpose),
             _ => None,
@@ -634,11 +594,4 @@ impl Network {
         };
         drop(lost);
     }
-}
-
-/// The receiver of a stream of frames.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Destination {
-    Machine(Slot),
-    Dialer(u64),
 }

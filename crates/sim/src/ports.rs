@@ -3,7 +3,8 @@
 use crate::cells::cell_count;
 use crate::coverage::Tally;
 use crate::ledger::Ledger;
-use crate::network::{Destination, Network, Party, Reply, Request, Slot};
+use crate::network::Network;
+use crate::parties::{Destination, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;

@@ -1,7 +1,7 @@
 //! Nodes and the coordinator as receivers of messages.
 
 use crate::meta_disk::MetaDisk;
-use crate::network::{Reply, Request, Service};
+use crate::parties::{Reply, Request, Service};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::NodeId;

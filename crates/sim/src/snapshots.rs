@@ -2,11 +2,10 @@
 //! was made. From then on a snapshot keeps its bytes, and a clone has those that its own writes gave it, whatever
 //! happens to the other files that share its stripes.
 
-use crate::cells::{CELL_BYTES, UpdateId, cell_count, fill};
+use crate::cells::{CELL_BYTES, UpdateId, cell_count, fill, known_cells};
 use crate::client::{SimClient, byte_range};
 use crate::cluster::Cluster;
 use crate::names::SNAPSHOTS;
-use crate::workload::known_cells;
 use crate::world::lock;
 use gabion_client::{ClientError, File};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Requests and replies as lines of the event log: those that concern the contents of a stripe.
 
-use crate::network::{Reply, Request};
+use crate::parties::{Reply, Request};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, RunPart,
 };

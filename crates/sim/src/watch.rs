@@ -303,7 +303,7 @@ fn holding(state: StripeState, appended: AppendedState) -> Holding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Slot;
+    use crate::parties::Slot;
     use crate::run::start;
     use crate::shape::Shape;
     use crate::workload::create_pool;

@@ -2,7 +2,7 @@
 //! files, write across stripes, let files grow and shrink, and use a cache. They keep files open until these are gone. Several clients
 //! work concurrently, on several machines, and each may be killed at any instant.
 
-use crate::cells::cell_count;
+use crate::cells::{cell_count, known_cells};
 use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
@@ -30,8 +30,6 @@ const NAME_COUNT: u64 = 6;
 const FILE_COUNT_MIN: usize = 2;
 /// Files of about this many stripes no longer grow.
 const GROWN_STRIPE_COUNT: u64 = 5;
-/// More cells than any file has; a hostile coordinator may claim more.
-const CELLS_MAX: u64 = 1 << 17;
 /// The most cells of a write through the cache.
 const CACHED_CELLS_MAX: u64 = 12;
 
@@ -456,9 +454,4 @@ fn behind(dice: &mut Dice, total: u64, more: u64) -> Range<u64> {
         _ => total + dice.below(2 * more + 40),
     };
     first..(first + more).max(total + 1)
-}
-
-/// The cells of a file, as far as its client knows.
-pub(crate) fn known_cells(size_bytes: u64) -> u64 {
-    cell_count(size_bytes).min(CELLS_MAX)
 }

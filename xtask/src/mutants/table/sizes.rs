@@ -81,6 +81,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-block-is-replaced-by-one-of-another-size",
+        file: "crates/meta/src/replacements.rs",
+        text: "at == offset && old.chunk_bytes == place.chunk_bytes",
+        replacement: "at == offset && old.chunk_bytes > 0 && place.chunk_bytes > 0",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "conversions::a_replaced_block_keeps_its_size",
+        ),
+    },
+    Mutant {
         name: "a-hole-is-filled-twice",
         file: "crates/meta/src/replacements.rs",
         text: "if find(txn, &layers, offset)?.is_some() {",
