@@ -316,11 +316,12 @@ impl File {
         let found = self.client.lookup_file(self.put_id(), offset).await?;
         let found = found.ok_or_else(|| ClientError::FileGone(self.opened.name.clone()))?;
         let encoded = self.opened.encoded.as_ref().map(|(pool, _)| pool);
+        let (window, offset) = (found.window, offset.min(FILE_BYTES_MAX));
         let is_same = found.file.put == self.opened.put
             && (&found.pool, found.encoded.as_ref()) == (&self.opened.pool, encoded);
-        if !is_same {
+        if !is_same || offset < window.offset || window.end() <= offset {
             let name = &self.opened.name;
-            let sentence = format!("the layout of {name} is that of another file");
+            let sentence = format!("the layout of {name} is that of other bytes or another file");
             return Err(ClientError::Broken(sentence));
         }
         Ok(Arc::new(Layout::new(found)?))

@@ -147,6 +147,10 @@ impl Client {
         while let Some(offset) = layout.behind {
             let next = self.lookup_file(layout.file.put, offset).await?;
             let next = next.ok_or_else(|| ClientError::FileGone(layout.file.name.clone()))?;
+            if next.window.offset < layout.window.end() || next.window.end() <= offset {
+                let sentence = format!("the layout of {} is inconsistent", layout.file.name);
+                return Err(ClientError::Broken(sentence));
+            }
             layout = joined(layout, next);
         }
         Ok(layout)

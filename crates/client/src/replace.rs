@@ -187,7 +187,17 @@ impl File {
             let old = old.get(at).map(|old| &old.stripe);
             old.is_some_and(|old| (old.pool, old.chunk_bytes) == (copy.pool, copy.chunk_bytes))
         });
-        if counts != (rewrite.displaced.len(), rewrite.slots.len()) || !are_copies {
+        let mut named = rewrite.displaced.iter().zip(&replacement.settled);
+        let are_named = named.all(|((offset, id), settled)| {
+            let known = layout.stripe_from(*offset).map(|(_, stripe)| stripe);
+            let same = known.filter(|known| known.id == *id && settled.stripe.id == *id);
+            same.is_some_and(|known| {
+                let found = &settled.stripe;
+                (known.pool, known.chunk_bytes) == (found.pool, found.chunk_bytes)
+            })
+        });
+        let has_counts = counts == (rewrite.displaced.len(), rewrite.slots.len());
+        if !has_counts || !are_copies || !are_named {
             return Err(ClientError::unexpected("the coordinator").into());
         }
         ports.learn_nodes(&replacement.nodes);

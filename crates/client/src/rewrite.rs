@@ -253,7 +253,7 @@ fn segment_of(layout: &Layout, at: u64) -> (ByteRange, Option<OldStripe>) {
         let spans = layout.spans();
         let next = spans.partition_point(|span| span.end() <= at);
         let own = spans.get(next).filter(|span| span.offset <= at);
-        // The coordinator refuses a segment where none is.
+        // The coordinator refuses a write behind the last block.
         own.map_or(at, |span| span.offset)
     } else {
         at - at % segment_bytes

@@ -1,9 +1,9 @@
-//! Values that are checked when they are read from a message or a disk, so that no reader needs to check them again.
+//! Values that are checked when they are read from a message or a disk. Those that the code makes itself are not.
 
 /// Implements `Serialize` and `Deserialize` for a type that derives both with `#[serde(remote = "Self")]`. A value for which
-/// `$is_possible` is false is refused with a sentence.
+/// `$is_possible` is false is refused.
 macro_rules! checked {
-    ($type:ty, $is_possible:expr, $sentence:literal) => {
+    ($type:ty, $is_possible:expr) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 Self::serialize(self, serializer)
@@ -17,7 +17,7 @@ macro_rules! checked {
                 if is_possible(&value) {
                     Ok(value)
                 } else {
-                    Err(serde::de::Error::custom($sentence))
+                    Err(serde::de::Error::custom("an impossible value"))
                 }
             }
         }

@@ -15,11 +15,10 @@ pub struct ByteRange {
     pub length: u64,
 }
 
-checked!(
-    ByteRange,
-    |range| range.offset.checked_add(range.length).is_some(),
-    "a range of bytes ends below 2^64"
-);
+checked!(ByteRange, |range| range
+    .offset
+    .checked_add(range.length)
+    .is_some());
 
 impl ByteRange {
     /// The range of `length` bytes from `offset`.
@@ -92,9 +91,11 @@ pub enum GeometryError {
         /// Parity chunks requested.
         m: usize,
     },
-    /// The chunk size is not divisible into the code's sub-chunks.
+    /// The chunk size is not divisible into the code's sub-chunks, or too large.
     #[error(
-        "a chunk of {chunk_bytes} bytes cannot be cut into {sub_chunks} equal sub-chunks; use a multiple of {sub_chunks} bytes"
+        "a chunk of {chunk_bytes} bytes cannot be cut into {sub_chunks} equal sub-chunks; use a multiple of {sub_chunks} \
+        bytes, at most {max} GiB",
+        max = Geometry::CHUNK_BYTES_MAX >> 30
     )]
     ChunkBytes {
         /// The chunk size requested.
@@ -126,11 +127,15 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// The most bytes of a chunk. The data bytes of a stripe of such chunks are far below 2^64.
+    pub const CHUNK_BYTES_MAX: u64 = 16 << 30;
+
     /// The geometry of `k` data and `m` parity chunks of `chunk_bytes` bytes in `sub_chunks` rows.
     ///
     /// # Errors
     /// [`GeometryError::Chunks`] unless `1 <= k` and `k + m <= 255`;
-    /// [`GeometryError::ChunkBytes`] unless `chunk_bytes` is a positive multiple of `sub_chunks`.
+    /// [`GeometryError::ChunkBytes`] unless `chunk_bytes` is a positive multiple of `sub_chunks` and at most
+    /// [`Geometry::CHUNK_BYTES_MAX`].
     pub fn new(
         k: usize,
         m: usize,
@@ -141,7 +146,8 @@ impl Geometry {
             return Err(GeometryError::Chunks { k, m });
         }
         let rows = sub_chunks as u64;
-        if rows == 0 || rows > 255 || chunk_bytes == 0 || !chunk_bytes.is_multiple_of(rows) {
+        let is_possible = (1..=Self::CHUNK_BYTES_MAX).contains(&chunk_bytes);
+        if rows == 0 || rows > 255 || !is_possible || !chunk_bytes.is_multiple_of(rows) {
             return Err(GeometryError::ChunkBytes {
                 chunk_bytes,
                 sub_chunks,

@@ -1,14 +1,15 @@
 //! The record of one stripe: the nodes of its chunks, and its generation.
 
 use crate::checked::checked;
+use crate::geometry::Geometry;
 use crate::ids::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// The nodes of a stripe's chunks. The coordinator keeps it; clients and primaries cache it and
 /// find by [`StripeRecord::generation`] that their copy is stale.
 ///
-/// A record that is read from a message or a disk has 1 to [`StripeRecord::NODES_MAX`] nodes, at least one byte a chunk,
-/// and stale chunks among its own.
+/// A record that is read from a message or a disk has 1 to [`StripeRecord::NODES_MAX`] nodes, chunks of at most
+/// [`Geometry::CHUNK_BYTES_MAX`] bytes, and stale chunks among its own, sorted and each once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct StripeRecord {
@@ -37,11 +38,7 @@ pub struct StaleChunk {
     pub missed_after: Option<Sequence>,
 }
 
-checked!(
-    StripeRecord,
-    StripeRecord::is_possible,
-    "no stripe has such a record"
-);
+checked!(StripeRecord, StripeRecord::is_possible);
 
 impl StripeRecord {
     /// The most nodes of a stripe.
@@ -51,7 +48,7 @@ impl StripeRecord {
         let count = self.nodes.len();
         let mut stale = self.stale.iter();
         (1..=Self::NODES_MAX).contains(&count)
-            && self.chunk_bytes > 0
+            && self.chunk_bytes <= Geometry::CHUNK_BYTES_MAX
             && stale.all(|stale| stale.chunk.at() < count)
             && self.stale.is_sorted_by(|a, b| a.chunk < b.chunk)
     }

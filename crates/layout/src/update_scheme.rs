@@ -4,7 +4,6 @@
 //! `planner::update` has the behaviour of each scheme, one file a scheme; this file has only the
 //! names.
 
-use crate::checked::checked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -148,7 +147,6 @@ impl FromStr for Smoothing {
 /// The space behind each parity chunk of a pool, and its adaptation to the workload (thesis,
 /// Algorithm 1). Sizes are whole chunks, so that freed space can hold a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub struct ReserveSpec {
     /// Space behind a new parity chunk, in chunks of its stripe's size. With 0, updates of parity
     /// chunks are in place until they become frequent.
@@ -158,12 +156,6 @@ pub struct ReserveSpec {
     /// The weight of the newest period in the utility.
     pub smoothing: Smoothing,
 }
-
-checked!(
-    ReserveSpec,
-    ReserveSpec::is_possible,
-    "no pool reserves space like that"
-);
 
 impl ReserveSpec {
     /// Most chunks that may be reserved behind one.
@@ -191,12 +183,8 @@ impl ReserveSpec {
 
     /// Whether all numbers are in their ranges, for a pool's chunks of `chunk_bytes`.
     pub const fn is_valid(&self, chunk_bytes: u64) -> bool {
-        self.initial_bytes(chunk_bytes) <= Self::BYTES_MAX && self.is_possible()
-    }
-
-    /// Whether it is valid for chunks of some size.
-    const fn is_possible(&self) -> bool {
-        self.initial_chunks <= Self::CHUNKS_MAX
+        self.initial_bytes(chunk_bytes) <= Self::BYTES_MAX
+            && self.initial_chunks <= Self::CHUNKS_MAX
             && 1 <= self.period_s
             && self.period_s <= Self::PERIOD_MAX_S
             && self.smoothing.is_valid()

@@ -1,11 +1,12 @@
-//! The parameters of a pool. A change of any field here changes the stored format, as one of a record does.
+//! The parameters of a pool. A change of any field here changes the stored format: raise the version of the table of
+//! pools in `schema.rs`, and keep reading the old one.
 
 use gabion_layout::{AppendSpec, Geometry, GeometryError, ReserveSpec, Survive, UpdateScheme};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Parameters of a pool. Those that are read from a message or a disk have a possible geometry, and possible numbers of
-/// reserved space and append phases.
+/// Parameters of a pool. Those that are read from a message or a disk obey the rules for any code: they have a possible
+/// geometry, and numbers of racks, losses, reserved space and append phases that fit it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct PoolSpec {

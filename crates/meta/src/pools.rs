@@ -121,7 +121,8 @@ fn checked(id: PoolId, record: PoolRecord) -> Result<PoolRecord, MetaError> {
     if record.id != id {
         return Err(POOLS.contradiction(&id, format!("the record belongs to {}", record.id)));
     }
-    check_spec(&record.spec).map_err(|error| POOLS.contradiction(&id, error.to_string()))?;
+    check_pool_name(&record.spec.name)
+        .map_err(|error| POOLS.contradiction(&id, error.to_string()))?;
     Ok(record)
 }
 

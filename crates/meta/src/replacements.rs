@@ -133,7 +133,7 @@ impl<K: KeyValue> Meta<K> {
     /// Makes the change. The displaced stripes become garbage, and their leases end. No node
     /// becomes the primary of a new one while the one whose place it takes may be served.
     /// The caller guarantees that every new chunk is durable on its node. After an error the
-    /// replacement remains open, but can only be aborted.
+    /// replacement remains open. It can only be aborted, except after [`MetaError::StillServed`].
     ///
     /// The file's identity stays: its [`FileRecord::put`](crate::FileRecord::put) does not change.
     ///

@@ -208,9 +208,10 @@ impl Upkeep {
         let request = ask::Reserves(unknown);
         let answer = participant.ports.ask_coordinator(request, ASK_DEADLINE_MS);
         if let Ok(specs) = answer.await {
-            let specs = specs.into_iter();
+            // The limit that depends on the size of chunks holds for the smallest, too.
+            let valid = specs.into_iter().filter(|(_, _, spec)| spec.is_valid(1));
             self.specs
-                .extend(specs.map(|(stripe, pool, spec)| (stripe, (pool, spec))));
+                .extend(valid.map(|(stripe, pool, spec)| (stripe, (pool, spec))));
         }
     }
 }

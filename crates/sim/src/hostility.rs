@@ -111,10 +111,10 @@ pub(crate) fn altered_reply(reply: &Reply, dice: &mut Dice) -> Option<Reply> {
     })
 }
 
-/// A frame with other fields.
-pub(crate) fn altered_flow(flow: &Flow, dice: &mut Dice) -> Flow {
+/// A frame with other fields, if the dice change any.
+pub(crate) fn altered_flow(flow: &Flow, dice: &mut Dice) -> Option<Flow> {
     let run = RunId(number_near(flow.run().0, dice));
-    match flow {
+    let altered = match flow {
         Flow::Slice {
             value,
             slice,
@@ -137,7 +137,8 @@ pub(crate) fn altered_flow(flow: &Flow, dice: &mut Dice) -> Flow {
             slices: number_near(*slices, dice),
         },
         Flow::Abort { .. } => Flow::Abort { run },
-    }
+    };
+    (altered != *flow).then_some(altered)
 }
 
 /// The same bytes, fewer or more.

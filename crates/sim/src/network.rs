@@ -362,7 +362,7 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
-        let altered = self.altered(stream.from, |dice| Some(altered_flow(&flow, dice)));
+        let altered = self.altered(stream.from, |dice| altered_flow(&flow, dice));
         let again = altered.or(again);
         let purpose = match &flow {
             Flow::Slice { purpose, .. } => Some(*purpose),
@@ -547,12 +547,12 @@ impl Network {
         let handle = async move {
             let reply = answer.await;
             network.tally.answered(intent, party.slot, &reply);
+            let altered = network.altered(party.slot, |dice| altered_reply(&reply, dice));
+            let reply = altered.unwrap_or(reply);
             if traced.is_some() {
                 let line = format!("{dialer} <- {listener} #{call}: {}", trace::reply(&reply));
                 network.world.note(&line);
             }
-            let altered = network.altered(party.slot, |dice| altered_reply(&reply, dice));
-            let reply = altered.unwrap_or(reply);
             network.send(id, Message::Reply { call, reply });
         };
         self.world.spawn(party.process, handle.boxed());

@@ -155,6 +155,7 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
         } else {
             end.await;
         }
+        *crate::world::lock(&faults) = injector.counts();
         return;
     }
     for period in 0..options.fault_period_count {

@@ -10,7 +10,9 @@ use crate::disk::Source;
 use crate::error::{IoContext, StoreError, is_inconclusive};
 use crate::paths::chunk_path;
 use crate::records::record::{ChunkSpec, Damage};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Generation, Geometry, Keeping, Sequence, StripeId,
+};
 use std::io;
 
 /// Bytes covered by one checksum of the table.
@@ -20,8 +22,6 @@ const HEADER_PAGE_BYTES: u64 = 4096;
 pub(crate) const HEADER_BYTES: usize = 88;
 const MAGIC: [u8; 8] = *b"GABIONCK";
 const VERSION: u32 = 2;
-/// Largest chunk that the store accepts; it bounds the table to 16 MiB.
-pub(crate) const CHUNK_BYTES_MAX: u64 = 16 << 30;
 /// Largest reserve that the store accepts, so that one read can fetch it.
 pub(crate) const RESERVE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes read and checked at a time, so that they are still in the processor's cache when checked.
@@ -130,7 +130,8 @@ fn decode_keeping(kind: u32, reserve_bytes: u64) -> Option<Keeping> {
 }
 
 pub(crate) fn is_possible_size(chunk_bytes: u64) -> bool {
-    (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes)
+    // It bounds the table to 16 MiB.
+    (1..=Geometry::CHUNK_BYTES_MAX).contains(&chunk_bytes)
 }
 
 /// Arithmetic over a chunk file.

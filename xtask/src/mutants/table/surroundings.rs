@@ -246,8 +246,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-chunk-is-given-again-in-the-term-of-its-removal",
         file: "crates/protocol/src/coordinator/repair/count.rs",
-        text: "Discard::Confirmed => progress.needs_new_term = true,",
-        replacement: "Discard::Confirmed => {}",
+        text: "progress.taken_away.insert((chunk.index, node));",
+        replacement: "",
         check: protocol(
             "coordinator::repair_edges::a_chunk_is_not_given_again_in_the_term_in_which_it_was_discarded",
         ),

@@ -21,7 +21,7 @@ pub(super) fn read_as(bytes: &[u8], format: &str) -> Vec<Result<Request, LabErro
 
 /// Two rows of each format, the same requests: at 2 s a write of 4 KiB at 1 MiB, at 3 s a read of
 /// 8 KiB at 512, or at 0 where offsets are in KiB; and a bad third row with what is said of it.
-const SAMPLES: [(&str, &str, &str, &str); 10] = [
+pub(super) const SAMPLES: [(&str, &str, &str, &str); 10] = [
     (
         "msr",
         "20000000,h,0,Write,1048576,4096,9\n30000000,h,0,Read,512,8192,9\n",

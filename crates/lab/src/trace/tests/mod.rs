@@ -1,5 +1,6 @@
 //! Tests of the readers.
 
+mod altered;
 mod formats;
 
 use super::*;

@@ -263,6 +263,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 | MetaError::FileChanged(_)
                 | MetaError::PutLost { .. }),
             ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
+            Err(error @ MetaError::StillServed(_)) => {
+                // It can be committed later, when no node serves what has left the hole.
+                self.leftovers.wake();
+                return Ok(CoordinatorReply::Busy(error.into()));
+            }
             Err(error) => return Err(error.into()),
         };
         if self.withdraw(displaced).await? {

@@ -50,8 +50,8 @@ pub(super) struct Progress {
     pub(super) is_unfinished: bool,
     /// Nodes that could not take a chunk, or have not confirmed an earlier order to remove one.
     pub(super) avoided: BTreeSet<NodeId>,
-    /// Whether a node was told in this round's term to remove a chunk: it must get none of the stripe before the next.
-    pub(super) needs_new_term: bool,
+    /// Chunks that nodes were told to remove in this round's term: such a node gets this chunk again only in a later one.
+    pub(super) taken_away: BTreeSet<Target>,
     /// Nodes that had records of the stripe that are not settled, and were told to remove what they have.
     pub(super) barred: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.

@@ -143,8 +143,12 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     async fn discard(&self, node: NodeId, chunk: ChunkId, epoch: Epoch, progress: &mut Progress) {
         match self.garbage.discard(node, chunk, epoch).await {
             Discard::Unsent => {}
-            Discard::Confirmed => progress.needs_new_term = true,
-            Discard::Unconfirmed => drop(progress.avoided.insert(node)),
+            Discard::Confirmed => {
+                progress.taken_away.insert((chunk.index, node));
+            }
+            Discard::Unconfirmed => {
+                progress.avoided.insert(node);
+            }
         }
     }
 

@@ -33,7 +33,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 (status, reply)
             }
         });
-        let (mut chunk_count, mut bytes) = (0, 0);
+        let (mut chunk_count, mut bytes) = (0_u64, 0_u64);
         let (mut damage, mut unreachable) = (Vec::new(), Vec::new());
         for (status, reply) in join_all(scrubs).await {
             if let Some(Scrubbed {
@@ -42,8 +42,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 damage: found,
             }) = reply
             {
-                chunk_count = u64::saturating_add(chunk_count, chunks);
-                bytes = u64::saturating_add(bytes, verified);
+                chunk_count = chunk_count.saturating_add(chunks);
+                bytes = bytes.saturating_add(verified);
                 self.mark_scrubbed(status.node, &found).await?;
                 damage.extend(found);
             } else if status.departure != Departure::Drained {

@@ -34,6 +34,16 @@ struct Begun {
     pins: Pins,
 }
 
+impl Next {
+    fn make(survey: Survey, rebuild: Rebuild, pins: Pins) -> Self {
+        Self::Make(Box::new(Begun {
+            survey,
+            rebuild,
+            pins,
+        }))
+    }
+}
+
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Repairs all chunks of a stripe that need it. A stripe that is gone, or needs no repair any more, is
     /// left unchanged.
@@ -116,7 +126,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let Some(epoch) = self.leases.take_lease(id).await? else {
             return Ok(Next::End);
         };
-        progress.needs_new_term = false;
+        progress.taken_away.clear();
         let ended = self.round(id, epoch, progress, made).await;
         let released = self
             .core
@@ -154,9 +164,6 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let Some(chunk) = work.find(|chunk| !progress.unplaced.contains(chunk)) else {
                 break;
             };
-            if progress.needs_new_term {
-                return Ok(Next::Round);
-            }
             let behind = survey.behind(chunk);
             if let Some(from) = behind.filter(|_| !progress.beyond_logs.contains(&chunk)) {
                 if !self.return_chunk(&survey, chunk, from, &round).await? {
@@ -173,6 +180,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 }
             };
             let targets = self.companions(&survey, (chunk, requestor), progress);
+            if targets
+                .iter()
+                .any(|target| progress.taken_away.contains(target))
+            {
+                // Each such round has made and discarded a chunk, which it does a few times at most.
+                return Ok(Next::Round);
+            }
             let mut rebuild = self.prepare(&survey, &targets, &round, progress).await?;
             if progress.outrun_count < OUTRUN_COUNT_MAX {
                 let Some(spread_ms) = self.admit(&survey, &rebuild, progress) else {
@@ -181,12 +195,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 };
                 rebuild.spread_ms = spread_ms;
                 let pins = self.pin(&survey, &round, spread_ms).await;
-                let begun = Begun {
-                    survey,
-                    rebuild,
-                    pins,
-                };
-                return Ok(Next::Make(Box::new(begun)));
+                return Ok(Next::make(survey, rebuild, pins));
             }
             // Updates wait for it, so it is not throttled.
             self.charge(&survey, &rebuild.cost);

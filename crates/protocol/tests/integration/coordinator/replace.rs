@@ -438,6 +438,41 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
 }
 
 #[test]
+fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
+    const STRIPE: u64 = 4 << 20;
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let fill =
+        |bed: &mut Bed| match begin_change(bed, &[], &[STRIPE], SizeChange::AtLeast(2 * STRIPE)) {
+            CoordinatorReply::Replacement(filled) => filled,
+            other => panic!("{other:?}"),
+        };
+    let late = fill(&mut bed);
+    // Another client fills the hole, and a third one empties it.
+    let between = fill(&mut bed);
+    assert_eq!(commit(&mut bed, between.put, &[]), CoordinatorReply::Done);
+    let cut = begin_change(&mut bed, &[1], &[], SizeChange::Exactly(STRIPE));
+    let CoordinatorReply::Replacement(cut) = cut else {
+        panic!("{cut:?}")
+    };
+    let slow = between.stripes[0].nodes[0];
+    bed.hook(move |node, request| {
+        let is_slow = node == slow && matches!(request, NodeRequest::Remove { .. });
+        is_slow.then(|| ready(Err(gone(node))).boxed())
+    });
+    busy(
+        &commit(&mut bed, cut.put, &between.stripes),
+        "not withdrawn",
+    );
+    let refused = commit(&mut bed, late.put, &[]);
+    busy(&refused, "nodes may still serve it");
+    bed.unhook();
+    bed.pass(10_000);
+    assert_eq!(commit(&mut bed, late.put, &[]), CoordinatorReply::Done);
+    assert_eq!(look(&mut bed).offsets, [0, STRIPE]);
+}
+
+#[test]
 fn a_put_of_unknown_size_gets_places_step_by_step() {
     let mut bed = Bed::three_racks();
     let (put, first) = bed.begin_put("f", 4 << 20);
