@@ -91,11 +91,9 @@ pub enum GeometryError {
         /// Parity chunks requested.
         m: usize,
     },
-    /// The chunk size is not divisible into the code's sub-chunks, or too large.
+    /// The chunk size is not divisible into the code's sub-chunks.
     #[error(
-        "a chunk of {chunk_bytes} bytes cannot be cut into {sub_chunks} equal sub-chunks; use a multiple of {sub_chunks} \
-        bytes, at most {max} GiB",
-        max = Geometry::CHUNK_BYTES_MAX >> 30
+        "a chunk of {chunk_bytes} bytes cannot be cut into {sub_chunks} equal sub-chunks; use a multiple of {sub_chunks} bytes"
     )]
     ChunkBytes {
         /// The chunk size requested.
@@ -127,15 +125,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The most bytes of a chunk. The data bytes of a stripe of such chunks are far below 2^64.
-    pub const CHUNK_BYTES_MAX: u64 = 16 << 30;
-
     /// The geometry of `k` data and `m` parity chunks of `chunk_bytes` bytes in `sub_chunks` rows.
     ///
     /// # Errors
     /// [`GeometryError::Chunks`] unless `1 <= k` and `k + m <= 255`;
-    /// [`GeometryError::ChunkBytes`] unless `chunk_bytes` is a positive multiple of `sub_chunks` and at most
-    /// [`Geometry::CHUNK_BYTES_MAX`].
+    /// [`GeometryError::ChunkBytes`] unless `chunk_bytes` is a positive multiple of `sub_chunks`.
     pub fn new(
         k: usize,
         m: usize,
@@ -146,8 +140,7 @@ impl Geometry {
             return Err(GeometryError::Chunks { k, m });
         }
         let rows = sub_chunks as u64;
-        let is_possible = (1..=Self::CHUNK_BYTES_MAX).contains(&chunk_bytes);
-        if rows == 0 || rows > 255 || !is_possible || !chunk_bytes.is_multiple_of(rows) {
+        if rows == 0 || rows > 255 || chunk_bytes == 0 || !chunk_bytes.is_multiple_of(rows) {
             return Err(GeometryError::ChunkBytes {
                 chunk_bytes,
                 sub_chunks,

@@ -1,7 +1,6 @@
 //! The record of one stripe: the nodes of its chunks, and its generation.
 
 use crate::checked::checked;
-use crate::geometry::Geometry;
 use crate::ids::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// find by [`StripeRecord::generation`] that their copy is stale.
 ///
 /// A record that is read from a message or a disk has 1 to [`StripeRecord::NODES_MAX`] nodes, chunks of at most
-/// [`Geometry::CHUNK_BYTES_MAX`] bytes, and stale chunks among its own, sorted and each once.
+/// [`StripeRecord::CHUNK_BYTES_MAX`] bytes, and stale chunks among its own, sorted and each once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct StripeRecord {
@@ -41,6 +40,9 @@ pub struct StaleChunk {
 checked!(StripeRecord, StripeRecord::is_possible);
 
 impl StripeRecord {
+    /// The most bytes of a chunk. The data bytes of a stripe of such chunks are far below 2^64.
+    pub const CHUNK_BYTES_MAX: u64 = 16 << 30;
+
     /// The most nodes of a stripe.
     pub const NODES_MAX: usize = 255;
 
@@ -48,7 +50,7 @@ impl StripeRecord {
         let count = self.nodes.len();
         let mut stale = self.stale.iter();
         (1..=Self::NODES_MAX).contains(&count)
-            && self.chunk_bytes <= Geometry::CHUNK_BYTES_MAX
+            && self.chunk_bytes <= Self::CHUNK_BYTES_MAX
             && stale.all(|stale| stale.chunk.at() < count)
             && self.stale.is_sorted_by(|a, b| a.chunk < b.chunk)
     }

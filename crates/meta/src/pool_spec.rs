@@ -1,7 +1,9 @@
 //! The parameters of a pool. A change of any field here changes the stored format: raise the version of the table of
 //! pools in `schema.rs`, and keep reading the old one.
 
-use gabion_layout::{AppendSpec, Geometry, GeometryError, ReserveSpec, Survive, UpdateScheme};
+use gabion_layout::{
+    AppendSpec, Geometry, GeometryError, ReserveSpec, StripeRecord, Survive, UpdateScheme,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -89,6 +91,10 @@ impl PoolSpec {
             ));
         }
         let geometry = self.geometry().map_err(|error| error.to_string())?;
+        if self.chunk_bytes > StripeRecord::CHUNK_BYTES_MAX {
+            let most = StripeRecord::CHUNK_BYTES_MAX >> 30;
+            return Err(format!("a chunk has at most {most} GiB"));
+        }
         let per_rack = self.chunks_per_rack;
         if per_rack == 0 || per_rack > geometry.n() {
             return Err(format!(

@@ -11,7 +11,7 @@ use crate::error::{IoContext, StoreError, is_inconclusive};
 use crate::paths::chunk_path;
 use crate::records::record::{ChunkSpec, Damage};
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Generation, Geometry, Keeping, Sequence, StripeId,
+    ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId, StripeRecord,
 };
 use std::io;
 
@@ -131,7 +131,7 @@ fn decode_keeping(kind: u32, reserve_bytes: u64) -> Option<Keeping> {
 
 pub(crate) fn is_possible_size(chunk_bytes: u64) -> bool {
     // It bounds the table to 16 MiB.
-    (1..=Geometry::CHUNK_BYTES_MAX).contains(&chunk_bytes)
+    (1..=StripeRecord::CHUNK_BYTES_MAX).contains(&chunk_bytes)
 }
 
 /// Arithmetic over a chunk file.

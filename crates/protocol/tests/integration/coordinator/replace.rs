@@ -467,7 +467,7 @@ fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
     let refused = commit(&mut bed, late.put, &[]);
     busy(&refused, "nodes may still serve it");
     bed.unhook();
-    bed.pass(10_000);
+    bed.pass(3_000);
     assert_eq!(commit(&mut bed, late.put, &[]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).offsets, [0, STRIPE]);
 }
