@@ -467,7 +467,8 @@ fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
     let refused = commit(&mut bed, late.put, &[]);
     busy(&refused, "nodes may still serve it");
     bed.unhook();
-    bed.pass(3_000);
+    let withdrawn = commit(&mut bed, cut.put, &between.stripes);
+    assert_eq!(withdrawn, CoordinatorReply::Done);
     assert_eq!(commit(&mut bed, late.put, &[]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).offsets, [0, STRIPE]);
 }
