@@ -145,9 +145,9 @@ impl Storing {
                 }
                 Err(misfit) => return Err(misfit.into()),
             };
-            let fits = |new: &StripeRecord| {
-                Some(new.id) != failed && new.chunk_bytes == self.record.chunk_bytes
-            };
+            let shape = |stripe: &StripeRecord| (stripe.chunk_bytes, stripe.nodes.len());
+            let fits =
+                |new: &StripeRecord| Some(new.id) != failed && shape(new) == shape(&self.record);
             self.ticket = placed
                 .stripes
                 .last()

@@ -3,6 +3,7 @@
 use crate::error::ClientError;
 use crate::extent::{Piece, extents};
 use crate::file::File;
+use crate::layout::Layout;
 use crate::open_runs::LastRun;
 use crate::rewrite::{
     by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros, split_stored,
@@ -13,6 +14,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::ByteRange;
 use gabion_meta::FencingToken;
 use gabion_protocol::message::{Growth, ask};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most zeros that are written over the edges of a hole at a time.
 const ZEROS_BYTES: u64 = 1 << 20;
@@ -198,9 +200,19 @@ impl File {
                 Updated::Done(..) => at = part.end(),
                 Updated::TooLarge | Updated::Shared => {
                     let what = format!("punching a hole into {}", self.name());
-                    let plan = |layout: &_| plan_zeros(layout, part);
+                    let is_stored = AtomicBool::new(true);
+                    let plan = |layout: &Layout| {
+                        let zeroing = plan_zeros(layout, part);
+                        is_stored.store(zeroing.is_some(), Ordering::Relaxed);
+                        zeroing
+                    };
                     self.rewrite(what, part, plan, &zeros).await?;
-                    at = part.end();
+                    if is_stored.load(Ordering::Relaxed) {
+                        at = part.end();
+                    } else {
+                        // The file ends within the part by now, so the part before the end is left.
+                        self.refresh(rest).await?;
+                    }
                 }
                 Updated::Moved => drop(self.refresh(rest).await?),
             }
