@@ -22,11 +22,19 @@ use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStrip
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
 /// after which the coordinator aborts it.
 const TOUCH_EVERY_MS: u64 = 2_000;
+
+/// The end of [`File::rewrite`].
+#[must_use]
+pub(crate) struct Rewritten {
+    /// Whether the file was changed: for its last layout, the plan had something to do.
+    pub(crate) has_changed: bool,
+    /// The layout afterwards, if it could be looked up.
+    pub(crate) layout: Option<Arc<Layout>>,
+}
 
 /// A replacement with stripes reserved by the coordinator. Dropped, it is aborted.
 pub(crate) struct Begun {
@@ -56,7 +64,8 @@ impl File {
     ) -> Result<Option<Arc<Layout>>, ClientError> {
         let what = format!("writing {} at byte {}", self.name(), range.offset);
         let plan = |layout: &Layout| Some(plan_write(layout, range));
-        self.rewrite(what, range, plan, bytes).await
+        let done = self.rewrite(what, range, plan, bytes).await?;
+        Ok(done.layout)
     }
 
     /// Writes bytes to a range within a stripe that other files share, so that the file has a stripe of its own
@@ -71,32 +80,33 @@ impl File {
     ) -> Result<bool, ClientError> {
         let range = extent.in_file();
         let what = format!("writing {} at byte {}", self.name(), range.offset);
-        let is_shared = AtomicBool::new(true);
         let plan = |layout: &Layout| {
             let stripe = layout.find(extent);
-            let shares = stripe.is_some_and(|stripe| layout.is_shared(stripe.id));
-            is_shared.store(shares, Ordering::Relaxed);
-            shares.then(|| plan_write(layout, range))
+            let is_shared = stripe.is_some_and(|stripe| layout.is_shared(stripe.id));
+            is_shared.then(|| plan_write(layout, range))
         };
-        self.rewrite(what, range, plan, bytes).await?;
-        Ok(is_shared.load(Ordering::Relaxed))
+        let done = self.rewrite(what, range, plan, bytes).await?;
+        Ok(done.has_changed)
     }
 
     /// Changes extents of the file by the plan for the present layout of a range, until that is done or there is
-    /// nothing to do. Returns the layout afterwards, if it could be looked up.
+    /// nothing to do.
     pub(crate) async fn rewrite(
         &self,
         what: String,
         range: ByteRange,
         plan: impl Fn(&Layout) -> Option<Rewrite>,
         bytes: &Bytes,
-    ) -> Result<Option<Arc<Layout>>, ClientError> {
+    ) -> Result<Rewritten, ClientError> {
         let mut layout = self.layout_of(range).await?;
         let moving_bytes = plan(&layout).map_or(0, |rewrite| rewrite.stored_bytes(&layout));
         let mut attempts = self.client.attempts(what, moving_bytes);
         loop {
             let Some(rewrite) = plan(&layout) else {
-                return Ok(Some(layout));
+                return Ok(Rewritten {
+                    has_changed: false,
+                    layout: Some(layout),
+                });
             };
             let planned = (&layout, &rewrite);
             match self.try_replace(planned, &plan, bytes, &mut attempts).await {
@@ -109,7 +119,10 @@ impl File {
             }
         }
         // The write is done. Without the new layout, the next operation finds that it needs one.
-        Ok(self.refresh(range).await.ok())
+        Ok(Rewritten {
+            has_changed: true,
+            layout: self.refresh(range).await.ok(),
+        })
     }
 
     async fn try_replace(

@@ -3,7 +3,6 @@
 use crate::error::ClientError;
 use crate::extent::{Piece, extents};
 use crate::file::File;
-use crate::layout::Layout;
 use crate::open_runs::LastRun;
 use crate::rewrite::{
     by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros, split_stored,
@@ -14,7 +13,6 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::ByteRange;
 use gabion_meta::FencingToken;
 use gabion_protocol::message::{Growth, ask};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most zeros that are written over the edges of a hole at a time.
 const ZEROS_BYTES: u64 = 1 << 20;
@@ -143,7 +141,9 @@ impl File {
             while let Some(stored) = last_stored_behind(&last, size_bytes) {
                 last = self.look_up(stored).await?;
             }
-            self.rewrite(what, last.window(), plan, &none).await?;
+            self.rewrite(what, last.window(), plan, &none)
+                .await
+                .map(drop)?;
         }
         Ok(())
     }
@@ -172,7 +172,9 @@ impl File {
         let mut layout = self.look_up(at).await?;
         while plan(&layout).is_some() {
             let what = format!("punching a hole into {}", self.name());
-            self.rewrite(what, layout.window(), plan, &none).await?;
+            self.rewrite(what, layout.window(), plan, &none)
+                .await
+                .map(drop)?;
             layout = self.look_up(at).await?;
         }
         let end = layout.window().end().min(range.end());
@@ -200,14 +202,8 @@ impl File {
                 Updated::Done(..) => at = part.end(),
                 Updated::TooLarge | Updated::Shared => {
                     let what = format!("punching a hole into {}", self.name());
-                    let is_stored = AtomicBool::new(true);
-                    let plan = |layout: &Layout| {
-                        let zeroing = plan_zeros(layout, part);
-                        is_stored.store(zeroing.is_some(), Ordering::Relaxed);
-                        zeroing
-                    };
-                    self.rewrite(what, part, plan, &zeros).await?;
-                    if is_stored.load(Ordering::Relaxed) {
+                    let plan = |layout: &_| plan_zeros(layout, part);
+                    if self.rewrite(what, part, plan, &zeros).await?.has_changed {
                         at = part.end();
                     } else {
                         // The file ends within the part by now, so the part before the end is left.

@@ -9,6 +9,7 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
 use crate::map_records::Extent;
+use crate::maps::is_updated_in_place;
 use crate::meta::Meta;
 use crate::names::check_user_attributes;
 use crate::paths::DirectoryId;
@@ -273,11 +274,11 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// Copies in shared maps are live.
+    /// Copies of shared stripes are live.
     fn copies(&mut self) -> Result<(), MetaError> {
         for (copy, ()) in COPIES.scan(self.txn, &COPIES.all(), usize::MAX)? {
             self.demand(self.live.contains_key(&copy), || {
-                format!("{copy} is not live, but a copy in a shared map")
+                format!("{copy} is not live, but a copy of a shared stripe")
             });
         }
         Ok(())
@@ -320,12 +321,7 @@ impl<'t> Check<'t> {
         let shared_count = extents.len() as u64 - own_count;
         let mut knows = true;
         for Found { extent, map, .. } in extents {
-            let is_copy = COPIES.get(self.txn, &extent.stripe)?.is_some();
-            knows &= if *map == file.map {
-                !is_copy
-            } else {
-                is_copy || !file.owns(extent.stripe)
-            };
+            knows &= *map == file.map || !is_updated_in_place(self.txn, file, extent.stripe)?;
         }
         let row = MAPS.get(self.txn, &file.map)?;
         let is_its = row.is_none_or(|row| row.file == Some(file.put));

@@ -8,9 +8,10 @@ use crate::error::{MetaError, SnapshotError};
 use crate::extents::own_extents;
 use crate::files::{check_no_symlink, file_of, file_row};
 use crate::kv::KeyValue;
+use crate::maps::is_updated_in_place;
 use crate::meta::Meta;
 use crate::records::{Exclusive, FencingToken, PutId, SessionId};
-use crate::schema::{COPIES, EXCLUSIVE, LEASES};
+use crate::schema::{EXCLUSIVE, LEASES};
 use crate::tokens::{check_token, exclusive};
 use gabion_layout::{Epoch, StripeId};
 use std::collections::BTreeMap;
@@ -113,7 +114,7 @@ impl<K: KeyValue> Meta<K> {
             if present.frozen_in.is_some() {
                 return Err(SnapshotError::Frozen(put).into());
             }
-            if !file.owns(stripe) || COPIES.get(txn, &stripe)?.is_some() {
+            if !is_updated_in_place(txn, &file, stripe)? {
                 return Err(SnapshotError::Shared(stripe).into());
             }
             Ok(present.token)

@@ -13,6 +13,7 @@ use crate::hard_links::{NameKey, exchange, others, take};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::release;
 use crate::lock_rows::forget_locks;
+use crate::maps::is_updated_in_place;
 use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::{DirectoryId, RelativePath};
@@ -37,7 +38,7 @@ pub struct FilePart {
     pub before: Option<u64>,
     /// The offset of the first extent behind it.
     pub behind: Option<u64>,
-    /// Those of the stripes that are not updated in place, because other files may have them too.
+    /// Those of the stripes that are not updated in place, because other files have them too, or had them.
     pub shared: Vec<StripeId>,
 }
 
@@ -141,11 +142,14 @@ impl<K: KeyValue> Meta<K> {
             let file = file_of(txn, put)?;
             let (before, behind) = neighbours(txn, file.map, range)?;
             let extents = extents_within(txn, file.map, range)?;
-            let is_shared =
-                |found: &&Found| found.map != file.map || !file.owns(found.extent.stripe);
-            let shared = extents.iter().filter(is_shared);
+            let mut shared = Vec::new();
+            for &Found { map, extent, .. } in &extents {
+                if map != file.map || !is_updated_in_place(txn, &file, extent.stripe)? {
+                    shared.push(extent.stripe);
+                }
+            }
             let part = FilePart {
-                shared: shared.map(|found| found.extent.stripe).collect(),
+                shared,
                 stripes: stripes_of(txn, put, extents)?,
                 before,
                 behind,

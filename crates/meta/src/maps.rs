@@ -3,12 +3,14 @@
 //! of a file changes its own map only, except that a shared stripe which leaves the file is exchanged for a copy in
 //! the map that has it.
 //!
-//! A map ends when no map is above it. If only one is left above it, that one takes it in, some rows at a time.
+//! A map ends when no map is above it. If only one is left above it, that one takes it in, some rows at a time. The
+//! stripes that it takes in are not updated in place, as before: a client may read them under the layout of a file that
+//! is removed, and would get bytes that were written to another file.
 
 use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::extents::{find, rows_from};
-use crate::kv::{KeyValue, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::{layers, merge_if_alone, put_above};
 use crate::map_records::{Extent, MapRecord};
 use crate::meta::Meta;
@@ -27,6 +29,17 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
+/// Whether a stripe of a file's own map is in no other file and never was, so that the file's writers update it in place.
+pub(crate) fn is_updated_in_place(
+    txn: &dyn ReadTxn,
+    file: &FileRecord,
+    stripe: StripeId,
+) -> Result<bool, MetaError> {
+    // A file with no such border never had a map below its own.
+    let has_copies = file.shared_below > StripeId(0);
+    Ok(file.owns(stripe) && !(has_copies && COPIES.get(txn, &stripe)?.is_some()))
+}
+
 /// Moves rows of the map below one into it.
 fn merge_some(txn: &mut dyn WriteTxn, map: MapId, limit: usize) -> Result<(), MetaError> {
     let Some(record) = MAPS.get(txn, &map)? else {
@@ -39,12 +52,7 @@ fn merge_some(txn: &mut dyn WriteTxn, map: MapId, limit: usize) -> Result<(), Me
     for (offset, row) in rows {
         match EXTENTS.get(txn, &(map, offset))? {
             None => {
-                if let Some(Extent { stripe, .. }) = row {
-                    moved_count += 1;
-                    if record.file.is_some() {
-                        COPIES.delete(txn, &stripe)?;
-                    }
-                }
+                moved_count += u64::from(row.is_some());
                 EXTENTS.put(txn, &(map, offset), &row)?;
             }
             Some(present) => {
@@ -76,11 +84,7 @@ fn end_merge(txn: &mut dyn WriteTxn, map: MapId, record: MapRecord) -> Result<()
     MERGES.delete(txn, &map)?;
     MAPS_ABOVE.delete(txn, &(below, map))?;
     let Some(lower) = MAPS.get(txn, &below)? else {
-        // All stripes of the map are its own now.
         MAPS.delete(txn, &map)?;
-        if let Some(file) = file {
-            change_row(txn, file, |row| row.shared_below = StripeId(0))?;
-        }
         return Ok(());
     };
     MAPS.delete(txn, &below)?;

@@ -225,15 +225,15 @@ pub struct FileRecord {
     pub map: MapId,
     /// The number of its stripes that are in maps below its own: snapshots and clones may have them too.
     pub shared_stripe_count: u64,
-    /// Stripes with lower ids are not updated in place: other files may have them too. Of the others that may have them,
-    /// each is a copy, and noted as one.
+    /// Stripes with lower ids are not updated in place: other files may have them too, or had them before they were
+    /// removed. Of the others that this is true of, each is a copy, and noted as one.
     pub shared_below: StripeId,
     /// Whether it is a snapshot, whose bytes and size never change.
     pub is_read_only: bool,
 }
 
 impl FileRecord {
-    /// Whether a stripe of the file's own map is in no other file, so that it is updated in place.
+    /// Whether a stripe of the file's own map that is no copy has been in no other file, so that it is updated in place.
     pub(crate) fn owns(&self, stripe: StripeId) -> bool {
         stripe >= self.shared_below && !self.is_read_only
     }

@@ -8,7 +8,7 @@ use gabion_meta::{
     PoolRecord, PutId, Rewrite, SizeChange, SnapshotError,
 };
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a segment of the test's pool.
 const SEGMENT: u64 = 4096;
@@ -21,6 +21,8 @@ struct World {
     files: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The content of each stripe.
     contents: BTreeMap<StripeId, u64>,
+    /// The files that have had each stripe, also those that are removed: clients may read them by what they knew.
+    had: BTreeMap<StripeId, BTreeSet<PutId>>,
     count: u64,
 }
 
@@ -40,6 +42,7 @@ impl World {
             pool,
             files: BTreeMap::new(),
             contents: BTreeMap::new(),
+            had: BTreeMap::new(),
             count: 0,
         }
     }
@@ -181,8 +184,14 @@ impl World {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         assert_eq!(self.meta.check(), Ok(vec![]));
+        for name in self.files.keys() {
+            let (file, stripes) = self.meta.layout(name).expect("it is known");
+            for (_, stripe) in stripes {
+                self.had.entry(stripe.id).or_default().insert(file.put);
+            }
+        }
         for (name, segments) in &self.files {
             let (file, stripes) = self.meta.layout(name).expect("it is known");
             let present = stripes.iter().map(|(at, s)| (*at, self.contents[&s.id]));
@@ -216,18 +225,10 @@ impl World {
                     "byte {at} of {}: {written:?}",
                     file.name
                 );
-                assert!(is_shared || self.is_alone(*at, stripe.id, &file.name));
+                let is_alone = self.had[&stripe.id] == BTreeSet::from([file.put]);
+                assert!(is_shared || is_alone, "byte {at} of {}", file.name);
             }
         }
-    }
-
-    /// Whether no other file has a stripe.
-    fn is_alone(&self, at: u64, stripe: StripeId, owner: &str) -> bool {
-        let mut others = self.files.keys().filter(|name| *name != owner);
-        others.all(|name| {
-            let (_, stripes) = self.meta.layout(name).expect("it is known");
-            !stripes.iter().any(|(o, s)| (*o, s.id) == (at, stripe))
-        })
     }
 
     fn step(&mut self, (kind, which, first, count): (u8, u64, u64, u64)) {
@@ -303,7 +304,7 @@ proptest! {
 
 #[test]
 fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
-    let (world, name, source) = World::with_file(2);
+    let (mut world, name, source) = World::with_file(2);
     let early = world.meta.exclusive(source).expect("it is readable").token;
     let made = world.meta.snapshot((source, early), "s", true, (91, 3));
     assert!(
@@ -326,6 +327,46 @@ fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
     let late = world.meta.snapshot((source, token), "s", true, (93, 3));
     assert!(matches!(late, Err(MetaError::Superseded { .. })));
     assert_eq!(world.meta.token_to_update(source, first), Ok(token));
+    world.check();
+}
+
+#[test]
+fn a_stripe_that_a_removed_file_had_is_not_updated_in_place() {
+    let (mut world, name, _) = World::with_file(2);
+    let clone = world.snapshot(&name, false).expect("it is known");
+    let write = Change {
+        first: 0,
+        count: 1,
+        writes: true,
+        truncates: false,
+    };
+    // The clone has a copy of the first stripe, and the second stripe itself.
+    world.change(&name, &write).expect("it is a file");
+    world.check();
+    world.remove(&name);
+    while world.meta.discard_removed(9).expect("it works")
+        || world.meta.merge_maps(9).expect("it works")
+    {}
+    world.release();
+    world.reclaim();
+    world.check();
+    let file = world.meta.file(&clone).expect("it is known");
+    assert_eq!(file.shared_stripe_count, 0);
+    let (_, stripes) = world.meta.layout(&clone).expect("it is known");
+    for (_, stripe) in stripes {
+        let refused = Err(SnapshotError::Shared(stripe.id).into());
+        assert_eq!(world.meta.token_to_update(file.put, stripe.id), refused);
+    }
+    // A write stores the stripe anew, which is the clone's alone.
+    world.change(&clone, &write).expect("it is a file");
+    let (_, stripes) = world.meta.layout(&clone).expect("it is known");
+    let token = world
+        .meta
+        .exclusive(file.put)
+        .expect("it is readable")
+        .token;
+    let own = world.meta.token_to_update(file.put, stripes[0].1.id);
+    assert_eq!(own, Ok(token));
     world.check();
 }
 

@@ -7,6 +7,11 @@ const BYTES: Check = test(
     "integration",
     "snapshots::files_keep_their_bytes_and_give_all_stripes_back",
 );
+const REMOVED: Check = test(
+    "gabion-meta",
+    "integration",
+    "snapshots::a_stripe_that_a_removed_file_had_is_not_updated_in_place",
+);
 const REFUSED: Check = test(
     "gabion-meta",
     "integration",
@@ -30,9 +35,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-shared-stripe-is-updated-in-place",
-        file: "crates/meta/src/exclusive.rs",
-        text: "if !file.owns(stripe) || COPIES",
-        replacement: "if COPIES",
+        file: "crates/meta/src/maps.rs",
+        text: "Ok(file.owns(stripe) && !(",
+        replacement: "Ok(!file.is_read_only && !(",
         check: BYTES,
     },
     Mutant {
@@ -41,6 +46,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "COPIES.put(txn, &copy.id, &())?;",
         replacement: "",
         check: BYTES,
+    },
+    Mutant {
+        name: "a-stripe-of-a-removed-file-is-updated-in-place",
+        file: "crates/meta/src/maps.rs",
+        text: "        MAPS.delete(txn, &map)?;\n        return Ok(());",
+        replacement: "        MAPS.delete(txn, &map)?;
+        let owns_all = |row: &mut FileRecord| row.shared_below = StripeId(0);
+        return file.map_or(Ok(()), |file| change_row(txn, file, owns_all));",
+        check: REMOVED,
+    },
+    Mutant {
+        name: "a-copy-that-a-removed-file-had-is-updated-in-place",
+        file: "crates/meta/src/maps.rs",
+        text: "moved_count += u64::from(row.is_some());",
+        replacement: "moved_count += u64::from(row.is_some());
+                if let Some(extent) = row.filter(|_| record.file.is_some()) {
+                    COPIES.delete(txn, &extent.stripe)?;
+                }",
+        check: REMOVED,
     },
     Mutant {
         name: "a-hole-over-a-shared-stripe-hides-nothing",
