@@ -79,9 +79,9 @@ pub(crate) fn read_retry(
             .find(|participant| participant.to_string() == *name)
             .map_or(ReadRetry::Refresh, |&silent| ReadRetry::AvoidNode(silent)),
         // A node that does not hear the coordinator does not get to know new keys.
-        Refusal::NoSuchChunk(_) | Refusal::Ticket(TicketFault::UnknownKey) => {
-            ReadRetry::LeaveOut(node)
-        }
+        Refusal::NoSuchChunk(_)
+        | Refusal::NoSuchStripe(_)
+        | Refusal::Ticket(TicketFault::UnknownKey) => ReadRetry::LeaveOut(node),
         Refusal::NoLease | Refusal::StoreFailed(_) | Refusal::NoSpace | Refusal::Failed(_) => {
             ReadRetry::AvoidNode(node)
         }
@@ -112,6 +112,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::CutPassed { .. }
         | Refusal::Damaged(_)
         | Refusal::NoSuchChunk(_)
+        | Refusal::NoSuchStripe(_)
         | Refusal::NotPrimary(_)
         | Refusal::TooFewLeft { .. }
         | Refusal::StageAt(_)
@@ -155,6 +156,7 @@ mod tests {
                 range: ByteRange::new(0, 1),
             }),
             Refusal::NoSuchChunk(CHUNK),
+            Refusal::NoSuchStripe(CHUNK.stripe),
             Refusal::NotPrimary(NodeId(8)),
             Refusal::TooFewLeft {
                 left_count: 4,
@@ -196,6 +198,7 @@ mod tests {
             (TakeCut { settle: false }, TakeCut { settle: true }),
             (TakeCut { settle: false }, TakeCut { settle: false }),
             (AvoidChunk(CHUNK.index), AvoidChunk(CHUNK.index)),
+            (LeaveOut(NodeId(1)), LeaveOut(NodeId(1))),
             (LeaveOut(NodeId(1)), LeaveOut(NodeId(1))),
             (Refresh, Refresh),
             (Fail, Fail),

@@ -239,9 +239,12 @@ impl File {
 /// not serve now. None if it has no memory of the chunk to tell.
 fn hindrance(error: NodeError) -> Option<Refusal> {
     match error {
-        NodeError::Refused(Refusal::NoSuchChunk(_) | Refusal::Damaged(_) | Refusal::Invalid(_)) => {
-            None
-        }
+        NodeError::Refused(
+            Refusal::NoSuchChunk(_)
+            | Refusal::NoSuchStripe(_)
+            | Refusal::Damaged(_)
+            | Refusal::Invalid(_),
+        ) => None,
         error => Some(error.into()),
     }
 }

@@ -319,6 +319,7 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
             Refusal::StaleGeneration { current: *current }
         }
         StoreError::NoSuchChunk { chunk } => Refusal::NoSuchChunk(*chunk),
+        StoreError::NoSuchStripe { stripe } => Refusal::NoSuchStripe(*stripe),
         StoreError::Unsettled { .. } => Refusal::Unsettled,
         StoreError::CutPassed { applied, .. } => Refusal::CutPassed { asked: *applied },
         StoreError::OutOfChunk { .. }
@@ -327,7 +328,6 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
         | StoreError::Overlap { .. }
         | StoreError::ChunkExists { .. }
         | StoreError::Incomplete { .. }
-        | StoreError::NoSuchStripe { .. }
         | StoreError::Settled { .. }
         | StoreError::Dropped { .. }
         | StoreError::SequenceTaken { .. } => Refusal::Invalid(error.to_string()),

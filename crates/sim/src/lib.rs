@@ -33,6 +33,7 @@ mod network;
 mod parties;
 mod places;
 mod ports;
+pub mod race;
 pub mod registers;
 mod run;
 mod services;

@@ -80,7 +80,8 @@ pub(crate) async fn work_with_snapshots(
     Ok(())
 }
 
-async fn make(
+/// Takes a snapshot or a clone of a file.
+pub(crate) async fn make(
     cluster: &Cluster,
     client: &SimClient,
     (name, snapshots): (&str, &Snapshots),

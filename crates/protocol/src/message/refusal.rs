@@ -2,7 +2,9 @@
 //! node, or to fail.
 
 use crate::ticket::TicketFault;
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId,
+};
 use gabion_meta::FencingToken;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,9 @@ pub enum Refusal {
     /// The node does not have the chunk.
     #[error("the node does not hold {0}")]
     NoSuchChunk(ChunkId),
+    /// The node has nothing of the stripe: the stripe may have left its file in the meantime.
+    #[error("the node has no data of {0}")]
+    NoSuchStripe(StripeId),
     /// Another node is the primary; ask it.
     #[error("the stripe's primary is {0}")]
     NotPrimary(NodeId),
@@ -128,6 +133,7 @@ impl Refusal {
             Self::CutPassed { .. } => "cut_passed",
             Self::Damaged(_) => "damaged",
             Self::NoSuchChunk(_) => "no_such_chunk",
+            Self::NoSuchStripe(_) => "no_such_stripe",
             Self::NotPrimary(_) => "not_primary",
             Self::TooFewLeft { .. } => "too_few_left",
             Self::StageAt(_) => "stage_at",

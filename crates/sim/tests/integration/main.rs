@@ -3,6 +3,7 @@
 mod conversions;
 mod holes;
 mod names;
+mod races;
 mod registers;
 mod seeds;
 mod sizes;

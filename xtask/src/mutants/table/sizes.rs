@@ -81,6 +81,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-hole-ends-with-a-truncation-into-it",
+        file: "crates/client/src/resize.rs",
+        text: "if self.rewrite(what, part, plan, &zeros).await?.has_changed {",
+        replacement: "if self.rewrite(what, part, plan, &zeros).await.is_ok() {",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "races::a_hole_and_a_truncation_into_it",
+        ),
+    },
+    Mutant {
+        name: "a-stripe-that-is-gone-makes-an-update-fail",
+        file: "crates/protocol/src/participant.rs",
+        text: "StoreError::NoSuchStripe { stripe } => Refusal::NoSuchStripe(*stripe),",
+        replacement: "StoreError::NoSuchStripe { .. } => Refusal::Invalid(error.to_string()),",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "races::an_update_of_a_stripe_that_is_replaced",
+        ),
+    },
+    Mutant {
         name: "a-block-is-replaced-by-one-of-another-size",
         file: "crates/meta/src/replacements.rs",
         text: "at == offset && old.chunk_bytes == place.chunk_bytes",

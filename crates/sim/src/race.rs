@@ -1,0 +1,272 @@
+//! Two operations of two clients on one file. The second one begins before any step of the first, and may interrupt it:
+//! a test can try all steps, where seeds try only some. A step is the arrival of a message or the start of a disk
+//! operation.
+//!
+//! There are no faults. So each operation must succeed, unless the other one removes its file, and the checkers of every
+//! run must find that the file has the bytes of both, in one order or the other.
+
+use crate::cells::{CELL_BYTES, cell_count};
+use crate::client::SimClient;
+use crate::cluster::Cluster;
+use crate::run::start;
+use crate::shape::Shape;
+use crate::snapshots::{Snapshots, make};
+use crate::steps::Act;
+use crate::verify::verify;
+use crate::workload::create_pool;
+use crate::world::{World, lock};
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::join;
+use gabion_client::{ClientError, ClientOptions, File};
+use gabion_layout::{AppendSpec, Survive, UpdateScheme};
+use gabion_planner::update::descriptor;
+use gabion_protocol::limits::Limits;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+const SEED: u64 = 1;
+const NODE_COUNT: usize = 4;
+const CHUNK_BYTES: u64 = 8192;
+/// Data chunks of a stripe.
+const CHUNK_COUNT: u64 = 2;
+/// Cells of a stripe.
+pub const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
+/// Cells of the file, whose third stripe is smaller than the others.
+pub const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
+/// The longest pause of the first client, in virtual milliseconds. It holds leases that the other one may have to wait
+/// for.
+pub const PAUSE_MS: u64 = 5_000;
+const KEPT_LINE_COUNT: usize = 2_000;
+const FILE: &str = "file";
+/// Interval of repeated attempts before the race.
+const PAUSE_US: u64 = 50_000;
+
+/// An operation on the file, in cells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// A write, of one stripe or several.
+    Write(Range<u64>),
+    /// The same, each stripe by itself.
+    WritePieces(Range<u64>),
+    /// Appends this many cells.
+    Append(u64),
+    /// Gives the file at least this many cells.
+    Grow(u64),
+    /// Gives the file this many cells.
+    Truncate(u64),
+    /// Makes cells zero.
+    Punch(Range<u64>),
+    /// A snapshot.
+    Snapshot,
+    /// Another file of this many cells takes the name.
+    Replace(u64),
+}
+
+/// Two operations, and the file that they meet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Race {
+    /// The operation whose steps are counted.
+    pub first: Operation,
+    /// The operation of the other client.
+    pub second: Operation,
+    /// Whether the first client stands still from that step on until the second operation has ended, or for
+    /// [`PAUSE_MS`].
+    pub interrupts: bool,
+    /// Whether a snapshot shares all stripes of the file.
+    pub is_shared: bool,
+    /// How updates of stripes are made.
+    pub scheme: UpdateScheme,
+}
+
+/// The result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Raced {
+    /// The broken promise, if one was.
+    pub failure: Option<String>,
+    /// The last events, oldest first.
+    pub log: Vec<String>,
+    /// Steps from the call of the first operation to its end.
+    pub step_count: u64,
+}
+
+/// Runs a race. The second operation begins before this step of the first one, or behind its end if it has fewer steps.
+pub fn run_race(race: &Race, step: u64) -> Raced {
+    let world = World::new(SEED, KEPT_LINE_COUNT);
+    let cluster = Cluster::new(&world, shape(race.scheme));
+    let step_count = Arc::new(Mutex::new(0));
+    let script = script(
+        Arc::clone(&cluster),
+        race.clone(),
+        (step, Arc::clone(&step_count)),
+    );
+    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
+        world.fail("a process panicked; its message is on standard error".to_owned());
+    }
+    let failure = world.failure();
+    world.end();
+    world.steps.end();
+    cluster.network.clear();
+    let step_count = *lock(&step_count);
+    Raced {
+        failure,
+        log: world.take_journal().into_lines(),
+        step_count,
+    }
+}
+
+fn shape(scheme: UpdateScheme) -> Shape {
+    Shape {
+        rack_count: 2,
+        node_count: NODE_COUNT,
+        client_count: 2,
+        code: "rs(2,1)".to_owned(),
+        survive: Survive::Nodes(1),
+        survived_count: 1,
+        chunk_bytes: CHUNK_BYTES,
+        update: scheme,
+        append: descriptor(scheme).appends().then_some(AppendSpec {
+            replicas: 1,
+            stripes_max: 2,
+            log_bytes_max: 32 << 10,
+            age_max_s: 10,
+            grouping: None,
+        }),
+        lifecycle: None,
+        stripe_bytes: CHUNK_COUNT * CHUNK_BYTES,
+        repeat_one_in: 0,
+        is_thin: false,
+        limits: Limits::default(),
+        writes_twice: false,
+        shrinks: true,
+        window_stripe_count: 2,
+    }
+}
+
+async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc<Mutex<u64>>)) {
+    let world = Arc::clone(&cluster.world);
+    let snapshots = Arc::new(Snapshots::default());
+    let operator = start(&cluster).await;
+    create_pool(&cluster, &operator).await;
+    while operator.put(FILE, FILE_CELLS).await.is_err() {
+        world.sleep(PAUSE_US).await;
+    }
+    if race.is_shared {
+        let made = make(&cluster, &operator, (FILE, &snapshots)).await;
+        made.expect("the cluster is whole");
+    }
+    let first = Runner::new(&cluster, 0, &snapshots).await;
+    let second = Runner::new(&cluster, 1, &snapshots).await;
+    let (begin, is_time) = oneshot::channel();
+    let (first_process, interrupts) = (first.client.party.process, race.interrupts);
+    let act: Act = Box::new({
+        let world = Arc::clone(&world);
+        move || {
+            if interrupts {
+                world.pause(first_process, true);
+                let stopped = Arc::clone(&world);
+                world.after(PAUSE_MS * 1000, move || stopped.resume(first_process));
+            }
+            begin.send(()).unwrap_or(());
+        }
+    });
+    world.steps.count(Some((step, act)));
+    let counted = Arc::clone(&world);
+    let first_work = first.spawn(&race.first, &race.second, move || {
+        // The second operation begins now if its step has not come.
+        *lock(&step_count) = counted.steps.end();
+    });
+    let resumed = Arc::clone(&world);
+    let second_work = async {
+        is_time.await.unwrap_or(());
+        let resume = move || resumed.resume(first_process);
+        second.spawn(&race.second, &race.first, resume).await;
+    };
+    join(first_work, second_work).await;
+    for runner in [first, second] {
+        runner.read_again().await;
+    }
+    verify(&cluster, &operator).await;
+    if let Err(wrong) = snapshots.verify(&operator).await {
+        world.fail(wrong);
+    }
+}
+
+/// A client that has the file open, and knows its layout.
+#[derive(Clone)]
+struct Runner {
+    cluster: Arc<Cluster>,
+    client: SimClient,
+    snapshots: Arc<Snapshots>,
+    file: File,
+}
+
+impl Runner {
+    async fn new(cluster: &Arc<Cluster>, number: usize, snapshots: &Arc<Snapshots>) -> Self {
+        let party = cluster.begin_client(number);
+        let client = cluster.client(party, ClientOptions::default()).await;
+        loop {
+            if let Ok(file) = client.open(FILE).await
+                && client.read(&file, &(0..FILE_CELLS)).await.is_ok()
+            {
+                return Self {
+                    cluster: Arc::clone(cluster),
+                    client,
+                    snapshots: Arc::clone(snapshots),
+                    file,
+                };
+            }
+            cluster.world.sleep(PAUSE_US).await;
+        }
+    }
+
+    /// Carries out an operation in the client's process, and calls `ended` behind it. It may fail only if the other one
+    /// removes the file.
+    async fn spawn(
+        &self,
+        operation: &Operation,
+        other: &Operation,
+        ended: impl FnOnce() + Send + 'static,
+    ) {
+        let (runner, operation) = (self.clone(), operation.clone());
+        let may_fail = matches!(other, Operation::Replace(_));
+        let (end, has_ended) = oneshot::channel();
+        let work = async move {
+            let done = runner.run(&operation).await;
+            ended();
+            if let Err(error) = done
+                && !may_fail
+            {
+                runner.client.fail(format!("{operation:?} fails: {error}"));
+            }
+            end.send(()).unwrap_or(());
+        };
+        self.cluster
+            .world
+            .spawn(self.client.party.process, work.boxed());
+        has_ended.await.unwrap_or(());
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<(), ClientError> {
+        let (client, file) = (&self.client, &self.file);
+        let between = self.cluster.shape.cells_between_ends();
+        match operation {
+            Operation::Write(cells) => client.write(file, cells).await.map(drop),
+            Operation::WritePieces(cells) => client.write_pieces(file, cells, between).await,
+            Operation::Append(count) => client.append(file, *count, between).await,
+            Operation::Grow(count) => client.grow(file, *count).await,
+            Operation::Truncate(count) => client.truncate(file, *count).await,
+            Operation::Punch(cells) => client.punch(file, cells).await,
+            Operation::Snapshot => make(&self.cluster, client, (FILE, &self.snapshots)).await,
+            Operation::Replace(count) => client.put_over(FILE, *count).await,
+        }
+    }
+
+    /// Reads the file that was opened before the race, which may be gone, by the layout that the client knows.
+    async fn read_again(&self) {
+        let all = 0..cell_count(self.file.size_bytes());
+        // The checkers see what it reads.
+        self.client.read(&self.file, &all).await.unwrap_or(());
+    }
+}
