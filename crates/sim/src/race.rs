@@ -18,7 +18,7 @@ use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::join;
-use gabion_client::{ClientError, ClientOptions, File};
+use gabion_client::{ClientError, ClientOptions, File, TakeOver};
 use gabion_layout::{AppendSpec, Survive, UpdateScheme};
 use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
@@ -40,6 +40,7 @@ pub const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 pub const PAUSE_MS: u64 = 5_000;
 const KEPT_LINE_COUNT: usize = 2_000;
 const FILE: &str = "file";
+const FORMER: &str = "former";
 /// Interval of repeated attempts before the race.
 const PAUSE_US: u64 = 50_000;
 
@@ -58,10 +59,30 @@ pub enum Operation {
     Truncate(u64),
     /// Makes cells zero.
     Punch(Range<u64>),
+    /// A write through the client's cache, and a flush.
+    Cached(Range<u64>),
+    /// A write by the only writer, which ends every other session.
+    Alone(Range<u64>),
     /// A snapshot.
     Snapshot,
     /// Another file of this many cells takes the name.
     Replace(u64),
+}
+
+/// Whether the file shares stripes with a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// It has no snapshot and never had one.
+    Never,
+    /// A snapshot has all of its stripes.
+    Now,
+    /// The snapshot is removed, so that the stripes are in no other file any more.
+    Before,
+}
+
+impl Sharing {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Now, Self::Before];
 }
 
 /// Two operations, and the file that they meet.
@@ -74,8 +95,8 @@ pub struct Race {
     /// Whether the first client stands still from that step on until the second operation has ended, or for
     /// [`PAUSE_MS`].
     pub interrupts: bool,
-    /// Whether a snapshot shares all stripes of the file.
-    pub is_shared: bool,
+    /// Whether the file shares its stripes.
+    pub sharing: Sharing,
     /// How updates of stripes are made.
     pub scheme: UpdateScheme,
 }
@@ -152,10 +173,7 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     while operator.put(FILE, FILE_CELLS).await.is_err() {
         world.sleep(PAUSE_US).await;
     }
-    if race.is_shared {
-        let made = make(&cluster, &operator, (FILE, &snapshots)).await;
-        made.expect("the cluster is whole");
-    }
+    share(&cluster, &operator, (race.sharing, &snapshots)).await;
     let first = Runner::new(&cluster, 0, &snapshots).await;
     let second = Runner::new(&cluster, 1, &snapshots).await;
     let (begin, is_time) = oneshot::channel();
@@ -193,6 +211,37 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     }
 }
 
+/// Makes the file share its stripes, or have shared them.
+async fn share(
+    cluster: &Arc<Cluster>,
+    operator: &SimClient,
+    (sharing, snapshots): (Sharing, &Snapshots),
+) {
+    match sharing {
+        Sharing::Never => {}
+        Sharing::Now => {
+            let made = make(cluster, operator, (FILE, snapshots)).await;
+            made.expect("the cluster is whole");
+        }
+        Sharing::Before => {
+            let file = operator.open(FILE).await.expect("the cluster is whole");
+            let made = operator.client.snapshot(file.put_id(), FORMER, true).await;
+            made.expect("the cluster is whole");
+            let removed = operator.client.rm(FORMER).await;
+            removed.expect("the cluster is whole");
+            let shared_count = || {
+                cluster
+                    .observer
+                    .file(FILE)
+                    .map(|file| file.shared_stripe_count)
+            };
+            while shared_count() != Ok(0) {
+                cluster.world.sleep(PAUSE_US).await;
+            }
+        }
+    }
+}
+
 /// A client that has the file open, and knows its layout.
 #[derive(Clone)]
 struct Runner {
@@ -222,7 +271,7 @@ impl Runner {
     }
 
     /// Carries out an operation in the client's process, and calls `ended` behind it. It may fail only if the other one
-    /// removes the file.
+    /// removes the file, or fences this client out.
     async fn spawn(
         &self,
         operation: &Operation,
@@ -230,7 +279,7 @@ impl Runner {
         ended: impl FnOnce() + Send + 'static,
     ) {
         let (runner, operation) = (self.clone(), operation.clone());
-        let may_fail = matches!(other, Operation::Replace(_));
+        let may_fail = matches!(other, Operation::Replace(_) | Operation::Alone(_));
         let (end, has_ended) = oneshot::channel();
         let work = async move {
             let done = runner.run(&operation).await;
@@ -258,6 +307,16 @@ impl Runner {
             Operation::Grow(count) => client.grow(file, *count).await,
             Operation::Truncate(count) => client.truncate(file, *count).await,
             Operation::Punch(cells) => client.punch(file, cells).await,
+            Operation::Cached(cells) => {
+                let cached = client.open_cached(FILE).await?;
+                client.write_cached(&cached, cells).await?;
+                client.flush(&cached).await
+            }
+            Operation::Alone(cells) => {
+                let sole = client.open_exclusive(FILE, TakeOver::Now).await?;
+                client.write(&sole, cells).await?;
+                sole.end_session().await
+            }
             Operation::Snapshot => make(&self.cluster, client, (FILE, &self.snapshots)).await,
             Operation::Replace(count) => client.put_over(FILE, *count).await,
         }

@@ -12,7 +12,11 @@ const PAUSE_US: u64 = 800_000;
 
 impl SimClient {
     /// Opens a file exclusively, as [`SimClient::open`] does.
-    async fn open_exclusive(&self, name: &str, take_over: TakeOver) -> Result<File, ClientError> {
+    pub(crate) async fn open_exclusive(
+        &self,
+        name: &str,
+        take_over: TakeOver,
+    ) -> Result<File, ClientError> {
         let called_us = self.now_us();
         let file = self.client.open_exclusive(name, take_over).await?;
         self.note_opened(name, &file, called_us);

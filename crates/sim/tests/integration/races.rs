@@ -1,13 +1,13 @@
 //! Two operations on one file, the second one begun at many steps of the first.
 
 use gabion_layout::UpdateScheme::{self, Cau, Fl, Fo, Parix, Pl, Plr};
-use gabion_sim::race::{FILE_CELLS, Operation, Race, STRIPE_CELLS, run_race};
+use gabion_sim::race::{FILE_CELLS, Operation, Race, STRIPE_CELLS, Sharing, run_race};
 use std::ops::Range;
 
 /// Cells within the second stripe, which begins before them and ends behind them.
 const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
 /// Steps between two races of a pair that is not tried at every step.
-const STRIDE: usize = 17;
+const STRIDE: usize = 29;
 
 fn operations() -> Vec<Operation> {
     vec![
@@ -19,6 +19,8 @@ fn operations() -> Vec<Operation> {
         Operation::Grow(FILE_CELLS + 3000),
         Operation::Truncate(WITHIN.start + 400),
         Operation::Punch(STRIPE_CELLS - 200..2 * STRIPE_CELLS),
+        Operation::Cached(STRIPE_CELLS - 20..STRIPE_CELLS + 40),
+        Operation::Alone(WITHIN),
         Operation::Snapshot,
         Operation::Replace(2000),
     ]
@@ -40,21 +42,25 @@ fn race_at(race: &Race, from: usize, stride: usize) {
     }
 }
 
-/// Races of every two operations, of a file with stripes of its own and of one that shares them.
+/// Each sharing, with and without an interruption.
+fn pairs() -> impl Iterator<Item = (Sharing, bool)> {
+    let with = |sharing| [false, true].map(move |interrupts| (sharing, interrupts));
+    Sharing::ALL.into_iter().flat_map(with)
+}
+
+/// Races of every two operations, of a file that shares no stripes, shares them, or did so before.
 fn race_all(schemes: &[UpdateScheme], stride: usize) {
     let all = operations();
     let mut number = 0;
     for &scheme in schemes {
         for first in &all {
             for second in &all {
-                for (is_shared, interrupts) in
-                    [(false, false), (false, true), (true, false), (true, true)]
-                {
+                for (sharing, interrupts) in pairs() {
                     let race = Race {
                         first: first.clone(),
                         second: second.clone(),
                         interrupts,
-                        is_shared,
+                        sharing,
                         scheme,
                     };
                     race_at(&race, number % stride, stride);
@@ -68,12 +74,12 @@ fn race_all(schemes: &[UpdateScheme], stride: usize) {
 /// Part of the hole is before the new end of the file, and must be zero.
 #[test]
 fn a_hole_and_a_truncation_into_it() {
-    for is_shared in [false, true] {
+    for sharing in Sharing::ALL {
         let race = Race {
             first: Operation::Punch(WITHIN),
             second: Operation::Truncate(WITHIN.start + 400),
             interrupts: true,
-            is_shared,
+            sharing,
             scheme: Plr,
         };
         race_at(&race, 0, 1);
@@ -87,7 +93,7 @@ fn an_update_of_a_stripe_that_is_replaced() {
         first: Operation::WritePieces(STRIPE_CELLS - 100..FILE_CELLS + 1000),
         second: Operation::Write(STRIPE_CELLS - 400..2 * STRIPE_CELLS + 200),
         interrupts: true,
-        is_shared: false,
+        sharing: Sharing::Never,
         scheme: Plr,
     };
     race_at(&race, 0, 1);
@@ -99,7 +105,7 @@ fn every_two_operations() {
 }
 
 #[test]
-#[ignore = "it takes half an hour; run it after a change of the client or of what it asks for"]
+#[ignore = "it takes an hour; run it after a change of the client or of what it asks for"]
 fn every_two_operations_at_every_step() {
     race_all(&[Fo, Fl, Pl, Plr, Parix, Cau], 1);
 }
