@@ -13,6 +13,7 @@
 
 mod budget;
 mod device;
+mod entering;
 mod execute;
 mod handshake;
 mod image;

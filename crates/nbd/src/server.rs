@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::device::Exports;
+use crate::entering::{Entering, Entry};
 use crate::handshake::{self, Agreed, Encryption, greet, negotiate};
 use crate::metrics::Metrics;
 use crate::session;
@@ -9,7 +10,9 @@ use crate::socket::Socket;
 use crate::tls::{Tls, in_words};
 use gabion_gateway::{passing, serve_metrics};
 use rustix::net::sockopt;
+use rustls::pki_types::CertificateDer;
 use std::fmt::Display;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +30,10 @@ const KEEPALIVE: Duration = Duration::from_mins(1);
 /// Limits on what peers can make the server hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time. Further ones are closed at once.
+    /// Connections at a time. Further ones are closed at once. One that has to begin TLS counts when it has.
     pub connection_count: usize,
+    /// Connections at a time that have to begin TLS and have not. A new one ends the oldest.
+    pub entering_count: usize,
     /// Bytes of all requests in flight. At least the largest request of 32 MiB and 4 KiB.
     pub all_bytes: usize,
     /// Bytes of one connection's requests in flight. At least the largest request.
@@ -46,6 +51,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connection_count: 256,
+            entering_count: 64,
             all_bytes: 512 << 20,
             connection_bytes: 96 << 20,
             request_count: 256,
@@ -62,6 +68,7 @@ pub struct Server {
     limits: Limits,
     budget: Arc<Budget>,
     places: Arc<Semaphore>,
+    entering: Arc<Entering>,
     metrics: Arc<Metrics>,
     tls: Option<Arc<Tls>>,
 }
@@ -90,6 +97,7 @@ impl Server {
             limits,
             budget: Arc::new(budget),
             places: Arc::new(Semaphore::new(limits.connection_count)),
+            entering: Arc::new(Entering::new(limits.entering_count)),
             metrics: Arc::new(Metrics::new()),
             tls: None,
         }
@@ -112,8 +120,10 @@ impl Server {
                         tracing::warn!(%address, %error, "a connection is closed");
                         continue;
                     }
-                    let encryption = self.encryption(Encryption::Required);
-                    self.accept(stream, encryption, address.to_string());
+                    match self.tls.clone() {
+                        None => self.accept(stream, Encryption::None, address.to_string()),
+                        Some(tls) => self.admit(stream, tls, &address.to_string()),
+                    }
                 }
                 Err(error) => match passing(error).await {
                     Ok(()) => {}
@@ -128,8 +138,9 @@ impl Server {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let peer = "the Unix socket".to_owned();
-                    self.accept(stream, self.encryption(Encryption::Offered), peer);
+                    let encryption = self.tls.clone();
+                    let encryption = encryption.map_or(Encryption::None, Encryption::Offered);
+                    self.accept(stream, encryption, "the Unix socket".to_owned());
                 }
                 Err(error) => match passing(error).await {
                     Ok(()) => {}
@@ -144,18 +155,41 @@ impl Server {
         serve_metrics(listener, self.metrics.requests()).await
     }
 
-    fn encryption(&self, with: impl FnOnce(Arc<Tls>) -> Encryption) -> Encryption {
-        self.tls.clone().map_or(Encryption::None, with)
-    }
-
     /// Serves a new connection in the background, if there is a place.
     fn accept(&self, socket: impl Socket, encryption: Encryption, peer: String) {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            tokio::spawn(self.clone().connection(socket, encryption, peer, place));
-        } else {
-            let limit = self.limits.connection_count;
-            closed(&peer, format_args!("{limit} connections are open already"));
+        match self.place() {
+            Ok(place) => drop(tokio::spawn(self.clone().connection(
+                socket,
+                encryption,
+                peer,
+                Turn::Placed(place),
+            ))),
+            Err(why) => closed(&peer, why),
         }
+    }
+
+    /// Serves a new connection in the background, which has to begin TLS before it gets a place.
+    fn admit(&self, socket: impl Socket, tls: Arc<Tls>, peer: &str) {
+        let ends_oldest = self.entering.add(|entry| {
+            let turn = Turn::Enters(entry);
+            let connection =
+                self.clone()
+                    .connection(socket, Encryption::Required(tls), peer.to_owned(), turn);
+            tokio::spawn(connection).abort_handle()
+        });
+        if ends_oldest {
+            let limit = self.limits.entering_count;
+            tracing::warn!(
+                peer,
+                "the oldest of {limit} connections that have not begun TLS is closed for a new one"
+            );
+        }
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, String> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let limit = self.limits.connection_count;
+        place.map_err(|_| format!("{limit} connections are open already"))
     }
 
     async fn connection(
@@ -163,20 +197,26 @@ impl Server {
         socket: impl Socket,
         encryption: Encryption,
         peer: String,
-        place: OwnedSemaphorePermit,
+        mut turn: Turn,
     ) {
-        match timeout(self.limits.handshake, self.handshake(socket, encryption)).await {
+        match timeout(
+            self.limits.handshake,
+            self.handshake(socket, encryption, &mut turn),
+        )
+        .await
+        {
             Ok(Ok(Opened::Plain(reader, writer, agreed))) => {
-                self.serve(reader, writer, agreed, &peer).await;
+                self.serve(reader, writer, (agreed, &peer), pending()).await;
             }
-            Ok(Ok(Opened::Encrypted(reader, writer, agreed))) => {
-                self.serve(reader, writer, agreed, &peer).await;
+            Ok(Ok(Opened::Encrypted(reader, writer, agreed, client))) => {
+                let barred = client.barred();
+                self.serve(reader, writer, (agreed, &peer), barred).await;
             }
             Ok(Err(handshake::Ended::Broken(why))) => closed(&peer, why),
             Ok(Err(handshake::Ended::Left | handshake::Ended::BeginsTls(_))) => {}
             Err(_) => closed(&peer, "its handshake took too long"),
         }
-        drop(place);
+        drop(turn);
     }
 
     /// Runs the handshake. If the client begins TLS, it starts anew within it.
@@ -184,6 +224,7 @@ impl Server {
         &self,
         socket: S,
         encryption: Encryption,
+        turn: &mut Turn,
     ) -> Result<Opened<S>, handshake::Ended> {
         let exports = &*self.exports;
         let (reader, mut writer) = socket.halves();
@@ -203,11 +244,17 @@ impl Server {
         let socket = S::whole(reader.into_inner(), writer);
         let accepted = tls.acceptor().await.accept(socket).await;
         let stream = accepted.map_err(|error| handshake::Ended::Broken(in_words(&error)))?;
+        let chain = stream.get_ref().1.peer_certificates();
+        let chain = chain.map(<[_]>::to_vec).unwrap_or_default();
+        let client = TlsClient { tls, chain };
+        if let Turn::Enters(_) = turn {
+            *turn = Turn::Placed(self.place().map_err(handshake::Ended::Broken)?);
+        }
         let (reader, mut writer) = split(stream);
         let mut reader = buffered(reader);
         let begun = (Encryption::Begun, has_padding);
         match negotiate(&mut reader, &mut writer, exports, begun).await {
-            Ok(agreed) => Ok(Opened::Encrypted(reader, writer, agreed)),
+            Ok(agreed) => Ok(Opened::Encrypted(reader, writer, agreed, client)),
             Err(ended) => {
                 // The client can tell the end of TLS from a connection that was cut.
                 let _ = writer.shutdown().await;
@@ -216,9 +263,14 @@ impl Server {
         }
     }
 
-    /// Serves the requests of a connection until it ends.
-    async fn serve<R, W>(&self, reader: R, writer: W, agreed: Agreed, peer: &str)
-    where
+    /// Serves the requests of a connection until it ends or `barred` is done.
+    async fn serve<R, W>(
+        &self,
+        reader: R,
+        writer: W,
+        (agreed, peer): (Agreed, &str),
+        barred: impl Future<Output = &'static str>,
+    ) where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
@@ -227,13 +279,21 @@ impl Server {
         let share = self.budget.share();
         let attached = self.metrics.attached();
         let means = (self.limits.stall, Arc::clone(&self.metrics));
-        match session::serve(reader, writer, agreed, share, means).await {
+        match session::serve(reader, writer, agreed, share, means, barred).await {
             session::Ended::Disconnected => tracing::info!(peer, export, "detached"),
             session::Ended::Gone => tracing::info!(peer, export, "the client has vanished"),
             session::Ended::Broken(why) => closed(peer, why),
         }
         drop(attached);
     }
+}
+
+/// What a connection takes up of the server's limits, until it is dropped.
+enum Turn {
+    /// It has to begin TLS first.
+    Enters(#[expect(dead_code, reason = "its end gives the turn back")] Entry),
+    /// A place of its own.
+    Placed(#[expect(dead_code, reason = "its end gives the place back")] OwnedSemaphorePermit),
 }
 
 /// A connection whose client has chosen an export.
@@ -243,7 +303,23 @@ enum Opened<S: Socket> {
         BufReader<ReadHalf<TlsStream<S>>>,
         WriteHalf<TlsStream<S>>,
         Agreed,
+        TlsClient,
     ),
+}
+
+/// A client that has begun TLS.
+struct TlsClient {
+    tls: Arc<Tls>,
+    /// Its certificate, with those between it and its authority behind it; empty if it has none.
+    chain: Vec<CertificateDer<'static>>,
+}
+
+impl TlsClient {
+    /// Waits until it may not be attached any more. Returns the cause.
+    async fn barred(&self) -> &'static str {
+        self.tls.revoked(&self.chain).await;
+        "the client's certificate is revoked"
+    }
 }
 
 fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {

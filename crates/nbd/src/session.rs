@@ -32,7 +32,7 @@ pub(crate) enum Ended {
     Disconnected,
     /// The client vanished, or takes no replies.
     Gone,
-    /// The client broke the protocol: one plain sentence.
+    /// The client broke the protocol, or may not be attached any more: one plain sentence.
     Broken(String),
 }
 
@@ -50,13 +50,15 @@ struct Session<R, W> {
     tasks: JoinSet<()>,
 }
 
-/// Serves requests until the connection ends, and waits for those in flight.
+/// Serves requests until the connection ends or `barred` is done, and waits for those in flight. The result of `barred` is
+/// the cause.
 pub(crate) async fn serve<R, W>(
     reader: R,
     writer: W,
     agreed: Agreed,
     share: Share,
     (stall_limit, metrics): (Duration, Arc<Metrics>),
+    barred: impl Future<Output = &'static str>,
 ) -> Ended
 where
     R: AsyncRead + Unpin + Send,
@@ -82,6 +84,7 @@ where
     let ended = tokio::select! {
         ended = session.requests() => ended,
         () = outgoing.failed() => Ended::Gone,
+        why = barred => Ended::Broken(why.to_owned()),
     };
     while let Some(done) = session.tasks.join_next().await {
         if let Err(error) = done {

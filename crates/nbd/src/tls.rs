@@ -4,23 +4,28 @@
 //! A directory has the files that other NBD servers and clients take too: `server-cert.pem` (the certificate, with those
 //! between it and its authority behind it), `server-key.pem`, `ca-cert.pem` (the authorities that sign certificates of
 //! clients), and `ca-crl.pem` if there are lists of revoked ones. A connection after a change of these files uses the new
-//! ones, so certificates are renewed while the server runs.
+//! ones, so certificates are renewed while the server runs. A new list also ends the connections of attached clients
+//! whose certificates it revokes.
 //!
 //! The configuration is that of the cluster's own connections (`trust/credentials.rs` in `wire`, of which a gateway knows
 //! nothing) but for two things: clients speak TLS 1.2 too, as the Linux kernel's does, and certificates have no roles.
 
 use rustls::crypto::ring::default_provider; // tidy: allow(provider) rustls' name
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError as Wrong, RootCertStore, ServerConfig};
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 const CERTIFICATE_FILE: &str = "server-cert.pem";
@@ -30,6 +35,8 @@ const REVOKED_FILE: &str = "ca-crl.pem";
 
 /// Most bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Time between two looks for revoked certificates of attached clients. The cluster's own processes look as often.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 /// The clients that a server admits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +73,7 @@ pub enum TlsError {
 pub struct Tls {
     directory: PathBuf,
     clients: TlsClients,
+    look_every: Duration,
     loaded: Mutex<Loaded>,
 }
 
@@ -73,11 +81,35 @@ pub struct Tls {
 #[derive(Debug)]
 struct Loaded {
     files: Files,
-    config: Arc<ServerConfig>,
+    in_use: InUse,
+    /// When the files were last read.
+    read_at: Instant,
     /// A reading of the files. On a disk that hangs, all connections wait for one.
     reading: Option<JoinHandle<Result<Files, TlsError>>>,
     /// The last complaint of files that are not usable.
     complaint: Option<String>,
+}
+
+/// The configuration that a directory's files give.
+#[derive(Clone, Debug)]
+struct InUse {
+    config: Arc<ServerConfig>,
+    /// Checks the certificates of clients, if they need any.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl InUse {
+    /// Whether a list revokes a certificate, or one of those between it and its authority, which follow it.
+    fn has_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let (Some(verifier), Some((own, others))) = (&self.verifier, chain.split_first()) else {
+            return false;
+        };
+        let result = verifier.verify_client_cert(own, others, UnixTime::now());
+        matches!(
+            result,
+            Err(rustls::Error::InvalidCertificate(Wrong::Revoked))
+        )
+    }
 }
 
 impl Tls {
@@ -87,29 +119,61 @@ impl Tls {
     /// [`TlsError`] names the file that is missing or not usable.
     pub fn open(directory: &Path, clients: TlsClients) -> Result<Self, TlsError> {
         let files = Files::read(directory, clients)?;
-        let config = files.config(directory, clients)?;
+        let in_use = files.config(directory, clients)?;
         Ok(Self {
             directory: directory.to_owned(),
             clients,
+            look_every: LOOK_EVERY,
             loaded: Mutex::new(Loaded {
                 files,
-                config,
+                in_use,
+                read_at: Instant::now(),
                 reading: None,
                 complaint: None,
             }),
         })
     }
 
-    /// Returns the acceptor of a new connection. If the files are not usable now, as while they are being replaced, it
-    /// uses the last usable ones.
+    /// The same with another time between two looks for revoked certificates of attached clients.
+    #[must_use]
+    pub fn looking_every(self, look_every: Duration) -> Self {
+        Self { look_every, ..self }
+    }
+
+    /// Returns the acceptor of a new connection.
     pub(crate) async fn acceptor(&self) -> TlsAcceptor {
+        let loaded = self.read_again(Duration::ZERO).await;
+        TlsAcceptor::from(Arc::clone(&loaded.in_use.config))
+    }
+
+    /// Waits until a list revokes the certificate of an attached client, which comes first in its chain. Waits for ever if
+    /// it has shown none.
+    pub(crate) async fn revoked(&self, chain: &[CertificateDer<'_>]) {
+        if chain.is_empty() {
+            return pending().await;
+        }
+        // The handshake may have begun before the certificate was revoked.
+        let mut in_use = self.loaded.lock().await.in_use.clone();
+        while !in_use.has_revoked(chain) {
+            sleep(self.look_every).await;
+            // Connections that look at about the same time need one reading.
+            in_use = self.read_again(self.look_every / 2).await.in_use.clone();
+        }
+    }
+
+    /// Reads the files again, unless they were read within `age`. If the files are not usable now, as while they are being replaced, it
+    /// uses the last usable ones.
+    async fn read_again(&self, age: Duration) -> MutexGuard<'_, Loaded> {
         let mut loaded = self.loaded.lock().await;
+        if loaded.read_at.elapsed() < age {
+            return loaded;
+        }
         let reading = loaded.reading.get_or_insert_with(|| {
             let (directory, clients) = (self.directory.clone(), self.clients);
             spawn_blocking(move || Files::read(&directory, clients))
         });
         let read = reading.await.expect("reading files does not panic");
-        loaded.reading = None;
+        (loaded.reading, loaded.read_at) = (None, Instant::now());
         let complaint = match read.and_then(|files| self.take(&mut loaded, files)) {
             Ok(()) => None,
             Err(error) => Some(error.to_string()),
@@ -120,7 +184,7 @@ impl Tls {
             }
             loaded.complaint = complaint;
         }
-        TlsAcceptor::from(Arc::clone(&loaded.config))
+        loaded
     }
 
     /// Uses files from now on, if they are usable.
@@ -131,7 +195,7 @@ impl Tls {
             return Err(malformed(&self.directory, REVOKED_FILE, reason));
         }
         if files != loaded.files {
-            loaded.config = files.config(&self.directory, self.clients)?;
+            loaded.in_use = files.config(&self.directory, self.clients)?;
             loaded.files = files;
         }
         Ok(())
@@ -178,7 +242,7 @@ impl Files {
         })
     }
 
-    fn config(&self, directory: &Path, clients: TlsClients) -> Result<Arc<ServerConfig>, TlsError> {
+    fn config(&self, directory: &Path, clients: TlsClients) -> Result<InUse, TlsError> {
         let malformed = |name, reason| malformed(directory, name, reason);
         let chain = all::<CertificateDer<'static>>(&self.certificate);
         let chain = chain.map_err(|reason| malformed(CERTIFICATE_FILE, reason))?;
@@ -189,8 +253,8 @@ impl Files {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&crypto))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .expect("the algorithms serve both versions");
-        let builder = match clients {
-            TlsClients::Any => builder.with_no_client_auth(),
+        let (builder, verifier) = match clients {
+            TlsClients::Any => (builder.with_no_client_auth(), None),
             TlsClients::Certified => {
                 let roots = self.roots();
                 let roots = roots.map_err(|reason| malformed(AUTHORITIES_FILE, reason))?;
@@ -202,7 +266,8 @@ impl Files {
                     .with_crls(lists)
                     .build()
                     .map_err(|_| malformed(REVOKED_FILE, "a list is damaged"))?;
-                builder.with_client_cert_verifier(verifier)
+                let builder = builder.with_client_cert_verifier(Arc::clone(&verifier));
+                (builder, Some(verifier))
             }
         };
         let config = builder.with_single_cert(chain, key);
@@ -219,7 +284,8 @@ impl Files {
         // A resumed session would skip the check of a certificate that may be revoked by now.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Arc::new(config))
+        let config = Arc::new(config);
+        Ok(InUse { config, verifier })
     }
 
     fn roots(&self) -> Result<RootCertStore, &'static str> {

@@ -247,6 +247,34 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
     assert!(size().await.status.success());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_list_ends_the_connections_of_the_certificates_that_it_revokes() {
+    let authority = Authority::new();
+    let directory = certificates(&authority);
+    let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
+    let tls = tls.looking_every(Duration::from_millis(20));
+    let serving = Serving::start_with(Limits::default(), Some(tls)).await;
+    let other = certificates(&authority);
+    authority.issue(other.path(), "client", 3);
+    let attach = async |directory: &Path| {
+        let talk = Talk::greet(&serving, 3).await;
+        let mut talk = begin_tls(talk, directory).await;
+        talk.choose("vm/disk").await;
+        talk
+    };
+    let mut revoked = attach(directory.path()).await;
+    let mut kept = attach(other.path()).await;
+    let bytes = [7; 4096];
+    revoked.request((WRITE, 1 << 5), 1, (0, 4096), &bytes).await;
+    assert_eq!(revoked.chunk().await.0, 1);
+    let list = directory.path().join("ca-crl.pem");
+    fs::write(&list, authority.revoke(2)).expect("written");
+    assert!(revoked.end().await.is_empty(), "the server ends it");
+    kept.request((READ, 0), 2, (0, 4096), b"").await;
+    let (cookie, _, payload) = kept.chunk().await;
+    assert_eq!((cookie, &payload[8..]), (2, &bytes[..]));
+}
+
 #[tokio::test]
 async fn a_connection_without_tls_learns_nothing_but_that_it_needs_tls() {
     let (serving, ..) = serving(Limits::default()).await;
@@ -327,6 +355,34 @@ async fn a_client_that_stops_within_tls_gives_its_place_back() {
         assert_eq!(talk.option(START_TLS, b"").await[0].0, ACK);
         talk.end().await;
     }
+}
+
+#[tokio::test]
+async fn connections_without_a_certificate_take_no_place_and_the_oldest_one_ends() {
+    let limits = Limits {
+        connection_count: 1,
+        entering_count: 3,
+        ..Limits::default()
+    };
+    let (serving, _, directory) = serving(limits).await;
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(Talk::greet(&serving, 3).await);
+    }
+    let talk = Talk::greet(&serving, 3).await;
+    assert!(idle.remove(0).end().await.is_empty(), "the oldest one ends");
+    let mut attached = begin_tls(talk, directory.path()).await;
+    attached.choose("vm/disk").await;
+    // The attached one is none of those that enter, so there is room for one more.
+    idle.push(Talk::greet(&serving, 3).await);
+    assert_eq!(idle[0].option(START_TLS, b"").await[0].0, ACK);
+    idle.push(Talk::greet(&serving, 3).await);
+    assert!(idle.remove(0).end().await.is_empty(), "the oldest one ends");
+    attached.request((READ, 0), 1, (0, 512), b"").await;
+    assert_eq!(attached.chunk().await.0, 1);
+    // One with a certificate finds no place.
+    let mut second = begin_tls(idle.remove(0), directory.path()).await;
+    assert!(second.end().await.is_empty(), "there is one place");
 }
 
 /// Begins TLS as a client with a directory's certificates.

@@ -58,4 +58,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if files != loaded.files && self.clients == TlsClients::Any {",
         check: RENEWAL,
     },
+    Mutant {
+        name: "an-attached-client-outlives-the-revocation-of-its-certificate",
+        file: "crates/nbd/src/tls.rs",
+        text: "while !in_use.has_revoked(chain) {",
+        replacement: "while !in_use.has_revoked(&[]) {",
+        check: test(
+            "gabion-nbd",
+            "integration",
+            "tls::a_new_list_ends_the_connections_of_the_certificates_that_it_revokes",
+        ),
+    },
+    Mutant {
+        name: "a-connection-that-begins-no-tls-keeps-its-place",
+        file: "crates/nbd/src/entering.rs",
+        text: "            task.abort();\n        }",
+        replacement: "            let _ = task;\n        }",
+        check: test(
+            "gabion-nbd",
+            "integration",
+            "tls::connections_without_a_certificate_take_no_place_and_the_oldest_one_ends",
+        ),
+    },
 ];

@@ -1,0 +1,80 @@
+//! Connections that have to begin TLS, and to show a certificate if clients need one, and have not. They are few, and a new one ends the oldest. So
+//! peers without a certificate take no place of an attached client, and a client that shows one in time gets in.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::AbortHandle;
+
+/// The connections, in the order of their arrival.
+#[derive(Debug)]
+pub(crate) struct Entering {
+    count_max: usize,
+    waiting: Mutex<Waiting>,
+}
+
+/// A connection and its task, as soon as that has begun.
+type Numbered = (u64, Option<AbortHandle>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    arrived_count: u64,
+    connections: VecDeque<Numbered>,
+}
+
+/// A connection's number among them. Dropped, it is none of them any more.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    entering: Arc<Entering>,
+    number: u64,
+}
+
+impl Entering {
+    pub(crate) fn new(count_max: usize) -> Self {
+        Self {
+            count_max,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Adds a connection, whose task `start` begins. Returns whether the oldest one was ended for it.
+    pub(crate) fn add(self: &Arc<Self>, start: impl FnOnce(Entry) -> AbortHandle) -> bool {
+        let (number, oldest) = self.enter();
+        if let Some((_, Some(task))) = &oldest {
+            task.abort();
+        }
+        // A task may end at once, and its entry with it, so no lock is held here.
+        let entering = Arc::clone(self);
+        let task = start(Entry { entering, number });
+        let mut waiting = self.lock();
+        let own = waiting.connections.iter_mut().find(|(n, _)| *n == number);
+        // Without one, it has ended or begun TLS already.
+        if let Some((_, known)) = own {
+            *known = Some(task);
+        }
+        oldest.is_some()
+    }
+
+    /// Returns the number of a new connection, and the oldest one if there are too many now.
+    fn enter(&self) -> (u64, Option<Numbered>) {
+        let mut waiting = self.lock();
+        let number = waiting.arrived_count;
+        waiting.arrived_count += 1;
+        waiting.connections.push_back((number, None));
+        let is_full = waiting.connections.len() > self.count_max;
+        let oldest = is_full.then(|| waiting.connections.pop_front()).flatten();
+        (number, oldest)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut waiting = self.entering.lock();
+        waiting
+            .connections
+            .retain(|(number, _)| *number != self.number);
+    }
+}
