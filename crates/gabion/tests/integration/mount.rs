@@ -2,7 +2,7 @@
 
 use crate::support::mount::{Mounted, can_mount};
 use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
-use gabion_client::{Client, ClientOptions, NewFile};
+use gabion_client::NewFile;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags, fallocate, getxattr, listxattr, seek};
 use rustix::fs::{removexattr, setxattr};
 use rustix::io::Errno;
@@ -321,12 +321,6 @@ fn appends_of_two_mounts_lose_nothing() {
     assert_eq!(log.len(), 2 * COUNT * 100);
 }
 
-async fn connect(cluster: &TestCluster) -> Client {
-    let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
-    client.await.expect("the cluster answers")
-}
-
 #[test]
 fn a_listing_misses_nothing_while_its_entries_are_removed() {
     const COUNT: usize = 3_000;
@@ -337,7 +331,7 @@ fn a_listing_misses_nothing_while_its_entries_are_removed() {
     let cluster = cluster();
     let mounted = Mounted::start(&cluster, "p", &[]);
     let runtime = tokio::runtime::Runtime::new().expect("a run-time");
-    let client = runtime.block_on(connect(&cluster));
+    let client = runtime.block_on(cluster.client());
     let all: Vec<String> = (0..COUNT).map(|number| format!("d/{number:05}")).collect();
     runtime
         .block_on(async {

@@ -2,7 +2,7 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
-use gabion_client::{Client, ClientError, ClientOptions};
+use gabion_client::ClientError;
 use gabion_meta::{AttributeChange, Existing};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -283,16 +283,10 @@ fn wrong_attributes_are_refused_in_one_sentence() {
     }
 }
 
-async fn connect(cluster: &TestCluster) -> Client {
-    let coordinator = cluster.coordinator();
-    let client = gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
-    client.await.expect("the cluster answers")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn attributes_of_an_open_file_are_its_own_under_any_name() {
     let cluster = cluster();
-    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let (one, other) = (cluster.client().await, cluster.client().await);
     cluster.put("f", b"first");
     let file = one.open("f").await.expect("it is there");
     other
@@ -324,7 +318,7 @@ async fn attributes_of_an_open_file_are_its_own_under_any_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_renames_of_a_file_at_one_moment_one_is_refused() {
     let cluster = cluster();
-    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let (one, other) = (cluster.client().await, cluster.client().await);
     cluster.run(&["create", "file-0"]);
     let mut name = "file-0".to_owned();
     for round in 0..1_000 {

@@ -2,7 +2,6 @@
 
 use crate::support::{TestCluster, pattern};
 use futures::io::AllowStdIo;
-use gabion_client::ClientOptions;
 use std::io::{self, Read};
 
 const STRIPE: usize = 256 << 10;
@@ -39,11 +38,8 @@ fn a_put_outlives_a_node_that_dies_while_it_is_under_way() {
     });
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a run-time");
-    let coordinator = cluster.coordinator();
     let summary = runtime.block_on(async {
-        let client =
-            gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default());
-        let client = client.await.expect("the coordinator answers");
+        let client = cluster.client().await;
         client
             .put("f", None, source, bytes.len() as u64, &())
             .await

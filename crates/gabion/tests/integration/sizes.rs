@@ -2,7 +2,7 @@
 
 use crate::support::writers::Draw;
 use crate::support::{TestCluster, fails_on, pattern};
-use gabion_client::{Client, ClientError, ClientOptions, File};
+use gabion_client::{ClientError, File};
 use gabion_layout::ByteRange;
 use serde_json::Value;
 use std::process::Stdio;
@@ -17,13 +17,6 @@ fn cluster() -> TestCluster {
     let cluster = TestCluster::start(3, 2);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=16KiB"]);
     cluster
-}
-
-async fn connect(cluster: &TestCluster) -> Client {
-    let coordinator = cluster.coordinator();
-    let client =
-        gabion_wire::connect(&coordinator, cluster.security(), ClientOptions::default()).await;
-    client.expect("the coordinator answers")
 }
 
 fn stat(cluster: &TestCluster, name: &str, field: &str) -> u64 {
@@ -206,7 +199,7 @@ fn a_volume_is_stored_where_its_trace_touches_it() {
 async fn a_file_of_many_windows_is_read_written_and_cut_across_their_borders() {
     let cluster = TestCluster::start(3, 1);
     cluster.run(&["pool", "create", "small", "--code=rs(2,1)", "--chunk=4KiB"]);
-    let client = connect(&cluster).await;
+    let client = cluster.client().await;
     // A look-up returns 512 stripes of 8 KiB.
     let (border, size) = (4 << 20, (4 << 20) + 200 * KIB);
     let mut model = pattern(size as usize, 1);
@@ -311,7 +304,7 @@ async fn step(
 #[tokio::test]
 async fn random_changes_do_what_a_vector_of_bytes_does() {
     let cluster = cluster();
-    let (own, other) = (connect(&cluster).await, connect(&cluster).await);
+    let (own, other) = (cluster.client().await, cluster.client().await);
     cluster.run(&["create", "f"]);
     let file = own.open("f").await.unwrap();
     // A handle of another client, which knows an old layout, sees the same.

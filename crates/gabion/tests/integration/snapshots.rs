@@ -2,6 +2,7 @@
 
 use crate::support::nbd::{ImageServer, has_nbd_tools, tool};
 use crate::support::{TestCluster, fails_on, path_text, pattern};
+use gabion_layout::ByteRange;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const KIB: usize = 1024;
@@ -9,6 +10,8 @@ const KIB: usize = 1024;
 const STRIPE: usize = 256 * KIB;
 /// Stripes of the file that is written.
 const STRIPE_COUNT: usize = 4;
+/// Most questions whether a background task has ended.
+const ASK_COUNT_MAX: usize = 2_000;
 
 fn cluster() -> TestCluster {
     let cluster = TestCluster::start(3, 2);
@@ -147,6 +150,29 @@ fn clones_and_their_file_change_apart_from_each_other() {
     check(&expected[1..]);
     cluster.run(&["rm", "copies/one"]);
     check(&[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_a_removed_file_open_reads_nothing_of_its_clone() {
+    const PART: usize = 16 * KIB;
+    let cluster = cluster();
+    let bytes = pattern(STRIPE, 1);
+    cluster.put("disk", &bytes);
+    cluster.run(&["clone", "disk", "copy"]);
+    let client = cluster.client().await;
+    let file = client.open("disk").await.expect("it is there");
+    let range = ByteRange::new(0, PART as u64);
+    assert!(file.read(range).await.expect("it is readable") == bytes[..PART]);
+    cluster.run(&["rm", "disk"]);
+    let is_alone = || cluster.json(&["stat", "copy"])["shared_stripes"] == 0;
+    let alone = (0..ASK_COUNT_MAX).any(|_| is_alone());
+    assert!(alone, "the clone takes the stripes over");
+    cluster.write("copy", 0, &pattern(PART, 2));
+    // It reads by the layout that it knows, and learns from the nodes that this is old.
+    if let Ok(read) = file.read(range).await {
+        assert!(read == bytes[..PART], "bytes of another file");
+    }
+    assert!(cluster.get("copy")[..PART] == pattern(PART, 2));
 }
 
 #[test]

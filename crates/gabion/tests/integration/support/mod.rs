@@ -4,6 +4,7 @@ pub(crate) mod mount;
 pub(crate) mod nbd;
 pub(crate) mod writers;
 
+use gabion_client::{Client, ClientOptions};
 use gabion_wire::trust::Security;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -131,6 +132,13 @@ impl TestCluster {
     /// Returns the proof that clients of this test belong to the cluster.
     pub(crate) fn security(&self) -> Security {
         Security::open(&self.path("cluster/coordinator/operator")).expect("the cluster has made it")
+    }
+
+    /// A client of the library, as the operator.
+    pub(crate) async fn client(&self) -> Client {
+        let coordinator = self.coordinator();
+        let client = gabion_wire::connect(&coordinator, self.security(), ClientOptions::default());
+        client.await.expect("the coordinator answers")
     }
 
     /// The command on this cluster, not started yet.
