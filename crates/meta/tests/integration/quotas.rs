@@ -199,12 +199,20 @@ fn a_file_counts_once_whatever_its_names() {
     limit_files(&meta, 2);
     let file = one_file(&meta, &pool, "a");
     meta.link(file.put, (0, 1), "b").expect("a free name");
+    meta.link(file.put, (1, 10), "c").expect("a free name");
     assert_eq!(used(&meta, &pool).1, 1);
-    // The put takes one of two names, so the other file stays.
+    // Each put takes one of three names, so the other file stays.
+    let late = begin(&meta, &pool, "c", 1).expect("there is room for one more");
     let over = begin(&meta, &pool, "b", 1).expect("there is room for one more");
     meta.commit_put(over.id, 2)
         .expect("there is room for one more");
     assert_eq!(used(&meta, &pool).1, 2);
+    let refused = meta.commit_put(late.id, 3);
+    assert!(matches!(refused, Err(MetaError::Quota(_))), "{refused:?}");
+    meta.abort_put(late.id).expect("it is open");
+    let put = meta.file("c").expect("it is there");
+    meta.remove_file("c", put.put, (put.generation, 11))
+        .expect("it is there");
     let attributes = NewAttributes::FILE;
     let link = |number| meta.make_symlink("l", "a", (pool.id, attributes), (number, 3));
     assert!(matches!(link(2), Err(MetaError::Quota(_))));

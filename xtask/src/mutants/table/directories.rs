@@ -104,7 +104,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/meta/src/files.rs",
         text: "    if !names.is_empty() {\n        let mut left",
         replacement: "    if false {\n        let mut left",
-        check: meta(MODEL),
+        check: meta("names::a_file_of_several_names_keeps_those_that_are_not_changed"),
     },
     Mutant {
         name: "a-late-removal-takes-a-name-that-was-given-again",
