@@ -38,10 +38,7 @@ impl Entering {
 
     /// Adds a connection, whose task `start` begins. Returns whether the oldest one was ended for it.
     pub(crate) fn add(self: &Arc<Self>, start: impl FnOnce(Entry) -> AbortHandle) -> bool {
-        let (number, oldest) = self.enter();
-        if let Some((_, Some(task))) = &oldest {
-            task.abort();
-        }
+        let (number, is_full) = self.enter();
         // A task may end at once, and its entry with it, so no lock is held here.
         let entering = Arc::clone(self);
         let task = start(Entry { entering, number });
@@ -51,18 +48,21 @@ impl Entering {
         if let Some((_, known)) = own {
             *known = Some(task);
         }
-        oldest.is_some()
+        is_full
     }
 
-    /// Returns the number of a new connection, and the oldest one if there are too many now.
-    fn enter(&self) -> (u64, Option<Numbered>) {
+    /// Returns the number of a new connection, and whether it has ended the oldest one.
+    fn enter(&self) -> (u64, bool) {
         let mut waiting = self.lock();
         let number = waiting.arrived_count;
         waiting.arrived_count += 1;
+        let is_full = waiting.connections.len() >= self.count_max;
+        if is_full && let Some((_, Some(task))) = waiting.connections.pop_front() {
+            // With the lock, so that it cannot begin TLS in between. Its entry is dropped later, by the runtime.
+            task.abort();
+        }
         waiting.connections.push_back((number, None));
-        let is_full = waiting.connections.len() > self.count_max;
-        let oldest = is_full.then(|| waiting.connections.pop_front()).flatten();
-        (number, oldest)
+        (number, is_full)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -1,6 +1,7 @@
 //! The sending side of a connection: whole replies, one after another, to a peer that takes them in time.
 
 use bytes::{Bytes, BytesMut};
+use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, watch};
@@ -43,20 +44,32 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
         for buffer in joined(buffers) {
             let mut rest = &buffer[..];
             while !rest.is_empty() {
-                let written = timeout(self.stall_limit, writer.write(rest)).await;
-                match written {
-                    Ok(Ok(count)) if count > 0 => rest = &rest[count..],
+                match self.in_time(writer.write(rest)).await {
+                    Ok(count) if count > 0 => rest = &rest[count..],
                     _ => return Err(self.fail()),
                 }
             }
         }
-        match timeout(self.stall_limit, writer.flush()).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(self.fail()),
+        self.in_time(writer.flush()).await
+    }
+
+    /// A step of sending, which fails if the peer takes no byte in time, or an earlier step has failed.
+    async fn in_time<T>(&self, step: impl Future<Output = io::Result<T>>) -> Result<T, PeerGone> {
+        tokio::select! {
+            done = timeout(self.stall_limit, step) => match done {
+                Ok(Ok(done)) => Ok(done),
+                _ => Err(self.fail()),
+            },
+            () = self.failed() => Err(PeerGone),
         }
     }
 
-    /// Waits until a message could not be sent.
+    /// Sends nothing any more, and no rest of a message either.
+    pub(crate) fn cut(&self) {
+        self.fail();
+    }
+
+    /// Waits until a message could not be sent, or [`Outgoing::cut`].
     pub(crate) async fn failed(&self) {
         let mut has_failed = self.has_failed.subscribe();
         // The sender lives as long as this.
@@ -116,5 +129,19 @@ mod tests {
             Err(PeerGone),
             "the stream ends within a message"
         );
+    }
+
+    #[tokio::test]
+    async fn a_cut_ends_a_message_that_the_peer_does_not_take() {
+        let (near, _far) = tokio::io::duplex(8);
+        let outgoing = Outgoing::new(near, Duration::from_hours(1));
+        let long = vec![Bytes::from_static(&[1; 9])];
+        let cut = async {
+            tokio::task::yield_now().await;
+            outgoing.cut();
+        };
+        let (sent, ()) = tokio::join!(outgoing.send(long), cut);
+        assert_eq!(sent, Err(PeerGone));
+        outgoing.close().await;
     }
 }

@@ -10,7 +10,7 @@ use crate::socket::Socket;
 use crate::tls::{Tls, in_words};
 use gabion_gateway::{passing, serve_metrics};
 use rustix::net::sockopt;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use std::fmt::Display;
 use std::future::pending;
 use std::io;
@@ -246,7 +246,8 @@ impl Server {
         let stream = accepted.map_err(|error| handshake::Ended::Broken(in_words(&error)))?;
         let chain = stream.get_ref().1.peer_certificates();
         let chain = chain.map(<[_]>::to_vec).unwrap_or_default();
-        let client = TlsClient { tls, chain };
+        let as_of = UnixTime::now();
+        let client = TlsClient { tls, chain, as_of };
         if let Turn::Enters(_) = turn {
             *turn = Turn::Placed(self.place().map_err(handshake::Ended::Broken)?);
         }
@@ -312,12 +313,14 @@ struct TlsClient {
     tls: Arc<Tls>,
     /// Its certificate, with those between it and its authority behind it; empty if it has none.
     chain: Vec<CertificateDer<'static>>,
+    /// When the certificates were checked.
+    as_of: UnixTime,
 }
 
 impl TlsClient {
     /// Waits until it may not be attached any more. Returns the cause.
     async fn barred(&self) -> &'static str {
-        self.tls.revoked(&self.chain).await;
+        self.tls.revoked(&self.chain, self.as_of).await;
         "the client's certificate is revoked"
     }
 }

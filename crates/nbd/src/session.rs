@@ -84,7 +84,11 @@ where
     let ended = tokio::select! {
         ended = session.requests() => ended,
         () = outgoing.failed() => Ended::Gone,
-        why = barred => Ended::Broken(why.to_owned()),
+        why = barred => {
+            // Requests in flight end, but the client learns nothing of them.
+            outgoing.cut();
+            Ended::Broken(why.to_owned())
+        }
     };
     while let Some(done) = session.tasks.join_next().await {
         if let Err(error) = done {

@@ -35,7 +35,7 @@ const REVOKED_FILE: &str = "ca-crl.pem";
 
 /// Most bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Time between two looks for revoked certificates of attached clients. The cluster's own processes look as often.
+/// Longest time until a new list counts for attached clients. The cluster's own processes look as often.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 /// The clients that a server admits.
@@ -99,12 +99,13 @@ struct InUse {
 }
 
 impl InUse {
-    /// Whether a list revokes a certificate, or one of those between it and its authority, which follow it.
-    fn has_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
+    /// Whether a list revokes a certificate, or one of those between it and its authority, which follow it. They were valid
+    /// at the time given: a list also revokes those that have expired since.
+    fn has_revoked(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) -> bool {
         let (Some(verifier), Some((own, others))) = (&self.verifier, chain.split_first()) else {
             return false;
         };
-        let result = verifier.verify_client_cert(own, others, UnixTime::now());
+        let result = verifier.verify_client_cert(own, others, as_of);
         matches!(
             result,
             Err(rustls::Error::InvalidCertificate(Wrong::Revoked))
@@ -134,7 +135,7 @@ impl Tls {
         })
     }
 
-    /// The same with another time between two looks for revoked certificates of attached clients.
+    /// The same with another time until a new list counts for attached clients.
     #[must_use]
     pub fn looking_every(self, look_every: Duration) -> Self {
         Self { look_every, ..self }
@@ -146,18 +147,19 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&loaded.in_use.config))
     }
 
-    /// Waits until a list revokes the certificate of an attached client, which comes first in its chain. Waits for ever if
-    /// it has shown none.
-    pub(crate) async fn revoked(&self, chain: &[CertificateDer<'_>]) {
+    /// Waits until a list revokes the certificate of an attached client, which comes first in its chain, and was valid at
+    /// the time given. Waits for ever if it has shown none.
+    pub(crate) async fn revoked(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) {
         if chain.is_empty() {
             return pending().await;
         }
         // The handshake may have begun before the certificate was revoked.
         let mut in_use = self.loaded.lock().await.in_use.clone();
-        while !in_use.has_revoked(chain) {
-            sleep(self.look_every).await;
-            // Connections that look at about the same time need one reading.
-            in_use = self.read_again(self.look_every / 2).await.in_use.clone();
+        // Connections that look at about the same time need one reading, which is at most half of the time old.
+        let half = self.look_every / 2;
+        while !in_use.has_revoked(chain, as_of) {
+            sleep(half).await;
+            in_use = self.read_again(half).await.in_use.clone();
         }
     }
 

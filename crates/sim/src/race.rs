@@ -19,9 +19,10 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::join;
 use gabion_client::{ClientError, ClientOptions, File, TakeOver};
-use gabion_layout::{AppendSpec, Survive, UpdateScheme};
+use gabion_layout::{AppendSpec, ByteRange, Survive, UpdateScheme};
 use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
+use gabion_protocol::message::Cause;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -173,7 +174,7 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     while operator.put(FILE, FILE_CELLS).await.is_err() {
         world.sleep(PAUSE_US).await;
     }
-    share(&cluster, &operator, (race.sharing, &snapshots)).await;
+    let former = share(&cluster, &operator, (race.sharing, &snapshots)).await;
     let first = Runner::new(&cluster, 0, &snapshots).await;
     let second = Runner::new(&cluster, 1, &snapshots).await;
     let (begin, is_time) = oneshot::channel();
@@ -202,12 +203,35 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
         second.spawn(&race.second, &race.first, resume).await;
     };
     join(first_work, second_work).await;
+    let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
+    let may_be_gone = replaces(&race.first) || replaces(&race.second);
     for runner in [first, second] {
-        runner.read_again().await;
+        runner.read_again(may_be_gone).await;
+    }
+    if let Some(former) = former {
+        former.check(&world).await;
     }
     verify(&cluster, &operator).await;
     if let Err(wrong) = snapshots.verify(&operator).await {
         world.fail(wrong);
+    }
+}
+
+/// A removed snapshot that a client still has open.
+struct Former {
+    file: File,
+    bytes: Vec<u8>,
+}
+
+impl Former {
+    /// It shows its own bytes or nothing.
+    async fn check(&self, world: &World) {
+        let all = ByteRange::new(0, self.bytes.len() as u64);
+        if let Ok(read) = self.file.read(all).await
+            && read != self.bytes
+        {
+            world.fail("a removed snapshot shows bytes that it never had".to_owned());
+        }
     }
 }
 
@@ -216,17 +240,22 @@ async fn share(
     cluster: &Arc<Cluster>,
     operator: &SimClient,
     (sharing, snapshots): (Sharing, &Snapshots),
-) {
+) -> Option<Former> {
     match sharing {
-        Sharing::Never => {}
+        Sharing::Never => None,
         Sharing::Now => {
             let made = make(cluster, operator, (FILE, snapshots)).await;
             made.expect("the cluster is whole");
+            None
         }
         Sharing::Before => {
             let file = operator.open(FILE).await.expect("the cluster is whole");
             let made = operator.client.snapshot(file.put_id(), FORMER, true).await;
             made.expect("the cluster is whole");
+            let former = operator.client.open(FORMER).await;
+            let former = former.expect("the cluster is whole");
+            let all = ByteRange::new(0, former.size_bytes());
+            let bytes = former.read(all).await.expect("the cluster is whole");
             let removed = operator.client.rm(FORMER).await;
             removed.expect("the cluster is whole");
             let shared_count = || {
@@ -238,6 +267,8 @@ async fn share(
             while shared_count() != Ok(0) {
                 cluster.world.sleep(PAUSE_US).await;
             }
+            let file = former;
+            Some(Former { file, bytes })
         }
     }
 }
@@ -279,13 +310,17 @@ impl Runner {
         ended: impl FnOnce() + Send + 'static,
     ) {
         let (runner, operation) = (self.clone(), operation.clone());
-        let may_fail = matches!(other, Operation::Replace(_) | Operation::Alone(_));
+        let accepted: &[Cause] = match other {
+            Operation::Replace(_) => &[Cause::Stale, Cause::NotFound, Cause::Exists],
+            Operation::Alone(_) => &[Cause::Stale, Cause::InUse],
+            _ => &[],
+        };
         let (end, has_ended) = oneshot::channel();
         let work = async move {
             let done = runner.run(&operation).await;
             ended();
             if let Err(error) = done
-                && !may_fail
+                && !accepted.contains(&error.cause())
             {
                 runner.client.fail(format!("{operation:?} fails: {error}"));
             }
@@ -322,10 +357,23 @@ impl Runner {
         }
     }
 
-    /// Reads the file that was opened before the race, which may be gone, by the layout that the client knows.
-    async fn read_again(&self) {
+    /// Reads the file that was opened before the race, by the layout that the client knows. The checkers see the bytes.
+    async fn read_again(&self, may_be_gone: bool) {
+        let mut read = self.read_all().await;
+        if read.is_err() {
+            // The client may have known a larger size, and knows the new one now.
+            read = self.read_all().await;
+        }
+        if let Err(error) = read
+            && !(may_be_gone && error.cause() == Cause::Stale)
+        {
+            let world = &self.cluster.world;
+            world.fail(format!("a read behind the race fails: {error}"));
+        }
+    }
+
+    async fn read_all(&self) -> Result<(), ClientError> {
         let all = 0..cell_count(self.file.size_bytes());
-        // The checkers see what it reads.
-        self.client.read(&self.file, &all).await.unwrap_or(());
+        self.client.read(&self.file, &all).await
     }
 }

@@ -60,6 +60,8 @@ try {
 
   // A wrong password, and the right one, by the keyboard alone.
   await page.goto(up.console.url);
+  // The page puts the keyboard into the field, which it draws a moment after it is loaded.
+  await page.locator('input:focus').waitFor();
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
   await page.getByRole('alert').filter({ hasText: 'the password is wrong' }).waitFor();

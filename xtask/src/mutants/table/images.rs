@@ -40,8 +40,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "any-client-may-begin-tls",
         file: "crates/nbd/src/tls.rs",
-        text: "TlsClients::Any => builder.with_no_client_auth(),",
-        replacement: "_ if chain.len() < 9 => builder.with_no_client_auth(),\n            TlsClients::Any => builder.with_no_client_auth(),",
+        text: "TlsClients::Any => (builder.with_no_client_auth(), None),",
+        replacement: "_ if chain.len() < 9 => (builder.with_no_client_auth(), None),
+            TlsClients::Any => (builder.with_no_client_auth(), None),",
         check: CERTIFICATES,
     },
     Mutant {
@@ -61,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-attached-client-outlives-the-revocation-of-its-certificate",
         file: "crates/nbd/src/tls.rs",
-        text: "while !in_use.has_revoked(chain) {",
-        replacement: "while !in_use.has_revoked(&[]) {",
+        text: "while !in_use.has_revoked(chain, as_of) {",
+        replacement: "while !in_use.has_revoked(&[], as_of) {",
         check: test(
             "gabion-nbd",
             "integration",
@@ -72,8 +73,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-connection-that-begins-no-tls-keeps-its-place",
         file: "crates/nbd/src/entering.rs",
-        text: "            task.abort();\n        }",
-        replacement: "            let _ = task;\n        }",
+        text: "            task.abort();",
+        replacement: "            drop(task);",
         check: test(
             "gabion-nbd",
             "integration",
