@@ -155,7 +155,7 @@ impl Tls {
         }
         // The handshake may have begun before the certificate was revoked.
         let mut in_use = self.loaded.lock().await.in_use.clone();
-        // Connections that look at about the same time need one reading, which is at most half of the time old.
+        // Connections that look at about the same time share a reading, which is at most this old.
         let half = self.look_every / 2;
         while !in_use.has_revoked(chain, as_of) {
             sleep(half).await;
