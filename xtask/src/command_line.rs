@@ -20,6 +20,7 @@ Commands:
   sim --seed N             run the simulated cluster of one seed, with its event log if it fails
   sim --seconds S          run new seeds for S seconds; `--hostile` before either: peers send
                            altered messages, and no process may panic
+  sim --races              run every two operations on one file at every step
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
   conformance [--short] [SUITE...]
@@ -115,7 +116,8 @@ impl fmt::Display for UsageError {
             ),
             Self::NoSpan => write!(
                 formatter,
-                "`sim` takes `--seed N` or `--seconds S`, with a whole number, and `--hostile` before it"
+                "`sim` takes `--seed N` or `--seconds S`, with a whole number, and `--hostile` before it, or \
+                `--races`"
             ),
         }
     }
@@ -152,6 +154,12 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
 
 fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
     let (has_hostile_peers, arguments) = match arguments {
+        [only] if only == "--races" => {
+            return Ok(Command::Sim(Runs {
+                span: Span::Races,
+                has_hostile_peers: false,
+            }));
+        }
         [first, rest @ ..] if first == "--hostile" => (true, rest),
         all => (false, all),
     };
@@ -293,10 +301,13 @@ mod tests {
         check("sim --seed 7", &sim(Span::Seed(7), false));
         check("sim --seconds 60", &sim(Span::Seconds(60), false));
         check("sim --hostile --seed 7", &sim(Span::Seed(7), true));
+        check("sim --races", &sim(Span::Races, false));
         for line in [
             "sim",
             "sim 7",
             "sim --hostile",
+            "sim --hostile --races",
+            "sim --races 7",
             "sim --seed 7 --hostile",
             "sim --seed",
             "sim --seed x",

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: runs the simulator's seeds. It says what a failure was and how to see it
+//! `cargo xtask sim`: runs the simulator's seeds and races. It says what a failure was and how to see it
 //! again; the simulator itself knows no real time, so the time is kept here.
 
 use std::path::Path;
@@ -16,6 +16,8 @@ pub(crate) enum Span {
     Seed(u64),
     /// New ones for so many seconds.
     Seconds(u64),
+    /// None, but every two operations on one file at every step.
+    Races,
 }
 
 /// The runs.
@@ -30,6 +32,7 @@ pub(crate) struct Runs {
 pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
     let is_hostile = runs.has_hostile_peers;
     let seconds = match runs.span {
+        Span::Races => return run_simulator(root, &["--races"], is_hostile),
         Span::Seed(seed) => return run_seeds(root, (seed, 1), is_hostile),
         Span::Seconds(seconds) => seconds,
     };
@@ -55,6 +58,14 @@ pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
 
 fn run_seeds(root: &Path, (first, count): (u64, u64), is_hostile: bool) -> anyhow::Result<bool> {
     let (first, count) = (first.to_string(), count.to_string());
+    let mut arguments = vec!["--seed", &first, "--count", &count];
+    if is_hostile {
+        arguments.push("--hostile");
+    }
+    run_simulator(root, &arguments, is_hostile)
+}
+
+fn run_simulator(root: &Path, arguments: &[&str], is_hostile: bool) -> anyhow::Result<bool> {
     let mut words = vec![
         "run",
         "--quiet",
@@ -62,14 +73,8 @@ fn run_seeds(root: &Path, (first, count): (u64, u64), is_hostile: bool) -> anyho
         "--package",
         "gabion-sim",
         "--",
-        "--seed",
-        &first,
-        "--count",
-        &count,
     ];
-    if is_hostile {
-        words.push("--hostile");
-    }
+    words.extend(arguments);
     steps::run(root, &[Step::Cargo(&words)])
 }
 

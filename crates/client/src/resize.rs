@@ -141,9 +141,7 @@ impl File {
             while let Some(stored) = last_stored_behind(&last, size_bytes) {
                 last = self.look_up(stored).await?;
             }
-            self.rewrite(what, last.window(), plan, &none)
-                .await
-                .map(drop)?;
+            drop(self.rewrite(what, last.window(), plan, &none).await?);
         }
         Ok(())
     }
@@ -172,9 +170,7 @@ impl File {
         let mut layout = self.look_up(at).await?;
         while plan(&layout).is_some() {
             let what = format!("punching a hole into {}", self.name());
-            self.rewrite(what, layout.window(), plan, &none)
-                .await
-                .map(drop)?;
+            drop(self.rewrite(what, layout.window(), plan, &none).await?);
             layout = self.look_up(at).await?;
         }
         let end = layout.window().end().min(range.end());

@@ -9,7 +9,7 @@ use crate::cells::cell_count;
 use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::parties::Slot;
-use crate::run::start;
+use crate::run::{end, execute, start};
 use crate::shape::Shape;
 use crate::steps::Act;
 use crate::verify::verify;
@@ -23,7 +23,6 @@ use gabion_layout::{
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{FormOrder, LifecycleRequest, Purpose};
 use gabion_store::chunk_path;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -117,13 +116,8 @@ pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
     let cluster = Cluster::new(&world, shape(task.writes));
     let notes = Arc::new(Mutex::new(Notes::default()));
     let script = script(Arc::clone(&cluster), task, incident, Arc::clone(&notes));
-    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
-        world.fail("a process panicked; its message is on standard error".to_owned());
-    }
-    let failure = world.failure();
-    world.end();
-    world.steps.end();
-    cluster.network.clear();
+    let failure = execute(&cluster, script);
+    end(&cluster);
     let notes = std::mem::take(&mut *lock(&notes));
     Ended {
         failure,

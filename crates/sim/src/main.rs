@@ -4,6 +4,8 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 use gabion_layout::UpdateScheme;
+use gabion_planner::update::SCHEMES;
+use gabion_sim::race::{Operation, Race};
 use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
@@ -12,11 +14,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L] [--hostile]
+       gabion-sim --races
 
 Runs K seeds from N on (1 by default; with SCHEME only seeds of a pool with that update scheme) and
 stops at the first failure. Prints the last 2000 lines of the failed run's event log. With --lines, it
 prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.
-With --hostile, peers send altered messages too, and only a panic or an endless loop is a failure.";
+With --hostile, peers send altered messages too, and only a panic or an endless loop is a failure.
+With --races, it runs every two operations on one file, the second one at every step of the first.";
 
 /// The runs to execute.
 struct Arguments {
@@ -38,6 +42,9 @@ impl Arguments {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["--races"] {
+        return run_races();
+    }
     let Some(arguments) = parse(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
@@ -88,6 +95,29 @@ fn main() -> ExitCode {
         .iter()
         .map(|(fault, count)| format!("{count} {fault:?}"));
     println!("faults: {}", rows.collect::<Vec<_>>().join(", "));
+    ExitCode::SUCCESS
+}
+
+/// Runs all races at every step, with every update scheme.
+fn run_races() -> ExitCode {
+    for known in SCHEMES {
+        for first in Operation::all() {
+            let mut run_count = 0;
+            for race in Race::of(known.scheme, &first) {
+                match race.run_at(0, 1) {
+                    Ok(more) => run_count += more,
+                    Err((step, raced)) => {
+                        for line in &raced.log {
+                            println!("{line}");
+                        }
+                        println!("{race:?} at step {step} failed: {:?}", raced.failure);
+                        return ExitCode::FAILURE;
+                    }
+                }
+            }
+            println!("{}, {first:?}: {run_count} races", known.scheme);
+        }
+    }
     ExitCode::SUCCESS
 }
 

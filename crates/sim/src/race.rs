@@ -8,7 +8,7 @@
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::SimClient;
 use crate::cluster::Cluster;
-use crate::run::start;
+use crate::run::{end, execute, start};
 use crate::shape::Shape;
 use crate::snapshots::{Snapshots, make};
 use crate::steps::Act;
@@ -24,7 +24,6 @@ use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::Cause;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 const SEED: u64 = 1;
@@ -33,12 +32,14 @@ const CHUNK_BYTES: u64 = 8192;
 /// Data chunks of a stripe.
 const CHUNK_COUNT: u64 = 2;
 /// Cells of a stripe.
-pub const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
+const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
 /// Cells of the file, whose third stripe is smaller than the others.
-pub const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
+const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 /// The longest pause of the first client, in virtual milliseconds. It holds leases that the other one may have to wait
 /// for.
 pub const PAUSE_MS: u64 = 5_000;
+/// Cells within the second stripe, which begins before them and ends behind them.
+const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
 const KEPT_LINE_COUNT: usize = 2_000;
 const FILE: &str = "file";
 const FORMER: &str = "former";
@@ -68,6 +69,46 @@ pub enum Operation {
     Snapshot,
     /// Another file of this many cells takes the name.
     Replace(u64),
+}
+
+impl Operation {
+    /// Those that are raced with each other.
+    pub fn all() -> Vec<Self> {
+        vec![
+            Self::Write(WITHIN),
+            Self::across_borders(),
+            Self::Write(FILE_CELLS + 200..FILE_CELLS + 2000),
+            Self::pieces(),
+            Self::Append(1000),
+            Self::Grow(FILE_CELLS + 3000),
+            Self::into_the_hole(),
+            Self::Punch(STRIPE_CELLS - 200..2 * STRIPE_CELLS),
+            Self::Cached(STRIPE_CELLS - 20..STRIPE_CELLS + 40),
+            Self::Alone(WITHIN),
+            Self::Snapshot,
+            Self::Replace(3000),
+        ]
+    }
+
+    /// A write of all stripes.
+    pub const fn across_borders() -> Self {
+        Self::Write(STRIPE_CELLS - 400..2 * STRIPE_CELLS + 200)
+    }
+
+    /// The same in pieces, and behind the end.
+    pub const fn pieces() -> Self {
+        Self::WritePieces(STRIPE_CELLS - 100..FILE_CELLS + 1000)
+    }
+
+    /// A hole within a stripe.
+    pub const fn hole() -> Self {
+        Self::Punch(WITHIN)
+    }
+
+    /// A truncation into that hole.
+    pub const fn into_the_hole() -> Self {
+        Self::Truncate(WITHIN.start + 400)
+    }
 }
 
 /// Whether the file shares stripes with a snapshot.
@@ -102,6 +143,49 @@ pub struct Race {
     pub scheme: UpdateScheme,
 }
 
+impl Race {
+    /// All races that begin with an operation.
+    pub fn of(scheme: UpdateScheme, first: &Operation) -> Vec<Self> {
+        let mut races = Vec::new();
+        for second in Operation::all() {
+            for sharing in Sharing::ALL {
+                for interrupts in [false, true] {
+                    races.push(Self {
+                        first: first.clone(),
+                        second: second.clone(),
+                        interrupts,
+                        sharing,
+                        scheme,
+                    });
+                }
+            }
+        }
+        races
+    }
+
+    /// Runs it with the second operation behind the first one, and before every `stride`-th step of that from one on,
+    /// and before one step at least. Returns the number of runs.
+    ///
+    /// # Errors
+    /// The first run that fails, and its step.
+    pub fn run_at(&self, from: usize, stride: usize) -> Result<u64, (u64, Raced)> {
+        let last = run_race(self, u64::MAX);
+        if last.failure.is_some() || last.step_count == 0 {
+            return Err((u64::MAX, last));
+        }
+        let from = from % stride.min(last.step_count as usize);
+        let mut run_count = 1;
+        for step in (0..last.step_count).skip(from).step_by(stride) {
+            let raced = run_race(self, step);
+            if raced.failure.is_some() {
+                return Err((step, raced));
+            }
+            run_count += 1;
+        }
+        Ok(run_count)
+    }
+}
+
 /// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Raced {
@@ -123,13 +207,8 @@ pub fn run_race(race: &Race, step: u64) -> Raced {
         race.clone(),
         (step, Arc::clone(&step_count)),
     );
-    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
-        world.fail("a process panicked; its message is on standard error".to_owned());
-    }
-    let failure = world.failure();
-    world.end();
-    world.steps.end();
-    cluster.network.clear();
+    let failure = execute(&cluster, script);
+    end(&cluster);
     let step_count = *lock(&step_count);
     Raced {
         failure,
@@ -252,10 +331,10 @@ async fn share(
             let file = operator.open(FILE).await.expect("the cluster is whole");
             let made = operator.client.snapshot(file.put_id(), FORMER, true).await;
             made.expect("the cluster is whole");
-            let former = operator.client.open(FORMER).await;
-            let former = former.expect("the cluster is whole");
-            let all = ByteRange::new(0, former.size_bytes());
-            let bytes = former.read(all).await.expect("the cluster is whole");
+            let opened = operator.client.open(FORMER).await;
+            let opened = opened.expect("the cluster is whole");
+            let all = ByteRange::new(0, opened.size_bytes());
+            let bytes = opened.read(all).await.expect("the cluster is whole");
             let removed = operator.client.rm(FORMER).await;
             removed.expect("the cluster is whole");
             let shared_count = || {
@@ -267,8 +346,10 @@ async fn share(
             while shared_count() != Ok(0) {
                 cluster.world.sleep(PAUSE_US).await;
             }
-            let file = former;
-            Some(Former { file, bytes })
+            Some(Former {
+                file: opened,
+                bytes,
+            })
         }
     }
 }

@@ -89,15 +89,11 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     let cluster = Cluster::new(&world, shape);
     let faults = Arc::new(Mutex::new(FaultCounts::new()));
     let script = script(Arc::clone(&cluster), options.clone(), Arc::clone(&faults));
-    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
-        world.stop("a process panicked; its message is on standard error".to_owned());
-    }
-    let failure = world.failure();
+    let failure = execute(&cluster, script);
     let elapsed_ms = world.now_us() / 1000;
     let altered_count = cluster.network.altered_count().unwrap_or(0);
     let coverage = cluster.coverage();
-    world.end();
-    cluster.network.clear();
+    end(&cluster);
     let (acknowledged_count, read_count) = cluster.ledger.counts();
     let journal = world.take_journal();
     let faults = std::mem::take(&mut *crate::world::lock(&faults));
@@ -114,6 +110,25 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         elapsed_ms,
         altered_count,
     }
+}
+
+/// Runs a script in a cluster's world until it has ended, or a promise is broken. Returns the broken promise.
+pub(crate) fn execute(
+    cluster: &Cluster,
+    script: impl Future<Output = ()> + Send + 'static,
+) -> Option<String> {
+    let world = &cluster.world;
+    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
+        world.stop("a process panicked; its message is on standard error".to_owned());
+    }
+    world.failure()
+}
+
+/// Ends everything in a cluster's world, so that only the owner keeps it alive.
+pub(crate) fn end(cluster: &Cluster) {
+    cluster.world.end();
+    cluster.world.steps.end();
+    cluster.network.clear();
 }
 
 /// Starts the coordinator and all nodes, and returns the operator's client.

@@ -1,7 +1,7 @@
 //! Snapshots and clones on clusters of real processes.
 
 use crate::support::nbd::{ImageServer, has_nbd_tools, tool};
-use crate::support::{TestCluster, fails_on, path_text, pattern};
+use crate::support::{TestCluster, fails_on, path_text, pattern, wait_for};
 use gabion_layout::ByteRange;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,8 +10,6 @@ const KIB: usize = 1024;
 const STRIPE: usize = 256 * KIB;
 /// Stripes of the file that is written.
 const STRIPE_COUNT: usize = 4;
-/// Most questions whether a background task has ended.
-const ASK_COUNT_MAX: usize = 2_000;
 
 fn cluster() -> TestCluster {
     let cluster = TestCluster::start(3, 2);
@@ -165,8 +163,7 @@ async fn a_client_with_a_removed_file_open_reads_nothing_of_its_clone() {
     assert!(file.read(range).await.expect("it is readable") == bytes[..PART]);
     cluster.run(&["rm", "disk"]);
     let is_alone = || cluster.json(&["stat", "copy"])["shared_stripes"] == 0;
-    let alone = (0..ASK_COUNT_MAX).any(|_| is_alone());
-    assert!(alone, "the clone takes the stripes over");
+    wait_for("the clone takes the stripes over", is_alone);
     cluster.write("copy", 0, &pattern(PART, 2));
     // It reads by the layout that it knows, and learns from the nodes that this is old.
     if let Ok(read) = file.read(range).await {
