@@ -14,7 +14,7 @@ const BATCH: u64 = 20;
 pub(crate) enum Span {
     /// This one.
     Seed(u64),
-    /// New ones for so many seconds.
+    /// New seeds for this number of seconds.
     Seconds(u64),
     /// None, but every two operations on one file at every step.
     Races,

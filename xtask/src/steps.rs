@@ -1,7 +1,6 @@
 //! Steps of a check, run one after another with a header and a time for each.
 //!
-//! A failed step does not stop the ones after it: whoever waits for CI wants to see everything that
-//! is wrong, not the first thing.
+//! A failed step does not stop the ones after it: one run reports all failures.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -132,7 +131,7 @@ fn summary(outcome: &Outcome<'_>) -> String {
 
 /// Runs a program in `root`; `false` means that it ended with a failure.
 ///
-/// Standard input is closed, so that no step can wait for somebody to type.
+/// Standard input is closed, so that a step that reads input fails.
 fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool> {
     let status = Command::new(program)
         .args(words)

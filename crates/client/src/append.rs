@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::File;
 use crate::layout::Layout;
+use crate::open_runs::LastAttempt;
 use crate::replace::Begun;
 use crate::retry::AttemptError;
 use crate::rewrite::{Rewrite, plan_write, split_stored};
@@ -151,7 +152,9 @@ impl File {
         let mut attempts = self.client.attempts(what, room.moving_bytes);
         let plan = |_: &Layout| Some(room.rewrite.clone());
         let planned = (&room.rewrite, &plan);
-        let filled = self.finish_replace(room.begun, planned, &bytes, &mut attempts);
+        let last_attempt = LastAttempt::default();
+        let new = (&bytes, &last_attempt);
+        let filled = self.finish_replace(room.begun, planned, new, &mut attempts);
         match filled.await {
             Ok(()) => {
                 // Without the new layout, the next operation finds that it needs one.
@@ -160,7 +163,8 @@ impl File {
             }
             Err(AttemptError::Retry(missing)) => {
                 attempts.pause(missing).await?;
-                self.replace(room.range, &bytes).await.map(drop)
+                let replaced = self.replace(room.range, &bytes, &last_attempt);
+                replaced.await.map(drop)
             }
             Err(AttemptError::Final(error)) => Err(error),
         }

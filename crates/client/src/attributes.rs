@@ -71,7 +71,7 @@ impl Client {
     /// Sets or removes a user attribute of an inode.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when it is there or absent against the caller's wish ([`Cause::Exists`] and
+    /// [`ClientError::Refused`] when it is there or absent although the caller required the opposite ([`Cause::Exists`] and
     /// [`Cause::NotFound`]), for invalid names, for more than 64 KiB of names and values, and when the inode is gone;
     /// [`ClientError::Late`] when other clients change its attributes all the time; [`ClientError::NoCoordinator`],
     /// after which it may have changed.

@@ -6,7 +6,7 @@ use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::{File, Opened};
 use crate::moment::{Moment, Version};
-use crate::open_runs::{LastRun, OpenRun};
+use crate::open_runs::{Attempted, LastAttempt};
 use crate::reading::Reading;
 use bytes::Bytes;
 use gabion_layout::ByteRange;
@@ -25,17 +25,20 @@ impl Backing for Client {
         at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
-        last_run: &LastRun,
+        last_attempt: &LastAttempt,
     ) -> Result<Option<Version>, ClientError> {
         let file = File::of(self, file);
         let extents = File::pieces(at, ranges);
-        let written = file.write_extents(&extents, &bytes, last_run).await?;
+        let written = file.write_extents(&extents, &bytes, last_attempt).await?;
         Ok(written.map(|(stripe, sequence)| Version { stripe, sequence }))
     }
 
-    async fn decide(&self, file: &Self::File, run: &OpenRun) -> Result<bool, ClientError> {
-        let stood = File::of(self, file).decide(run).await?;
-        Ok(stood.is_some())
+    async fn decide(&self, file: &Self::File, attempted: &Attempted) -> Result<bool, ClientError> {
+        let file = File::of(self, file);
+        match attempted {
+            Attempted::Update(run) => Ok(file.decide(run).await?.is_some()),
+            Attempted::Replacement(open) => file.decide_replacement(open).await,
+        }
     }
 
     async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {

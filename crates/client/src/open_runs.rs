@@ -1,7 +1,7 @@
-//! The runs of updates with an outcome that a client does not know yet, and their owners.
+//! Runs of updates, and replacements of stripes, with an outcome that a client does not know yet, and their owners.
 
 use gabion_layout::{ByteRange, NodeId, StripeId};
-use gabion_protocol::message::{RunFate, RunQuestion};
+use gabion_protocol::message::{OpenPut, RunFate, RunQuestion};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -23,23 +23,52 @@ pub(crate) struct OpenRun {
     pub(crate) fate: OnceLock<RunFate>,
 }
 
-/// The last run that a write requested: it remains when the write fails, or when its caller stops
-/// waiting for it.
+/// A replacement of stripes whose commit was requested.
+#[derive(Debug)]
+pub(crate) struct OpenReplacement {
+    pub(crate) put: OpenPut,
+    /// The stripes that it displaces.
+    pub(crate) displaced: Vec<StripeId>,
+    /// Whether it was committed, once known.
+    pub(crate) is_committed: OnceLock<bool>,
+}
+
+/// An attempt to write that may take effect although its write has failed, or has no caller any more.
+#[derive(Clone, Debug)]
+pub(crate) enum Attempted {
+    /// By an update in place.
+    Update(Arc<OpenRun>),
+    /// By a replacement.
+    Replacement(Arc<OpenReplacement>),
+}
+
+impl Attempted {
+    /// Whether it is known not to have taken effect.
+    fn is_void(&self) -> bool {
+        match self {
+            Self::Update(run) => run.fate.get() == Some(&RunFate::Never),
+            Self::Replacement(open) => open.is_committed.get() == Some(&false),
+        }
+    }
+}
+
+/// The last attempt of a write: it remains when the write fails, or when its caller stops waiting for it.
 #[derive(Debug, Default)]
-pub(crate) struct LastRun(Mutex<Option<Arc<OpenRun>>>);
+pub(crate) struct LastAttempt(Mutex<Option<Attempted>>);
 
-impl LastRun {
-    pub(crate) fn set(&self, run: &Arc<OpenRun>) {
-        *self.lock() = Some(Arc::clone(run));
+impl LastAttempt {
+    /// Notes that an attempt is about to be requested.
+    pub(crate) fn set(&self, attempted: Attempted) {
+        *self.lock() = Some(attempted);
     }
 
-    /// Takes the run, unless it is known not to have taken effect.
-    pub(crate) fn take_doubt(&self) -> Option<Arc<OpenRun>> {
-        let run = self.lock().take();
-        run.filter(|run| run.fate.get() != Some(&RunFate::Never))
+    /// Takes the attempt, unless it is known not to have taken effect.
+    pub(crate) fn take_doubt(&self) -> Option<Attempted> {
+        let attempted = self.lock().take();
+        attempted.filter(|attempted| !attempted.is_void())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<OpenRun>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Attempted>> {
         // It is written at once and whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -149,7 +149,7 @@ impl File {
     /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Shrunk`] when it was truncated
     /// meanwhile; [`ClientError::Late`] when too few
     /// chunks could be read in time, with the last problem; [`ClientError::Node`] when a node
-    /// refused for good; [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and
+    /// refused permanently; [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and
     /// [`ClientError::Refused`] when a new layout was needed.
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         let mut bytes = Vec::with_capacity(range.length as usize);

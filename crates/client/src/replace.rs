@@ -10,6 +10,7 @@ use crate::error::{ClientError, passing};
 use crate::extent::{Extent, geometry};
 use crate::file::File;
 use crate::layout::{Fleet, Layout};
+use crate::open_runs::{Attempted, LastAttempt, OpenReplacement};
 use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
 use crate::retry::AttemptError;
@@ -21,7 +22,7 @@ use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeRecord, Topology};
 use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStripe, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
 /// after which the coordinator aborts it.
@@ -45,6 +46,16 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// What is needed to learn its outcome.
+    fn open(&self) -> OpenReplacement {
+        let old = self.replacement.settled.iter();
+        OpenReplacement {
+            put: self.replacement.put,
+            displaced: old.map(|old| old.stripe.id).collect(),
+            is_committed: OnceLock::new(),
+        }
+    }
+
     /// Aborts it, and waits briefly until the coordinator knows.
     pub(crate) async fn abort(mut self) {
         self.keeper.abort().await;
@@ -61,11 +72,12 @@ impl File {
         &self,
         range: ByteRange,
         bytes: &Bytes,
+        last_attempt: &LastAttempt,
     ) -> Result<Option<Arc<Layout>>, ClientError> {
         let what = format!("writing {} at byte {}", self.name(), range.offset);
         let plan = |layout: &Layout| Some(plan_write(layout, range));
-        let done = self.rewrite(what, range, plan, bytes).await?;
-        Ok(done.layout)
+        let new = (bytes, last_attempt);
+        Ok(self.rewrite(what, range, plan, new).await?.layout)
     }
 
     /// Writes bytes to a range within a stripe that other files share, so that the file has a stripe of its own
@@ -77,6 +89,7 @@ impl File {
         &self,
         extent: &Extent,
         bytes: &Bytes,
+        last_attempt: &LastAttempt,
     ) -> Result<bool, ClientError> {
         let range = extent.in_file();
         let what = format!("writing {} at byte {}", self.name(), range.offset);
@@ -85,18 +98,18 @@ impl File {
             let is_shared = stripe.is_some_and(|stripe| layout.is_shared(stripe.id));
             is_shared.then(|| plan_write(layout, range))
         };
-        let done = self.rewrite(what, range, plan, bytes).await?;
-        Ok(done.has_changed)
+        let new = (bytes, last_attempt);
+        Ok(self.rewrite(what, range, plan, new).await?.has_changed)
     }
 
     /// Changes extents of the file by the plan for the present layout of a range, until that is done or there is
-    /// nothing to do.
+    /// nothing to do. `new` has the new bytes, and gets the last attempt.
     pub(crate) async fn rewrite(
         &self,
         what: String,
         range: ByteRange,
         plan: impl Fn(&Layout) -> Option<Rewrite>,
-        bytes: &Bytes,
+        new: (&Bytes, &LastAttempt),
     ) -> Result<Rewritten, ClientError> {
         let mut layout = self.layout_of(range).await?;
         let moving_bytes = plan(&layout).map_or(0, |rewrite| rewrite.stored_bytes(&layout));
@@ -109,7 +122,7 @@ impl File {
                 });
             };
             let planned = (&layout, &rewrite);
-            match self.try_replace(planned, &plan, bytes, &mut attempts).await {
+            match self.try_replace(planned, &plan, new, &mut attempts).await {
                 Ok(()) => break,
                 Err(AttemptError::Retry(missing)) => {
                     attempts.pause(missing).await?;
@@ -129,12 +142,12 @@ impl File {
         &self,
         (layout, rewrite): (&Arc<Layout>, &Rewrite),
         plan: &impl Fn(&Layout) -> Option<Rewrite>,
-        bytes: &Bytes,
+        new: (&Bytes, &LastAttempt),
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         let begun = self.begin_replace(layout, rewrite, attempts).await?;
         let planned = (rewrite, plan);
-        self.finish_replace(begun, planned, bytes, attempts).await
+        self.finish_replace(begun, planned, new, attempts).await
     }
 
     /// Stores the new stripes of a replacement that has begun, and swaps them in.
@@ -142,7 +155,7 @@ impl File {
         &self,
         mut begun: Begun,
         (rewrite, plan): (&Rewrite, &impl Fn(&Layout) -> Option<Rewrite>),
-        bytes: &Bytes,
+        (bytes, last_attempt): (&Bytes, &LastAttempt),
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         let prepared = async {
@@ -159,14 +172,16 @@ impl File {
             begun.keeper.abort().await;
             return Err(error);
         }
-        match self.commit_replace(&begun, attempts).await {
+        let open = Arc::new(begun.open());
+        last_attempt.set(Attempted::Replacement(Arc::clone(&open)));
+        match self.commit_replace(&open, attempts).await {
             Ok(()) => {
                 begun.keeper.release();
                 Ok(())
             }
             Err(AttemptError::Final(error)) => {
                 begun.keeper.abort().await;
-                self.decide_replace(&begun, error).await
+                self.end_replace(&open, error).await
             }
             Err(error) => {
                 begun.keeper.abort().await;
@@ -350,12 +365,12 @@ impl File {
     /// is unknown.
     async fn commit_replace(
         &self,
-        begun: &Begun,
+        open: &OpenReplacement,
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         loop {
             let deadline_ms = attempts.attempt_ms();
-            let missing = match self.ask_to_commit(begun, deadline_ms).await {
+            let missing = match self.ask_to_commit(open, deadline_ms).await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(why)) => return Err(AttemptError::Retry(why.into())),
                 Err(error) => passing(error)?,
@@ -366,29 +381,64 @@ impl File {
 
     async fn ask_to_commit(
         &self,
-        begun: &Begun,
+        open: &OpenReplacement,
         deadline_ms: u64,
     ) -> Result<Result<(), String>, CoordinatorError> {
-        let old = begun.replacement.settled.iter();
         let request = ask::CommitReplace {
-            put: begun.replacement.put,
-            displaced: old.map(|old| old.stripe.id).collect(),
+            put: open.put,
+            displaced: open.displaced.clone(),
         };
-        self.client
-            .ports()
-            .ask_coordinator(request, deadline_ms)
-            .await
+        let asked = self.client.ports().ask_coordinator(request, deadline_ms);
+        let outcome = asked.await?;
+        // It is final, so a second answer is the same.
+        let _ = open.is_committed.set(outcome.is_ok());
+        Ok(outcome)
     }
 
     /// Ends a write whose replacement was aborted with an error, unless the replacement turns out
     /// to be committed.
-    async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), AttemptError> {
-        match self.ask_to_commit(begun, LAST_CLOSE_MS).await {
+    async fn end_replace(
+        &self,
+        open: &OpenReplacement,
+        error: ClientError,
+    ) -> Result<(), AttemptError> {
+        match self.ask_to_commit(open, LAST_CLOSE_MS).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(error.into()),
             Err(_) => Err(AttemptError::Final(ClientError::Undecided {
                 source: Box::new(error),
             })),
+        }
+    }
+
+    /// Whether a replacement whose write has ended with an unknown outcome is committed. It takes no effect after
+    /// that.
+    ///
+    /// # Errors
+    /// [`ClientError::Undecided`] when that cannot be determined in time; [`ClientError::Forgotten`] when the coordinator
+    /// does not remember it any more.
+    pub(crate) async fn decide_replacement(
+        &self,
+        open: &OpenReplacement,
+    ) -> Result<bool, ClientError> {
+        if let Some(&is_committed) = open.is_committed.get() {
+            return Ok(is_committed);
+        }
+        let what = format!("finding the outcome of a write of {}", self.name());
+        let mut attempts = self.client.attempts(what, 0);
+        loop {
+            let deadline_ms = attempts.attempt_ms();
+            let missing = match self.ask_to_commit(open, deadline_ms).await {
+                Ok(outcome) => return Ok(outcome.is_ok()),
+                Err(CoordinatorError::Refused(denial)) if denial.cause == Cause::Stale => {
+                    return Err(ClientError::Forgotten(self.name().to_owned()));
+                }
+                Err(error) => error.to_string(),
+            };
+            let again = attempts.pause(missing).await;
+            again.map_err(|source| ClientError::Undecided {
+                source: Box::new(source),
+            })?;
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::extent::{Piece, extents};
 use crate::file::File;
-use crate::open_runs::LastRun;
+use crate::open_runs::LastAttempt;
 use crate::rewrite::{
     by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros, split_stored,
 };
@@ -38,7 +38,8 @@ impl File {
             if anew.is_empty() {
                 self.grow(range.end()).await?;
             } else {
-                self.replace(anew, &last).await?;
+                let none = LastAttempt::default();
+                self.replace(anew, &last, &none).await?;
             }
             range = stored;
         }
@@ -64,12 +65,13 @@ impl File {
             match piece {
                 Piece::Stored(extent) => {
                     let bytes = bytes.split_to(extent.range.length as usize);
-                    let last_run = LastRun::default();
-                    self.write_extents(&[extent], &bytes, &last_run).await?;
+                    let last_attempt = LastAttempt::default();
+                    self.write_extents(&[extent], &bytes, &last_attempt).await?;
                 }
                 Piece::Hole(hole) => {
                     let bytes = bytes.split_to(hole.length as usize);
-                    self.replace(hole, &bytes).await?;
+                    let none = LastAttempt::default();
+                    self.replace(hole, &bytes, &none).await?;
                 }
             }
         }
@@ -121,7 +123,7 @@ impl File {
         Ok(growth)
     }
 
-    /// Gives the file this size. Bytes behind it are gone for good: if the file grows again, they are zero. A file
+    /// Gives the file this size. Bytes behind it are lost: if the file grows again, they are zero. A file
     /// that is larger by many stripes shrinks in steps, from its end; after an error it may have any size between
     /// both. Writes of others behind the new end, which have not been acknowledged, may make the file grow
     /// again.
@@ -141,7 +143,10 @@ impl File {
             while let Some(stored) = last_stored_behind(&last, size_bytes) {
                 last = self.look_up(stored).await?;
             }
-            drop(self.rewrite(what, last.window(), plan, &none).await?);
+            drop(
+                self.rewrite(what, last.window(), plan, (&none, &LastAttempt::default()))
+                    .await?,
+            );
         }
         Ok(())
     }
@@ -170,7 +175,15 @@ impl File {
         let mut layout = self.look_up(at).await?;
         while plan(&layout).is_some() {
             let what = format!("punching a hole into {}", self.name());
-            drop(self.rewrite(what, layout.window(), plan, &none).await?);
+            drop(
+                self.rewrite(
+                    what,
+                    layout.window(),
+                    plan,
+                    (&none, &LastAttempt::default()),
+                )
+                .await?,
+            );
             layout = self.look_up(at).await?;
         }
         let end = layout.window().end().min(range.end());
@@ -192,14 +205,19 @@ impl File {
             };
             extent.range.length = extent.range.length.min(ZEROS_BYTES);
             let zeros = Bytes::from(vec![0; extent.range.length as usize]);
-            let last_run = LastRun::default();
+            let last_attempt = LastAttempt::default();
             let part = extent.in_file();
-            match self.update_extents(&[extent], &zeros, &last_run).await? {
+            match self
+                .update_extents(&[extent], &zeros, &last_attempt)
+                .await?
+            {
                 Updated::Done(..) => at = part.end(),
                 Updated::TooLarge | Updated::Shared => {
                     let what = format!("punching a hole into {}", self.name());
                     let plan = |layout: &_| plan_zeros(layout, part);
-                    if self.rewrite(what, part, plan, &zeros).await?.has_changed {
+                    let new = (&zeros, &last_attempt);
+                    let done = self.rewrite(what, part, plan, new).await?;
+                    if done.has_changed {
                         at = part.end();
                     } else {
                         // The file ends within the part by now, so the part before the end is left.

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::layout::Layout;
 use crate::losses::lost_for_good;
 use crate::moment::Version;
-use crate::open_runs::{LastRun, OpenRun, Sent};
+use crate::open_runs::{Attempted, LastAttempt, OpenRun, Sent};
 use crate::primary::NotDone;
 use crate::retry::{AttemptError, may_ask_again};
 use bytes::Bytes;
@@ -70,12 +70,23 @@ impl File {
     /// # Errors
     /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first, and past
     /// 2^63 - 1; [`ClientError::Node`] when a node
-    /// refused for good, for instance because so many chunks of a stripe are lost that one more
+    /// refused permanently, for instance because so many chunks of a stripe are lost that one more
     /// could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
     /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
+        self.write_noted(offset, bytes, &LastAttempt::default())
+            .await
+    }
+
+    /// The same; `last_attempt` gets the last attempt.
+    async fn write_noted(
+        &self,
+        offset: u64,
+        bytes: Bytes,
+        last_attempt: &LastAttempt,
+    ) -> Result<(), ClientError> {
         let range = self.range_to_write(offset, &bytes)?;
         if range.is_empty() {
             return Ok(());
@@ -83,11 +94,11 @@ impl File {
         let layout = self.present_layout(range).await?;
         let extents = extents(layout.spans(), range);
         if extents.len() == 1 && layout.stores(range) {
-            let last_run = LastRun::default();
-            let written = self.write_extents(&extents, &bytes, &last_run);
+            let written = self.write_extents(&extents, &bytes, last_attempt);
             return written.await.map(drop);
         }
-        self.replace(range, &bytes).await.map(drop)
+        let replaced = self.replace(range, &bytes, last_attempt);
+        replaced.await.map(drop)
     }
 
     /// The range of the file that bytes to be written cover.
@@ -113,8 +124,8 @@ impl File {
     }
 
     /// Overwrites pieces of one stripe, all of them by one update, with `bytes`: the first piece's,
-    /// then the next one's. Returns the stripe and the number of the update. `last_run` gets the last
-    /// run of an update.
+    /// then the next one's. Returns the stripe and the number of the update. `last_attempt` gets the last
+    /// attempt.
     ///
     /// A single piece is written in any case: if it is too large for the nodes' journals, or other files share the
     /// stripe, the stripe is replaced, and if other stripes have replaced the stripe in between, it goes to these. If
@@ -130,10 +141,10 @@ impl File {
         &self,
         extents: &[Extent],
         bytes: &Bytes,
-        last_run: &LastRun,
+        last_attempt: &LastAttempt,
     ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
         let has_moved = loop {
-            match self.update_extents(extents, bytes, last_run).await? {
+            match self.update_extents(extents, bytes, last_attempt).await? {
                 Updated::Done(stripe, sequence) => return Ok(Some((stripe, sequence))),
                 Updated::TooLarge => break false,
                 Updated::Moved => break true,
@@ -142,7 +153,7 @@ impl File {
             let [extent] = extents else {
                 return Ok(None);
             };
-            if self.replace_shared(extent, bytes).await? {
+            if self.replace_shared(extent, bytes, last_attempt).await? {
                 return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
             }
         };
@@ -151,10 +162,10 @@ impl File {
         };
         if has_moved {
             // The outcome of attempts in the old stripe is final, since it has ended.
-            Box::pin(self.write(extent.file_offset, bytes.clone())).await?;
+            Box::pin(self.write_noted(extent.file_offset, bytes.clone(), last_attempt)).await?;
             return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
         }
-        let layout = self.replace(extent.in_file(), bytes).await?;
+        let layout = self.replace(extent.in_file(), bytes, last_attempt).await?;
         // The new stripe has no update before this lookup, unless its mark shows it.
         let stripe = layout.and_then(|layout| layout.find(extent).map(|stripe| stripe.id));
         Ok(Some((stripe.unwrap_or(Version::NONE.stripe), Sequence(0))))
@@ -166,7 +177,7 @@ impl File {
         &self,
         extents: &[Extent],
         bytes: &Bytes,
-        last_run: &LastRun,
+        last_attempt: &LastAttempt,
     ) -> Result<Updated, ClientError> {
         let first = extents.first().expect("there is at least one piece");
         let same = |extent: &Extent| extent.start == first.start;
@@ -188,7 +199,7 @@ impl File {
             is_fresh: false,
             named: None,
             sent: None,
-            last_run,
+            last_attempt,
         };
         loop {
             let missing = match update.attempt(&attempts).await {
@@ -321,7 +332,7 @@ struct Update<'a> {
     /// The last attempt, while its outcome is unknown.
     sent: Option<Sent>,
     /// The same for the caller of the write, also after its end.
-    last_run: &'a LastRun,
+    last_attempt: &'a LastAttempt,
 }
 
 impl Update<'_> {
@@ -446,7 +457,8 @@ impl Update<'_> {
         };
         // From here on the run is open, even if the caller stops waiting.
         let sent = shared.open_runs.send(open);
-        self.last_run.set(&sent.run);
+        let run = Arc::clone(&sent.run);
+        self.last_attempt.set(Attempted::Update(run));
         match file.ask_primary(layout, stripe, request, deadline_ms).await {
             Ok(sequence) => {
                 sent.close(RunFate::Stood(sequence));

@@ -24,7 +24,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// The outcome of an order. What was known before it counts no more.
+    /// The outcome of an order. Earlier cached answers count no more.
     ///
     /// # Errors
     /// The reason why it was not carried out, or perhaps not.

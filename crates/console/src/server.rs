@@ -84,7 +84,7 @@ impl Console {
         self.address
     }
 
-    /// Serves until the listener fails for good, and returns its error.
+    /// Serves until the listener fails permanently, and returns its error.
     pub async fn serve(self) -> io::Error {
         let places = Arc::new(Places::default());
         loop {

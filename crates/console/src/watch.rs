@@ -60,7 +60,7 @@ impl<T> Latest<T> {
         }
     }
 
-    /// An order has ended: who looks from now on sees its effect.
+    /// An order has ended: later reads see its effect.
     pub(crate) fn forget(&self) {
         let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
         *ordered = Some(Instant::now());

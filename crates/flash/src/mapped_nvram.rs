@@ -79,7 +79,7 @@ impl MappedNvram {
         Self::map(file, path)
     }
 
-    /// Maps an existing file. What only the page cache has of it is dropped.
+    /// Maps an existing file. Pages that only the page cache has are dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when another process holds it, or any error of the mapping or

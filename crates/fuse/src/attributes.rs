@@ -19,7 +19,7 @@ const SET_USER_ID: u32 = 0o4000;
 
 /// A change that the kernel asks for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Requested {
     pub(crate) mode: Option<u32>,
     pub(crate) owner: Option<u32>,
     pub(crate) group: Option<u32>,
@@ -117,19 +117,19 @@ impl Gateway {
     pub(crate) async fn change(
         &self,
         (number, handle): (INodeNo, Option<FileHandle>),
-        wish: Wish,
+        requested: Requested,
     ) -> Result<Stat, Errno> {
         self.check_writable()?;
         let inode = self.numbers.inode(number);
-        if let Some(size_bytes) = wish.size_bytes {
+        if let Some(size_bytes) = requested.size_bytes {
             self.resize((inode, handle), size_bytes).await?;
         }
         let change = AttributeChange {
-            mode: wish.mode.map(|mode| mode & Attributes::MODE_MAX),
-            owner: wish.owner,
-            group: wish.group,
-            accessed: wish.accessed,
-            modified: wish.modified,
+            mode: requested.mode.map(|mode| mode & Attributes::MODE_MAX),
+            owner: requested.owner,
+            group: requested.group,
+            accessed: requested.accessed,
+            modified: requested.modified,
             ..AttributeChange::default()
         };
         if change != AttributeChange::default() {

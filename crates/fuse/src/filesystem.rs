@@ -2,7 +2,7 @@
 //!
 //! Operations that are not here answer `ENOSYS`: the kernel then does without them.
 
-use crate::attributes::{Maker, Wish};
+use crate::attributes::{Maker, Requested};
 use crate::content::Sought;
 use crate::directory::Entry;
 use crate::errno::Errno;
@@ -14,7 +14,7 @@ use crate::locks::UNLOCK;
 use crate::served::{GENERATION, Served};
 use crate::signals::Waiter;
 use crate::space::BLOCK_BYTES;
-use crate::times::wished_time;
+use crate::times::requested_time;
 use bytes::Bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
@@ -96,15 +96,15 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let gateway = self.gateway();
-        let wish = Wish {
+        let requested = Requested {
             mode,
             owner,
             group,
             size_bytes,
-            accessed: accessed.map(wished_time),
-            modified: modified.map(wished_time),
+            accessed: accessed.map(requested_time),
+            modified: modified.map(requested_time),
         };
-        let work = async move { gateway.change((inode, handle), wish).await };
+        let work = async move { gateway.change((inode, handle), requested).await };
         self.start_stat("setattr", work, reply);
     }
 

@@ -274,7 +274,9 @@ fn read_ahead(entry: &Entry) {
 fn mount_point(directory: &Path) -> io::Result<PathBuf> {
     let explained = |error: io::Error| {
         if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) {
-            io::Error::other("a mount whose process has died is there; 'gabion umount' removes it")
+            io::Error::other(
+                "the directory still has the mount of a process that has died; 'gabion umount' removes it",
+            )
         } else {
             error
         }

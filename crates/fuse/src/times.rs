@@ -34,8 +34,8 @@ fn wall_time(time: SystemTime) -> WallTime {
 }
 
 /// A time that a process has set. `fuser` subtracts the nanoseconds of a time before 1970 instead of adding them.
-pub(crate) fn wished_time(wish: TimeOrNow) -> WallTime {
-    match wish {
+pub(crate) fn requested_time(requested: TimeOrNow) -> WallTime {
+    match requested {
         TimeOrNow::Now => now(),
         TimeOrNow::SpecificTime(time) => match SystemTime::UNIX_EPOCH.duration_since(time) {
             Ok(before) if !before.is_zero() => WallTime {
@@ -85,7 +85,7 @@ mod tests {
     fn a_time_before_1970_that_a_process_sets_is_kept() {
         // As `fuser` gives the 800,000,000th nanosecond behind 2 s before 1970.
         let given = SystemTime::UNIX_EPOCH - Duration::new(2, 800_000_000);
-        let kept = wished_time(TimeOrNow::SpecificTime(given));
+        let kept = requested_time(TimeOrNow::SpecificTime(given));
         assert_eq!((kept.seconds, kept.nanoseconds), (-2, 800_000_000));
     }
 }

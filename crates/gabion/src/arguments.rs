@@ -51,6 +51,7 @@ use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use gabion_planner::update::{self, Descriptor};
 use gabion_testbed::ClusterOptions;
 use gabion_wire::{RateError, parse_rate};
 use std::path::PathBuf;
@@ -418,11 +419,13 @@ impl UpOptions {
 /// When a node merges the records of updates into its chunks.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Merging {
-    /// Merge logs (fl, pl) once they exceed this size
-    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes, help = format!(
+        "Merge logs ({}) once they exceed this size", update::names(Descriptor::keeps_logs)
+    ))]
     pub(crate) log_limit: u64,
-    /// Bytes a second for shrinking and merging reserves (plr) while there are no updates
-    #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_bytes, help = format!(
+        "Bytes a second for merging reserves ({}) without updates", update::names(Descriptor::reserves_space)
+    ))]
     pub(crate) reserve_budget: u64,
 }
 
@@ -487,7 +490,9 @@ pub(crate) enum PoolCommand {
     Create(PoolOptions),
     /// List pools
     Ls,
-    /// Commit appended updates now, in a pool of parix or cau
+    #[command(about = format!(
+        "Commit appended updates now, in a pool of {}", update::names(Descriptor::appends)
+    ))]
     Commit {
         /// Name of the pool
         #[arg(value_parser = checks::pool_name)]

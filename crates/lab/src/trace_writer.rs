@@ -4,7 +4,7 @@
 use crate::trace::{Request, RequestKind};
 use std::io::{self, Write};
 
-/// Writes rows, one a request. What they go to should be buffered.
+/// Writes rows, one a request. The writer should be buffered.
 #[derive(Debug)]
 pub struct TraceWriter<W> {
     sink: W,

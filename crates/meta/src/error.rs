@@ -378,6 +378,9 @@ pub enum MetaError {
     /// No such put: it was aborted or has expired.
     #[error("{0} was aborted or has expired; put the file again")]
     UnknownPut(PutId),
+    /// The put has ended, and it is not remembered whether it was committed.
+    #[error("{0} began too long ago to know whether it was committed; read the file")]
+    PutForgotten(PutId),
     /// The put was already committed.
     #[error("{0} was already committed")]
     CommittedBefore(PutId),

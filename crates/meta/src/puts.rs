@@ -347,6 +347,14 @@ pub(crate) fn check_not_committed(txn: &dyn ReadTxn, put: PutId) -> Result<(), M
     }
 }
 
+/// Refuses a put of which it is not remembered whether it was committed.
+pub(crate) fn check_remembered(txn: &dyn ReadTxn, put: PutId) -> Result<(), MetaError> {
+    if put.0.saturating_add(REMEMBERED_COUNT) < Counter::NextPut.value(txn)? {
+        return Err(MetaError::PutForgotten(put));
+    }
+    Ok(())
+}
+
 /// Ends a committed put, and forgets the oldest remembered ones.
 pub(crate) fn end_committed(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
     PUTS.delete(txn, &put)?;

@@ -79,7 +79,7 @@ pub enum Departure {
     None,
     /// It gets no new chunks, and its chunks are moved to other nodes.
     Draining,
-    /// It holds nothing, and gets nothing: it may be switched off for good.
+    /// It has no chunks and gets none: it can be switched off permanently.
     Drained,
 }
 

@@ -25,7 +25,9 @@ use crate::meta::Meta;
 use crate::pending::surviving_stripes;
 use crate::pools::{left_out_max, pool};
 use crate::predecessors::check_alone;
-use crate::puts::{Put, check_nodes, check_not_committed, end_committed, put_record, reserve};
+use crate::puts::{
+    Put, check_nodes, check_not_committed, check_remembered, end_committed, put_record, reserve,
+};
 use crate::quotas::check_bytes;
 use crate::records::{
     FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, MapId, Placement, PoolRecord, PutId, PutTarget,
@@ -139,7 +141,8 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
-    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileGone`];
+    /// more puts have begun, and [`MetaError::PutForgotten`] after that; [`MetaError::UnknownPut`];
+    /// [`MetaError::FileGone`];
     /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
     /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
@@ -149,8 +152,10 @@ impl<K: KeyValue> Meta<K> {
         let now = self.wall_time();
         self.change(|txn| {
             check_not_committed(txn, put)?;
-            let record = REPLACEMENTS.get(txn, &put)?;
-            let record = record.ok_or(MetaError::UnknownPut(put))?;
+            let Some(record) = REPLACEMENTS.get(txn, &put)? else {
+                check_remembered(txn, put)?;
+                return Err(MetaError::UnknownPut(put));
+            };
             let put_row = put_record(txn, put)?;
             let stripes = surviving_stripes(txn, &put_row)?;
             let mut file = file_of(txn, record.file)?;

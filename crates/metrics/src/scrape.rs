@@ -82,7 +82,7 @@ impl Places {
     }
 }
 
-/// Serves metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
+/// Serves metrics by HTTP, as `GET /metrics`, until the listener fails permanently, and returns its error.
 pub async fn serve_metrics<M: Exposed>(listener: TcpListener, metrics: Arc<M>) -> io::Error {
     let mut places = Places::default();
     loop {

@@ -110,7 +110,7 @@ impl Server {
         Self { tls, ..self }
     }
 
-    /// Serves TCP connections until the listener fails for good, and returns its error. Connections that were
+    /// Serves TCP connections until the listener fails permanently, and returns its error. Connections that were
     /// accepted outlive this future.
     pub async fn serve_tcp(&self, listener: TcpListener) -> io::Error {
         loop {
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails for good, and returns its error.
+    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails permanently, and returns its error.
     pub async fn serve_metrics(&self, listener: TcpListener) -> io::Error {
         serve_metrics(listener, self.metrics.requests()).await
     }
@@ -270,7 +270,7 @@ impl Server {
         reader: R,
         writer: W,
         (agreed, peer): (Agreed, &str),
-        barred: impl Future<Output = &'static str>,
+        barred: impl Future<Output = String>,
     ) where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -289,7 +289,7 @@ impl Server {
     }
 }
 
-/// What a connection takes up of the server's limits, until it is dropped.
+/// A connection's share of the server's limits, until it is dropped.
 enum Turn {
     /// It has to begin TLS first.
     Enters(#[expect(dead_code, reason = "its end gives the turn back")] Entry),
@@ -319,9 +319,8 @@ struct TlsClient {
 
 impl TlsClient {
     /// Waits until it may not be attached any more. Returns the cause.
-    async fn barred(&self) -> &'static str {
-        self.tls.revoked(&self.chain, self.as_of).await;
-        "the client's certificate is revoked"
+    async fn barred(&self) -> String {
+        self.tls.barred(&self.chain, self.as_of).await
     }
 }
 

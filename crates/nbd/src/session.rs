@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -58,7 +59,7 @@ pub(crate) async fn serve<R, W>(
     agreed: Agreed,
     share: Share,
     (stall_limit, metrics): (Duration, Arc<Metrics>),
-    barred: impl Future<Output = &'static str>,
+    barred: impl Future<Output = String>,
 ) -> Ended
 where
     R: AsyncRead + Unpin + Send,
@@ -81,22 +82,31 @@ where
         metrics,
         tasks: JoinSet::new(),
     };
-    let ended = tokio::select! {
-        ended = session.requests() => ended,
-        () = outgoing.failed() => Ended::Gone,
-        why = barred => {
+    let mut barred = pin!(barred.fuse());
+    let (mut ended, mut is_barred) = tokio::select! {
+        ended = session.requests() => (ended, false),
+        () = outgoing.failed() => (Ended::Gone, false),
+        why = &mut barred => (Ended::Broken(why), true),
+    };
+    let rest = async {
+        while let Some(done) = session.tasks.join_next().await {
+            if let Err(error) = done {
+                tracing::error!(%error, "a request of a network block device failed");
+            }
+        }
+        outgoing.close().await;
+    };
+    let mut rest = pin!(rest);
+    loop {
+        if is_barred {
             // Requests in flight end, but the client learns nothing of them.
             outgoing.cut();
-            Ended::Broken(why.to_owned())
         }
-    };
-    while let Some(done) = session.tasks.join_next().await {
-        if let Err(error) = done {
-            tracing::error!(%error, "a request of a network block device failed");
+        tokio::select! {
+            () = &mut rest => return ended,
+            why = &mut barred => (ended, is_barred) = (Ended::Broken(why), true),
         }
     }
-    outgoing.close().await;
-    ended
 }
 
 impl<R, W> Session<R, W>

@@ -4,8 +4,8 @@
 //! A directory has the files that other NBD servers and clients take too: `server-cert.pem` (the certificate, with those
 //! between it and its authority behind it), `server-key.pem`, `ca-cert.pem` (the authorities that sign certificates of
 //! clients), and `ca-crl.pem` if there are lists of revoked ones. A connection after a change of these files uses the new
-//! ones, so certificates are renewed while the server runs. A new list also ends the connections of attached clients
-//! whose certificates it revokes.
+//! ones, so certificates are renewed while the server runs. Connections of attached clients end when the files do not
+//! admit their certificates any more, for instance because a new list revokes them.
 //!
 //! The configuration is that of the cluster's own connections (`trust/credentials.rs` in `wire`, of which a gateway knows
 //! nothing) but for two things: clients speak TLS 1.2 too, as the Linux kernel's does, and certificates have no roles.
@@ -82,10 +82,10 @@ pub struct Tls {
 struct Loaded {
     files: Files,
     in_use: InUse,
-    /// When the files were last read.
+    /// When the last reading of the files began.
     read_at: Instant,
-    /// A reading of the files. On a disk that hangs, all connections wait for one.
-    reading: Option<JoinHandle<Result<Files, TlsError>>>,
+    /// A reading of the files, and when it began. On a disk that hangs, all connections wait for one.
+    reading: Option<(Instant, JoinHandle<Result<Files, TlsError>>)>,
     /// The last complaint of files that are not usable.
     complaint: Option<String>,
 }
@@ -99,17 +99,14 @@ struct InUse {
 }
 
 impl InUse {
-    /// Whether a list revokes a certificate, or one of those between it and its authority, which follow it. They were valid
-    /// at the time given: a list also revokes those that have expired since.
-    fn has_revoked(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) -> bool {
-        let (Some(verifier), Some((own, others))) = (&self.verifier, chain.split_first()) else {
-            return false;
-        };
-        let result = verifier.verify_client_cert(own, others, as_of);
-        matches!(
-            result,
-            Err(rustls::Error::InvalidCertificate(Wrong::Revoked))
-        )
+    /// Why a client is not admitted any more whose certificate, with those between it and its authority behind it, was
+    /// admitted at the time given. That it has expired since is no cause.
+    ///
+    /// Any error is a cause: the client chooses the certificates behind its own, and so which error is found first.
+    fn objection(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) -> Option<String> {
+        let (verifier, (own, others)) = (self.verifier.as_ref()?, chain.split_first()?);
+        let checked = verifier.verify_client_cert(own, others, as_of);
+        checked.err().map(|wrong| certificate_in_words(&wrong))
     }
 }
 
@@ -147,36 +144,47 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&loaded.in_use.config))
     }
 
-    /// Waits until a list revokes the certificate of an attached client, which comes first in its chain, and was valid at
-    /// the time given. Waits for ever if it has shown none.
-    pub(crate) async fn revoked(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) {
+    /// Waits until the files do not admit the certificate of an attached client any more, which comes first in its chain,
+    /// and was admitted at the time given. Returns the cause. Waits for ever if the client has shown none.
+    pub(crate) async fn barred(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) -> String {
         if chain.is_empty() {
             return pending().await;
         }
-        // The handshake may have begun before the certificate was revoked.
-        let mut in_use = self.loaded.lock().await.in_use.clone();
         // Connections that look at about the same time share a reading, which is at most this old.
         let half = self.look_every / 2;
-        while !in_use.has_revoked(chain, as_of) {
+        loop {
+            let in_use = self.read_again(half).await.in_use.clone();
+            if let Some(why) = in_use.objection(chain, as_of) {
+                return why;
+            }
             sleep(half).await;
-            in_use = self.read_again(half).await.in_use.clone();
         }
     }
 
-    /// Reads the files again, unless they were read within `age`. If the files are not usable now, as while they are being replaced, it
-    /// uses the last usable ones.
+    /// Reads the files again, unless a reading began at most `age` before this call. If the files are not usable now, as
+    /// while they are being replaced, it uses the last usable ones.
     async fn read_again(&self, age: Duration) -> MutexGuard<'_, Loaded> {
+        let called_at = Instant::now();
         let mut loaded = self.loaded.lock().await;
-        if loaded.read_at.elapsed() < age {
-            return loaded;
+        // A caller that has gone may have left a reading, which is too old by now.
+        while loaded.read_at + age < called_at {
+            let (began_at, reading) = loaded.reading.get_or_insert_with(|| {
+                let (directory, clients) = (self.directory.clone(), self.clients);
+                let began_at = Instant::now();
+                let read = move || Files::read(&directory, clients);
+                (began_at, spawn_blocking(read))
+            });
+            let began_at = *began_at;
+            let read = reading.await.expect("reading files does not panic");
+            (loaded.reading, loaded.read_at) = (None, began_at);
+            self.take_read(&mut loaded, read);
         }
-        let reading = loaded.reading.get_or_insert_with(|| {
-            let (directory, clients) = (self.directory.clone(), self.clients);
-            spawn_blocking(move || Files::read(&directory, clients))
-        });
-        let read = reading.await.expect("reading files does not panic");
-        (loaded.reading, loaded.read_at) = (None, Instant::now());
-        let complaint = match read.and_then(|files| self.take(&mut loaded, files)) {
+        loaded
+    }
+
+    /// Uses the result of a reading, and says once why it cannot.
+    fn take_read(&self, loaded: &mut Loaded, read: Result<Files, TlsError>) {
+        let complaint = match read.and_then(|files| self.take(loaded, files)) {
             Ok(()) => None,
             Err(error) => Some(error.to_string()),
         };
@@ -186,14 +194,13 @@ impl Tls {
             }
             loaded.complaint = complaint;
         }
-        loaded
     }
 
     /// Uses files from now on, if they are usable.
     fn take(&self, loaded: &mut Loaded, files: Files) -> Result<(), TlsError> {
         if files.revoked.is_none() && loaded.files.revoked.is_some() {
             // A file that is being replaced may be missing for a moment, in which a revoked client could come in.
-            let reason = "it is gone; restart the server to do without lists";
+            let reason = "it is gone; restore it, or restart the server without lists";
             return Err(malformed(&self.directory, REVOKED_FILE, reason));
         }
         if files != loaded.files {
@@ -333,10 +340,22 @@ fn all<T: PemObject>(text: &[u8]) -> Result<Vec<T>, &'static str> {
 pub(crate) fn in_words(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     match tls {
-        Some(rustls::Error::NoCertificatesPresented) => {
-            "the client has shown no certificate".to_owned()
+        Some(
+            wrong @ (rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)),
+        ) => certificate_in_words(wrong),
+        Some(rustls::Error::AlertReceived(alert)) => {
+            format!("the client refuses this server's certificate or TLS: {alert:?}")
         }
-        Some(rustls::Error::InvalidCertificate(wrong)) => match wrong {
+        Some(other) => format!("no agreement on TLS: {other}"),
+        None => format!("no agreement on TLS: {error}"),
+    }
+}
+
+/// What is wrong with a client's certificate, as a sentence.
+fn certificate_in_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::NoCertificatesPresented => "the client has shown no certificate".to_owned(),
+        rustls::Error::InvalidCertificate(wrong) => match wrong {
             Wrong::UnknownIssuer | Wrong::BadSignature => {
                 "no authority in ca-cert.pem has signed the client's certificate".to_owned()
             }
@@ -352,10 +371,167 @@ pub(crate) fn in_words(error: &io::Error) -> String {
             }
             other => format!("the client's certificate is not usable: {other}"),
         },
-        Some(rustls::Error::AlertReceived(alert)) => {
-            format!("the client refuses this server's certificate or TLS: {alert:?}")
+        other => format!("the client's certificate cannot be checked: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+        KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, date_time_ymd,
+    };
+
+    const OWN_NUMBER: u64 = 7;
+    /// The years 2001 and 2026, before and after the certificate expires.
+    const DURING: Duration = Duration::from_hours(271_752);
+    const AFTER: Duration = Duration::from_hours(490_896);
+
+    struct Pki {
+        authority: Issuer<'static, KeyPair>,
+        authority_pem: String,
+        own: CertificateDer<'static>,
+    }
+
+    fn authority(from_year: i32, until_year: i32) -> (CertificateParams, KeyPair) {
+        let mut params = CertificateParams::new([]).expect("valid");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.not_before = date_time_ymd(from_year, 1, 1);
+        params.not_after = date_time_ymd(until_year, 1, 1);
+        (params, KeyPair::generate().expect("a key"))
+    }
+
+    impl Pki {
+        fn new() -> Self {
+            let (params, key) = authority(1990, 2100);
+            let authority_pem = params.self_signed(&key).expect("a certificate").pem();
+            let authority = Issuer::new(params, key);
+            let mut params = CertificateParams::new(["client".to_owned()]).expect("valid");
+            params.serial_number = Some(OWN_NUMBER.into()); // tidy: allow(serial number) X.509's name
+            params.not_before = date_time_ymd(2000, 1, 1);
+            params.not_after = date_time_ymd(2002, 1, 1);
+            let key = KeyPair::generate().expect("a key");
+            let own = params.signed_by(&key, &authority).expect("valid");
+            let own = own.der().clone();
+            Self {
+                authority,
+                authority_pem,
+                own,
+            }
         }
-        Some(other) => format!("no agreement on TLS: {other}"),
-        None => format!("no agreement on TLS: {error}"),
+
+        /// The configuration with a list that revokes these.
+        fn in_use(&self, revoked: &[u64]) -> InUse {
+            let from = date_time_ymd(1990, 1, 1);
+            let revoke = |&number: &u64| RevokedCertParams {
+                serial_number: number.into(), // tidy: allow(serial number) X.509's name
+                revocation_time: from,
+                reason_code: None,
+                invalidity_date: None,
+            };
+            let list = CertificateRevocationListParams {
+                this_update: from,
+                next_update: date_time_ymd(2100, 1, 1),
+                crl_number: 1_u64.into(),
+                issuing_distribution_point: None,
+                revoked_certs: revoked.iter().map(revoke).collect(),
+                key_identifier_method: KeyIdMethod::Sha256,
+            };
+            let list = list.signed_by(&self.authority).expect("a list");
+            self.with_list(list.pem().expect("PEM"))
+        }
+
+        fn with_list(&self, list: String) -> InUse {
+            let (params, key) = authority(1990, 2100);
+            let files = Files {
+                certificate: params.self_signed(&key).expect("valid").pem().into_bytes(),
+                key: key.serialize_pem().into_bytes(),
+                authorities: self.authority_pem.clone().into_bytes(),
+                revoked: Some(list.into_bytes()),
+            };
+            files
+                .config(Path::new("tls"), TlsClients::Certified)
+                .expect("they are usable")
+        }
+    }
+
+    fn at(since_epoch: Duration) -> UnixTime {
+        UnixTime::since_unix_epoch(since_epoch)
+    }
+
+    #[test]
+    fn an_admitted_certificate_stays_admitted_until_it_is_revoked() {
+        let pki = Pki::new();
+        let chain = [pki.own.clone()];
+        let (others, own) = (pki.in_use(&[8]), pki.in_use(&[8, OWN_NUMBER]));
+        assert_eq!(others.objection(&chain, at(DURING)), None);
+        assert_eq!(
+            own.objection(&chain, at(DURING)).as_deref(),
+            Some("the client's certificate is revoked")
+        );
+        assert_eq!(
+            others.objection(&chain, at(AFTER)).as_deref(),
+            Some("the client's certificate has expired")
+        );
+        // Another authority's list says nothing of it.
+        let other = Pki::new();
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(1990, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&other.authority).expect("a list");
+        let without = pki.with_list(list.pem().expect("PEM"));
+        assert!(without.objection(&chain, at(DURING)).is_some());
+    }
+
+    /// An expired certificate of the authority's name makes the check fail by another error.
+    #[test]
+    fn no_certificate_behind_a_revoked_one_keeps_it_admitted() {
+        let pki = Pki::new();
+        let (params, key) = authority(1990, 1991);
+        let forged = params.self_signed(&key).expect("valid").der().clone();
+        let chain = [pki.own.clone(), forged];
+        assert_eq!(pki.in_use(&[]).objection(&chain, at(DURING)), None);
+        let revoked = pki.in_use(&[OWN_NUMBER]);
+        assert!(revoked.objection(&chain, at(DURING)).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_its_caller_has_left_is_not_taken_for_a_new_one() {
+        let pki = Pki::new();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let write = |name: &str, text: &str| {
+            std::fs::write(directory.path().join(name), text).expect("written");
+        };
+        let (params, key) = authority(1990, 2100);
+        let own = params.self_signed(&key).expect("valid").pem();
+        write(CERTIFICATE_FILE, &own);
+        write(KEY_FILE, &key.serialize_pem());
+        write(AUTHORITIES_FILE, &pki.authority_pem);
+        let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
+        {
+            let mut left = std::pin::pin!(tls.read_again(Duration::ZERO));
+            assert!(futures::poll!(left.as_mut()).is_pending());
+        }
+        while !tls
+            .loaded
+            .lock()
+            .await
+            .reading
+            .as_ref()
+            .is_some_and(|(_, task)| task.is_finished())
+        {
+            tokio::task::yield_now().await;
+        }
+        let other = Pki::new();
+        write(AUTHORITIES_FILE, &other.authority_pem);
+        let loaded = tls.read_again(Duration::ZERO).await;
+        assert_eq!(loaded.files.authorities, other.authority_pem.as_bytes());
     }
 }

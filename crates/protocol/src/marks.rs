@@ -147,7 +147,7 @@ mod tests {
             _: CoordinatorRequest,
             _: u64,
         ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
-            unreachable!("marks are not the coordinator's business")
+            unreachable!("marks ask the coordinator nothing")
         }
 
         fn send_flows(

@@ -370,7 +370,7 @@ impl Node {
             NodeRequest::Probe(_) => Ok(NodeReply::Done),
             NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(participant.store.counts())),
             NodeRequest::Meter => Err(Refusal::Invalid(
-                "the meter is the transport's to read".to_owned(),
+                "only the transport reads the meter".to_owned(),
             )),
         }
     }

@@ -285,8 +285,8 @@ impl Opening {
         }
     }
 
-    /// Opens as soon as no other process leads. What ails the database while it stands by passes, or ails the one that
-    /// leads too; a paused leader may have locked the authority.
+    /// Opens as soon as no other process leads. An error of the database while it stands by passes, or concerns the leader
+    /// too; a paused leader may have locked the authority.
     async fn open_when_it_leads(&self) -> Result<Opened, ServerError> {
         let mut last_error = String::new();
         loop {
@@ -300,7 +300,7 @@ impl Opening {
                     | ServerError::Trust(TrustError::Locked { .. })),
                 ) => {
                     if error.to_string() != last_error {
-                        tracing::warn!(%error, "this coordinator stands by and checks again");
+                        tracing::warn!(%error, "this coordinator is a standby and checks again");
                         last_error = error.to_string();
                     }
                 }

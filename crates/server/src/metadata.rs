@@ -129,3 +129,30 @@ impl KeyValue for MetadataStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_made_only_for_a_new_cluster() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let path = root.path().join(FILE);
+        let open = |new_cluster| {
+            let place = MetadataPlace::in_directory(root.path());
+            let options = StoreOptions::of("a test".to_owned());
+            let opened = place.open_cluster(&options, new_cluster);
+            opened.map(|meta| meta.cluster())
+        };
+        // The directory of a disk that is not mounted is there, and empty.
+        let refused = open(None);
+        assert!(
+            matches!(refused, Err(ServerError::NoMetadata { .. })),
+            "{refused:?}"
+        );
+        assert!(!path.exists(), "nothing was made");
+        let cluster = ClusterId(7);
+        assert_eq!(open(Some(cluster)).expect("a new cluster"), cluster);
+        assert_eq!(open(None).expect("the cluster"), cluster);
+    }
+}

@@ -458,7 +458,7 @@ fn count_doubts(coverage: &mut Coverage, reply: &CoordinatorReply) {
         CoordinatorReply::Refused(why) if why.sentence.contains("metadata is an old copy") => {
             coverage.old_metadata_count += 1;
         }
-        CoordinatorReply::Busy(why) if why.sentence.contains("nodes have spoken to it") => {
+        CoordinatorReply::Busy(why) if why.sentence.contains("nodes have contacted it") => {
             coverage.unvouched_count += 1;
         }
         _ => {}

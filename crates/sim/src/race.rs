@@ -6,7 +6,7 @@
 //! run must find that the file has the bytes of both, in one order or the other.
 
 use crate::cells::{CELL_BYTES, cell_count};
-use crate::client::SimClient;
+use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
 use crate::run::{end, execute, start};
 use crate::shape::Shape;
@@ -39,7 +39,9 @@ const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 /// for.
 pub const PAUSE_MS: u64 = 5_000;
 /// Cells within the second stripe, which begins before them and ends behind them.
-const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
+pub const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
+/// A client's cache.
+const CACHE_BYTES: u64 = 1 << 20;
 const KEPT_LINE_COUNT: usize = 2_000;
 const FILE: &str = "file";
 const FORMER: &str = "former";
@@ -217,7 +219,16 @@ pub fn run_race(race: &Race, step: u64) -> Raced {
     }
 }
 
-fn shape(scheme: UpdateScheme) -> Shape {
+/// Those of a race's clients.
+pub(crate) fn options() -> ClientOptions {
+    ClientOptions {
+        cache_bytes: CACHE_BYTES,
+        ..ClientOptions::default()
+    }
+}
+
+/// The cluster of a race.
+pub(crate) fn shape(scheme: UpdateScheme) -> Shape {
     Shape {
         rack_count: 2,
         node_count: NODE_COUNT,
@@ -248,14 +259,9 @@ fn shape(scheme: UpdateScheme) -> Shape {
 async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc<Mutex<u64>>)) {
     let world = Arc::clone(&cluster.world);
     let snapshots = Arc::new(Snapshots::default());
-    let operator = start(&cluster).await;
-    create_pool(&cluster, &operator).await;
-    while operator.put(FILE, FILE_CELLS).await.is_err() {
-        world.sleep(PAUSE_US).await;
-    }
-    let former = share(&cluster, &operator, (race.sharing, &snapshots)).await;
-    let first = Runner::new(&cluster, 0, &snapshots).await;
-    let second = Runner::new(&cluster, 1, &snapshots).await;
+    let (operator, former) = prepare(&cluster, (race.sharing, &snapshots)).await;
+    let first = Runner::new(&cluster, 0, &snapshots, options()).await;
+    let second = Runner::new(&cluster, 1, &snapshots, options()).await;
     let (begin, is_time) = oneshot::channel();
     let (first_process, interrupts) = (first.client.party.process, race.interrupts);
     let act: Act = Box::new({
@@ -296,8 +302,22 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     }
 }
 
+/// Starts everything, and stores the file.
+pub(crate) async fn prepare(
+    cluster: &Arc<Cluster>,
+    (sharing, snapshots): (Sharing, &Snapshots),
+) -> (SimClient, Option<Former>) {
+    let operator = start(cluster).await;
+    create_pool(cluster, &operator).await;
+    while operator.put(FILE, FILE_CELLS).await.is_err() {
+        cluster.world.sleep(PAUSE_US).await;
+    }
+    let former = share(cluster, &operator, (sharing, snapshots)).await;
+    (operator, former)
+}
+
 /// A removed snapshot that a client still has open.
-struct Former {
+pub(crate) struct Former {
     file: File,
     bytes: Vec<u8>,
 }
@@ -356,17 +376,22 @@ async fn share(
 
 /// A client that has the file open, and knows its layout.
 #[derive(Clone)]
-struct Runner {
+pub(crate) struct Runner {
     cluster: Arc<Cluster>,
-    client: SimClient,
+    pub(crate) client: SimClient,
     snapshots: Arc<Snapshots>,
-    file: File,
+    pub(crate) file: File,
 }
 
 impl Runner {
-    async fn new(cluster: &Arc<Cluster>, number: usize, snapshots: &Arc<Snapshots>) -> Self {
+    pub(crate) async fn new(
+        cluster: &Arc<Cluster>,
+        number: usize,
+        snapshots: &Arc<Snapshots>,
+        options: ClientOptions,
+    ) -> Self {
         let party = cluster.begin_client(number);
-        let client = cluster.client(party, ClientOptions::default()).await;
+        let client = cluster.client(party, options).await;
         loop {
             if let Ok(file) = client.open(FILE).await
                 && client.read(&file, &(0..FILE_CELLS)).await.is_ok()
@@ -380,6 +405,11 @@ impl Runner {
             }
             cluster.world.sleep(PAUSE_US).await;
         }
+    }
+
+    pub(crate) async fn open_cached(&self) -> Cached {
+        let cached = self.client.open_cached(FILE).await;
+        cached.expect("the cluster is whole")
     }
 
     /// Carries out an operation in the client's process, and calls `ended` behind it. It may fail only if the other one
@@ -439,7 +469,7 @@ impl Runner {
     }
 
     /// Reads the file that was opened before the race, by the layout that the client knows. The checkers see the bytes.
-    async fn read_again(&self, may_be_gone: bool) {
+    pub(crate) async fn read_again(&self, may_be_gone: bool) {
         let mut read = self.read_all().await;
         if read.is_err() {
             // The client may have known a larger size, and knows the new one now.
@@ -453,7 +483,7 @@ impl Runner {
         }
     }
 
-    async fn read_all(&self) -> Result<(), ClientError> {
+    pub(crate) async fn read_all(&self) -> Result<(), ClientError> {
         let all = 0..cell_count(self.file.size_bytes());
         self.client.read(&self.file, &all).await
     }

@@ -29,7 +29,7 @@ pub enum SqlError {
     },
     /// The tables are of another version.
     #[error(
-        "the database {address} has tables of version {found}, but this program needs version {needed}; {remedy}"
+        "the database {address} has tables of version {found}, but this program needs version {needed}; {advice}"
     )]
     OtherSchema {
         /// The database, without a password.
@@ -38,8 +38,8 @@ pub enum SqlError {
         found: i64,
         /// The version that this program needs.
         needed: i64,
-        /// The remedy.
-        remedy: String,
+        /// The advice.
+        advice: String,
     },
     /// The database is an older state of itself.
     #[error(

@@ -133,7 +133,7 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
 
 fn other(address: &DatabaseAddress, found: i64) -> SqlError {
     let address = address.to_string();
-    let remedy = if found > VERSION {
+    let advice = if found > VERSION {
         "use a newer program".to_owned()
     } else {
         format!("run gabion metadata migrate --to '{address}'")
@@ -142,6 +142,6 @@ fn other(address: &DatabaseAddress, found: i64) -> SqlError {
         address,
         found,
         needed: VERSION,
-        remedy,
+        advice,
     }
 }

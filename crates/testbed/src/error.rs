@@ -28,7 +28,7 @@ pub enum TestbedError {
     #[error("{} is not empty and holds no cluster; name a new or empty directory", .0.display())]
     NotEmpty(PathBuf),
     /// An option that was given differs from the cluster's.
-    #[error("the cluster in {} has --{option} {has}, not {wants}; omit the option, or {remedy}", directory.display())]
+    #[error("the cluster in {} has --{option} {has}, not {wants}; omit the option, or {advice}", directory.display())]
     OtherOption {
         /// The cluster's directory.
         directory: PathBuf,
@@ -39,7 +39,7 @@ pub enum TestbedError {
         /// The given value.
         wants: String,
         /// The way to get the given value.
-        remedy: &'static str,
+        advice: &'static str,
     },
     /// The disk has too little free space for what was asked for.
     #[error(
@@ -55,7 +55,7 @@ pub enum TestbedError {
         directory: PathBuf,
         /// Free bytes there.
         free: u64,
-        /// The remedy.
+        /// The advice.
         advice: &'static str,
     },
     /// The cluster's certificates cannot be used.
@@ -98,14 +98,14 @@ pub enum TestbedError {
         log: PathBuf,
     },
     /// The data that a process made at its first start is not there.
-    #[error("{name} did not start: {} is not there; {remedy}", path.display())]
+    #[error("{name} did not start: {} is not there; {advice}", path.display())]
     DataGone {
         /// The process.
         name: String,
         /// The expected path of its data.
         path: PathBuf,
-        /// The remedy.
-        remedy: String,
+        /// The advice.
+        advice: String,
     },
     /// A killed process does not end.
     #[error("{what} was killed and has not ended after {after_s} s; its disk may hang")]

@@ -40,7 +40,7 @@ impl Copy {
             .args(words)
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
-            // Nobody looks at a mutant's stack, and linking is most of the time.
+            // Mutants need no debug information, and linking takes the longest.
             .env("CARGO_PROFILE_TEST_DEBUG", "0");
         command
     }

@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::moment::{Moment, Version};
-use crate::open_runs::{LastRun, OpenRun};
+use crate::open_runs::{Attempted, LastAttempt};
 use bytes::Bytes;
 use gabion_layout::ByteRange;
 
@@ -21,22 +21,22 @@ pub(crate) trait Backing: Sync {
 
     /// Overwrites ranges of the file's segment from byte `at` on by one update, with `bytes`: the first
     /// range's, then the next one's. Returns when it is durable. If that needs several updates, none is
-    /// made, and the result is none; this is never so for a single range. `last_run` gets the run that may
-    /// take effect although this fails or is dropped.
+    /// made, and the result is none; this is never so for a single range. `last_attempt` gets the attempt that
+    /// may take effect although this fails or is dropped.
     fn update(
         &self,
         file: &Self::File,
         at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
-        last_run: &LastRun,
+        last_attempt: &LastAttempt,
     ) -> impl Future<Output = Result<Option<Version>, ClientError>> + Send;
 
     /// Whether an update that failed or was dropped took effect. It takes no effect after that.
     fn decide(
         &self,
         file: &Self::File,
-        run: &OpenRun,
+        attempted: &Attempted,
     ) -> impl Future<Output = Result<bool, ClientError>> + Send;
 
     /// Overwrites bytes in any number of segments, atomically; returns when they are durable.

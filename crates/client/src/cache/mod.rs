@@ -31,7 +31,7 @@ pub use counts::CacheCounts;
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::moment::Version;
-use crate::open_runs::LastRun;
+use crate::open_runs::LastAttempt;
 use bytes::Bytes;
 use event_listener::Event;
 use futures::stream::{self, StreamExt};
@@ -82,8 +82,8 @@ impl<F> Handle<F> {
 struct Leaving<'a, B: Backing> {
     cache: &'a SegmentCache<B>,
     keys: Vec<Key>,
-    /// The last run of the write, if it is an update.
-    last_run: LastRun,
+    /// The last attempt of the write, if it is a write-back.
+    last_attempt: LastAttempt,
     /// The ranges of a write past the cache, and whether each is known to have arrived.
     passing: Vec<(Key, ByteRange)>,
     has_passed: bool,
@@ -264,7 +264,7 @@ impl<B: Backing> SegmentCache<B> {
                     key.at,
                     &batch.ranges,
                     batch.bytes.into(),
-                    &leaving.last_run,
+                    &leaving.last_attempt,
                 )
                 .await;
             if let Ok(None) = sent {
@@ -277,7 +277,7 @@ impl<B: Backing> SegmentCache<B> {
             self.table().sent(key, count, sent.as_ref().ok().copied());
             sent?;
             // It has arrived.
-            leaving.last_run.take_doubt();
+            leaving.last_attempt.take_doubt();
         }
         drop(leaving);
         Ok(())
@@ -289,10 +289,10 @@ impl<B: Backing> SegmentCache<B> {
     /// # Errors
     /// If it cannot be determined now, or never ([`ClientError::Forgotten`]). The bytes stay in doubt.
     async fn decide(&self, backing: &B, key: Key) -> Result<(), ClientError> {
-        let Some((file, run)) = self.table().doubted(key) else {
+        let Some((file, attempted)) = self.table().doubted(key) else {
             return Ok(());
         };
-        let made = backing.decide(&file, &run).await;
+        let made = backing.decide(&file, &attempted).await;
         self.table().decide(key, made?);
         Ok(())
     }
@@ -311,7 +311,7 @@ impl<B: Backing> SegmentCache<B> {
     ///
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error; all other changes were written back.
-    /// [`ClientError::Forgotten`] when the outcome of an earlier write-back is unknown for good: its bytes are dropped,
+    /// [`ClientError::Forgotten`] when the outcome of an earlier write-back cannot be determined any more: its bytes are dropped,
     /// by this flush or by another one that this opening has not reported yet.
     pub(crate) async fn flush(
         &self,
@@ -405,7 +405,7 @@ impl<'a, B: Backing> Leaving<'a, B> {
         Self {
             cache,
             keys,
-            last_run: LastRun::default(),
+            last_attempt: LastAttempt::default(),
             passing: Vec::new(),
             has_passed: false,
         }
@@ -421,8 +421,8 @@ impl<B: Backing> Drop for Leaving<'_, B> {
         for &(key, range) in &self.passing {
             table.passed(key, range, self.has_passed);
         }
-        if let (Some(run), [key]) = (self.last_run.take_doubt(), self.keys.as_slice()) {
-            table.doubt(*key, run);
+        if let (Some(attempted), [key]) = (self.last_attempt.take_doubt(), self.keys.as_slice()) {
+            table.doubt(*key, attempted);
         }
         table.end_leaving(&self.keys);
         drop(table);

@@ -3,10 +3,9 @@
 
 use super::range_set::RangeSet;
 use crate::moment::Version;
-use crate::open_runs::OpenRun;
+use crate::open_runs::Attempted;
 use gabion_layout::{ByteRange, Sequence};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Page size.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -48,7 +47,7 @@ pub(super) struct CachedSegment<F> {
     was_checked: bool,
     /// A write to the cluster with an unknown outcome, and those of its bytes that have not changed
     /// here since.
-    doubt: Option<(Arc<OpenRun>, RangeSet)>,
+    doubt: Option<(Attempted, RangeSet)>,
     /// For each read from the cluster in flight: the bytes not to keep, since they may have been
     /// read before they were overwritten here.
     fetches: BTreeMap<u64, RangeSet>,
@@ -281,15 +280,15 @@ impl<F> CachedSegment<F> {
         }
     }
 
-    /// Notes that the outcome of this run, which writes the ranges being written, is unknown.
-    pub(super) fn doubt(&mut self, run: Arc<OpenRun>) {
+    /// Notes that the outcome of this attempt, which writes the ranges being written, is unknown.
+    pub(super) fn doubt(&mut self, attempted: Attempted) {
         let ranges = self.leaving.clone().unwrap_or_default();
-        self.doubt = Some((run, ranges));
+        self.doubt = Some((attempted, ranges));
     }
 
-    /// The run with an unknown outcome.
-    pub(super) fn doubted(&self) -> Option<Arc<OpenRun>> {
-        self.doubt.as_ref().map(|(run, _)| Arc::clone(run))
+    /// The attempt with an unknown outcome.
+    pub(super) fn doubted(&self) -> Option<Attempted> {
+        self.doubt.as_ref().map(|(attempted, _)| attempted.clone())
     }
 
     /// Notes the outcome of the write that was in doubt.

@@ -6,11 +6,10 @@ use super::range_set::RangeSet;
 use super::segment::{CachedSegment, PAGE_BYTES, PAGE_COST_BYTES};
 use crate::extent::Extent;
 use crate::moment::{Moment, Version};
-use crate::open_runs::OpenRun;
+use crate::open_runs::Attempted;
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Most ranges in one write-back update. Plans grow with them.
 pub(super) const UPDATE_RANGES_MAX: usize = 64;
@@ -383,14 +382,14 @@ impl<F: Clone> Table<F> {
     }
 
     /// The write-back of a segment with an unknown outcome, and its file.
-    pub(super) fn doubted(&self, key: Key) -> Option<(F, Arc<OpenRun>)> {
+    pub(super) fn doubted(&self, key: Key) -> Option<(F, Attempted)> {
         let segment = self.segments.get(&key)?;
         Some((segment.file.clone(), segment.doubted()?))
     }
 
     /// Notes that the outcome of a segment's write-back is unknown.
-    pub(super) fn doubt(&mut self, key: Key, run: Arc<OpenRun>) {
-        self.with(key, |segment| segment.doubt(run));
+    pub(super) fn doubt(&mut self, key: Key, attempted: Attempted) {
+        self.with(key, |segment| segment.doubt(attempted));
     }
 
     /// Notes the outcome of a taken segment's write-back that was in doubt.

@@ -72,7 +72,7 @@ fn write_source(path: &Path, file_bytes: u64) -> anyhow::Result<()> {
     for _ in 0..file_bytes >> 20 {
         file.write_all(&bytes).with_context(doing)?;
     }
-    // What is still to be written would slow what is timed next.
+    // Pending writes would slow the next measurement.
     file.sync_all().with_context(doing)
 }
 

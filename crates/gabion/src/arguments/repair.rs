@@ -69,7 +69,7 @@ pub(crate) enum NodeCommand {
         /// The node's id
         node: u32,
     },
-    /// Move all chunks off a node, without decoding; the empty node stops and may be removed for good
+    /// Move all chunks off a node, without decoding; the empty node stops and can be removed permanently
     Drain {
         /// The node's id
         node: u32,

@@ -43,8 +43,8 @@ pub(crate) fn print(status: &ClusterStatus) {
     };
     match light(status) {
         "green" => say(format!(
-            "green: every node answers, every chunk is there, no disk is full or failing, and no repair is \
-             due; {age}"
+            "green: every node answers, every chunk is there, no disk is full, no store has failed, and no \
+             repair is due; {age}"
         )),
         light => {
             println!("{light}; {age}");

@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes over the time since `begun_ns`, in bytes a second. What takes no time takes a nanosecond.
+    /// Bytes over the time since `begun_ns`, in bytes a second. A duration of zero counts as a nanosecond.
     fn speed(&self, bytes: u64, begun_ns: u64) -> f64 {
         let ns = (self.engine.now_ns() - begun_ns).max(1);
         bytes as f64 / ns as f64 * NS_PER_S

@@ -88,11 +88,7 @@ impl Slotted {
         sender.held_count = 0;
         for share in &shares {
             let line = &mut self.lines[share.link.at()];
-            assert_eq!(
-                line.holder.take(),
-                Some(number),
-                "who sends holds its links"
-            );
+            assert_eq!(line.holder.take(), Some(number), "a sender holds its links");
             if let Some(next) = line.waiting.pop_front() {
                 line.holder = Some(next);
                 self.senders[next as usize].held_count += 1;

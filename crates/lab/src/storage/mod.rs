@@ -3,7 +3,7 @@
 //!
 //! Each stripe has a lock in place of its primary. An update is acknowledged when all participants'
 //! records are durable, as on a cluster; then its mark is raised, and records move as the update
-//! scheme says. What is left out is the network, and with it leases, failures and settling. Stores
+//! scheme says. The network is left out, and with it leases, failures and settling. Stores
 //! record what they ask of their disks.
 
 mod interpreter;
@@ -171,7 +171,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Overwrites bytes of a stripe, durably. What the scheme then does at once is done, too.
+    /// Overwrites bytes of a stripe, durably. The scheme's immediate work is included.
     ///
     /// # Errors
     /// [`LabError::Store`]; [`LabError::Plan`] and [`LabError::Geometry`] when the bytes are not the

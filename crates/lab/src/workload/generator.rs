@@ -53,7 +53,7 @@ pub struct Requests {
 /// The progress of accesses in one part of the working set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    /// The extent or slot that is being filled; those before it are done with.
+    /// The extent or slot that is being filled; earlier ones are complete.
     at: u64,
     /// Sectors of it that are accessed.
     filled: u64,

@@ -2,7 +2,7 @@
 //!
 //! The table gives writes, working set, both shares, files and the mean size of an update. All files
 //! lie on one address space, so that an updated file is an extent of the working set with nothing
-//! next to it. What the table does not have is assumed: updated files of one size, other files of
+//! next to it. Values that the table does not have are assumed: updated files of one size, other files of
 //! about one size, each written or read once from its beginning to its end, and evenly spaced times.
 
 use super::class::Class;

@@ -109,6 +109,36 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
 }
 
+/// A client that asks late must not take "unknown" for "never".
+#[test]
+fn a_replacement_that_is_forgotten_is_not_called_unknown() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
+    assert!(meta.commit_replacement(put.id).is_ok());
+    let aborted = || {
+        let name = ("g", Existing::Stays, NewAttributes::FILE);
+        let put = meta.begin_put(name, pool.id, 0, &[], 6).unwrap();
+        assert_eq!(meta.abort_put(put.id), Ok(true));
+        put.id
+    };
+    for _ in 0..1 << 16 {
+        let never = aborted();
+        let asked = meta.commit_replacement(never);
+        assert_eq!(asked, Err(MetaError::UnknownPut(never)));
+    }
+    let again = meta.commit_replacement(put.id);
+    assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
+    // Commits forget old ones, two at a time.
+    for name in ["h", "i"] {
+        let name = (name, Existing::Stays, NewAttributes::FILE);
+        let next = meta.begin_put(name, pool.id, 0, &[], 6).unwrap();
+        assert!(meta.commit_put(next.id, 6).is_ok());
+    }
+    let again = meta.commit_replacement(put.id);
+    assert_eq!(again, Err(MetaError::PutForgotten(put.id)));
+}
+
 #[test]
 fn a_commit_that_fails_anywhere_changes_nothing() {
     let (meta, pool) = cluster();

@@ -1,6 +1,6 @@
 //! TLS: Debian's tools attach by it, and it refuses clients without a good certificate and bytes that are not encrypted.
 
-use crate::conversation::{READ, Talk, WRITE, go};
+use crate::conversation::{DISC, READ, Talk, WRITE, go};
 use crate::serving::Serving;
 use crate::tools::{has, output, run, text};
 use gabion_nbd::{Limits, Tls, TlsClients, TlsError};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -70,21 +70,21 @@ impl Authority {
         fs::write(file("key"), key.serialize_pem()).expect("written");
     }
 
-    /// The list that revokes a certificate.
-    fn revoke(&self, serial: u64) -> String {
+    /// The list that revokes certificates.
+    fn revoke(&self, serials: &[u64]) -> String {
         let (from, until) = (date_time_ymd(2020, 1, 1), date_time_ymd(2100, 1, 1));
-        let revoked = RevokedCertParams {
+        let revoked = serials.iter().map(|&serial| RevokedCertParams {
             serial_number: serial.into(), // tidy: allow(serial number) X.509's name
             revocation_time: from,
             reason_code: None,
             invalidity_date: None,
-        };
+        });
         let list = CertificateRevocationListParams {
             this_update: from,
             next_update: until,
             crl_number: 1_u64.into(),
             issuing_distribution_point: None,
-            revoked_certs: vec![revoked],
+            revoked_certs: revoked.collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = list.signed_by(&self.issuer).expect("a list");
@@ -214,9 +214,9 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
     let list = directory.path().join("ca-crl.pem");
     fs::write(&list, "no list").expect("written");
     assert!(size().await.status.success());
-    fs::write(&list, authority.revoke(3)).expect("written");
+    fs::write(&list, authority.revoke(&[3])).expect("written");
     assert!(size().await.status.success(), "another one is revoked");
-    fs::write(&list, authority.revoke(2)).expect("written");
+    fs::write(&list, authority.revoke(&[2])).expect("written");
     assert!(!size().await.status.success(), "its own is revoked");
     // A list that is being replaced.
     fs::write(&list, "").expect("written");
@@ -235,7 +235,7 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
     let other = Authority::new();
     let both = format!("{}{}", authority.pem, other.pem);
     fs::write(directory.path().join("ca-cert.pem"), both).expect("written");
-    fs::write(&list, authority.revoke(2)).expect("written");
+    fs::write(&list, authority.revoke(&[2])).expect("written");
     assert!(size().await.status.success());
     other.issue(client.path(), "client", 5);
     assert!(!size().await.status.success());
@@ -256,6 +256,16 @@ async fn a_new_list_ends_the_connections_of_the_certificates_that_it_revokes() {
     let serving = Serving::start_with(Limits::default(), Some(tls)).await;
     let other = certificates(&authority);
     authority.issue(other.path(), "client", 3);
+    // One that adds a certificate of its own, which is not valid and has the authority's name.
+    let forger = certificates(&authority);
+    authority.issue(forger.path(), "client", 4);
+    let mut params = CertificateParams::new([]).expect("valid");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_after = date_time_ymd(2001, 1, 1);
+    let untrue = params.self_signed(&KeyPair::generate().expect("a key"));
+    let file = forger.path().join("client-cert.pem");
+    let own = fs::read_to_string(&file).expect("there");
+    fs::write(&file, own + &untrue.expect("a certificate").pem()).expect("written");
     let attach = async |directory: &Path| {
         let talk = Talk::greet(&serving, 3).await;
         let mut talk = begin_tls(talk, directory).await;
@@ -264,15 +274,59 @@ async fn a_new_list_ends_the_connections_of_the_certificates_that_it_revokes() {
     };
     let mut revoked = attach(directory.path()).await;
     let mut kept = attach(other.path()).await;
+    let mut forging = attach(forger.path()).await;
     let bytes = [7; 4096];
     revoked.request((WRITE, 1 << 5), 1, (0, 4096), &bytes).await;
     assert_eq!(revoked.chunk().await.0, 1);
     let list = directory.path().join("ca-crl.pem");
-    fs::write(&list, authority.revoke(2)).expect("written");
+    fs::write(&list, authority.revoke(&[2, 4])).expect("written");
     assert!(revoked.end().await.is_empty(), "the server ends it");
+    assert!(
+        forging.end().await.is_empty(),
+        "another certificate hides nothing"
+    );
     kept.request((READ, 0), 2, (0, 4096), b"").await;
     let (cookie, _, payload) = kept.chunk().await;
     assert_eq!((cookie, &payload[8..]), (2, &bytes[..]));
+}
+
+/// Also if it has ended its requests, and takes no replies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_client_that_takes_no_replies_loses_its_place() {
+    let authority = Authority::new();
+    let directory = certificates(&authority);
+    let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
+    let tls = tls.looking_every(Duration::from_millis(20));
+    let limits = Limits {
+        connection_count: 1,
+        stall: Duration::from_hours(1),
+        ..Limits::default()
+    };
+    let serving = Serving::start_with(limits, Some(tls)).await;
+    let talk = Talk::greet(&serving, 3).await;
+    let mut slow = begin_tls(talk, directory.path()).await;
+    slow.choose("vm/disk").await;
+    for cookie in 0..3 {
+        slow.request((READ, 0), cookie, (0, 32 << 20), b"").await;
+    }
+    slow.request((DISC, 0), 3, (0, 0), b"").await;
+    let other = certificates(&authority);
+    authority.issue(other.path(), "client", 3);
+    let list = directory.path().join("ca-crl.pem");
+    fs::write(&list, authority.revoke(&[2])).expect("written");
+    let finds_place = async || {
+        let talk = Talk::greet(&serving, 3).await;
+        let mut talk = begin_tls(talk, other.path()).await;
+        talk.send_option(LIST, b"").await;
+        talk.0.read_u64().await.is_ok()
+    };
+    let has_place = async {
+        while !finds_place().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(20), has_place);
+    in_time.await.expect("the place is free");
 }
 
 #[tokio::test]
@@ -395,14 +449,16 @@ async fn begin_tls<S: AsyncRead + AsyncWrite + Unpin>(
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(&file("ca-cert.pem")).expect("PEM");
     roots.add(authority).expect("a certificate");
-    let certificate = CertificateDer::from_pem_slice(&file("client-cert.pem")).expect("PEM");
+    let chain = CertificateDer::pem_slice_iter(&file("client-cert.pem"))
+        .collect::<Result<Vec<_>, _>>()
+        .expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(&file("client-key.pem")).expect("PEM");
     let crypto = Arc::new(rustls::crypto::ring::default_provider()); // tidy: allow(provider) rustls' name
     let config = ClientConfig::builder_with_provider(crypto) // tidy: allow(provider) rustls' name
         .with_safe_default_protocol_versions()
         .expect("known versions")
         .with_root_certificates(roots)
-        .with_client_auth_cert(vec![certificate], key)
+        .with_client_auth_cert(chain, key)
         .expect("they belong together");
     let name = ServerName::try_from("localhost").expect("a name");
     let connector = TlsConnector::from(Arc::new(config));

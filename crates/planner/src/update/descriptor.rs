@@ -118,6 +118,12 @@ impl Descriptor {
         self.planner.appending().is_some_and(Appending::is_by_rack)
     }
 
+    /// Whether records of updates stay in the nodes' logs until these exceed their limit.
+    pub fn keeps_logs(&self) -> bool {
+        let keepings = self.planner.keepings(1);
+        [keepings.data, keepings.parity].contains(&Keeping::Log)
+    }
+
     /// Whether parity chunks have reserved space behind them.
     pub fn reserves_space(&self) -> bool {
         matches!(self.planner.keepings(1).parity, Keeping::Reserve { .. })

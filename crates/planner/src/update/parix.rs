@@ -15,7 +15,7 @@ use gabion_layout::{
 };
 use gabion_plan::{Goal, Keepings, Log, Logged, Plan, PlanBuilder};
 
-/// The scheme of pools. What a commit brings is applied in place.
+/// The scheme of pools. A commit's deltas are applied in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parix;
 
@@ -43,7 +43,7 @@ impl UpdatePlanner for Parix {
 
 impl Appending for Parix {
     /// Nodes drop what a commit has taken in, so the first update of bytes after one sends old bytes
-    /// again. Whatever waits has been sent with its originals.
+    /// again. Waiting updates were sent with their originals.
     fn append(
         &self,
         stripe: &Stripe<'_>,

@@ -29,7 +29,7 @@ pub(crate) struct SparseDisk {
 pub(crate) struct SparseFile(Shared);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with it")
+    mutex.lock().expect("no thread panics with the lock")
 }
 
 fn missing() -> io::Error {

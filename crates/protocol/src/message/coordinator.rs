@@ -154,7 +154,7 @@ pub enum CoordinatorReply {
     Joined(Joined),
     /// The lease is renewed.
     Alive {
-        /// The coordinator, which the node remembers; none while too few nodes have spoken to it to prove
+        /// The coordinator, which the node remembers; none while too few nodes have contacted it to prove
         /// that its metadata is no old copy.
         coordinator: Option<Origin>,
         /// The lease's length from the sending of the heartbeat.

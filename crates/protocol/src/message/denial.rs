@@ -146,6 +146,7 @@ impl From<&MetaError> for Cause {
             | E::LeaseLost { .. }
             | E::TermOver { .. }
             | E::UnknownPut(_)
+            | E::PutForgotten(_)
             | E::CommittedBefore(_)
             | E::GenerationChanged { .. } => Self::Stale,
             E::NameTooLong { .. } | E::TooDeep(_) => Self::NameTooLong,

@@ -1,9 +1,11 @@
 //! The integration tests of `sim`, linked once: a module for each subject.
 
 mod conversions;
+mod flush_in_doubt;
 mod holes;
 mod names;
 mod races;
 mod registers;
 mod seeds;
+mod silent_node;
 mod sizes;

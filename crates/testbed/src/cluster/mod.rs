@@ -267,7 +267,7 @@ impl LocalCluster {
             return Err(TestbedError::DataGone {
                 name: name.to_owned(),
                 path: data.to_owned(),
-                remedy: match name {
+                advice: match name {
                     COORDINATOR => "mount its disk, or restore its copy".to_owned(),
                     _ => format!(
                         "mount its disk, or delete {} and restart the node if its chunks are lost for good",

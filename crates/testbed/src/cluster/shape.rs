@@ -48,8 +48,8 @@ impl ClusterOptions {
         directory: &Path,
         is_running: bool,
     ) -> Result<(), TestbedError> {
-        let remedy = "create another cluster in a new directory";
-        wanted.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
+        let advice = "create another cluster in a new directory";
+        wanted.refuse_other(directory, self.fixed(), wanted.fixed(), advice)?;
         let stop = "stop the cluster first with 'gabion cluster down'";
         if is_running {
             wanted.refuse_other(directory, self.place(), wanted.place(), stop)?;
@@ -108,7 +108,7 @@ impl ClusterOptions {
         directory: &Path,
         has: Vec<(&'static str, String)>,
         wants: Vec<(&'static str, String)>,
-        remedy: &'static str,
+        advice: &'static str,
     ) -> Result<(), TestbedError> {
         let mut pairs = has.into_iter().zip(wants);
         let other = pairs.find(|(has, wants)| self.is_given(has.0) && has != wants);
@@ -120,7 +120,7 @@ impl ClusterOptions {
             option: name.replace('_', "-"),
             has,
             wants,
-            remedy,
+            advice,
         })
     }
 }

@@ -2,6 +2,12 @@
 
 use super::{Check, Mutant, protocol, test};
 
+const SILENT_NODE: Check = test(
+    "gabion-sim",
+    "integration",
+    "silent_node::a_read_asks_another_source_soon_and_later_ones_ask_the_silent_node_last",
+);
+
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-is-tried-again-under-its-run",
@@ -53,13 +59,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-across-stripes-is-one-update-a-stripe",
         file: "crates/client/src/write.rs",
-        text: "        self.replace(range, &bytes).await.map(drop)\n    }",
-        replacement: "        if !layout.stores(range) {\n            return self.replace(range, &bytes).await.map(drop);\n        }\n        \
-                      let (mut rest, last_run) = (bytes.clone(), LastRun::default());\n        \
-                      for extent in extents {\n            \
-                      let piece = rest.split_to(extent.range.length as usize);\n            \
-                      self.write_extents(&[extent], &piece, &last_run).await?;\n        }\n        \
-                      Ok(())\n    }",
+        text: "        let replaced = self.replace(range, &bytes, last_attempt);\n",
+        replacement: "        if layout.stores(range) {\n            let mut rest = bytes.clone();\n            \
+                      for extent in extents {\n                \
+                      let piece = rest.split_to(extent.range.length as usize);\n                \
+                      self.write_extents(&[extent], &piece, last_attempt).await?;\n            }\n            \
+                      return Ok(());\n        }\n        \
+                      let replaced = self.replace(range, &bytes, last_attempt);\n",
         check: Check::Simulator,
     },
     Mutant {
@@ -177,6 +183,42 @@ pub(super) const MUTANTS: &[Mutant] = &[
             target: "lib",
             name: "cache::tests::bytes_that_have_arrived_are_not_written_again_over_later_ones",
         },
+    },
+    Mutant {
+        name: "a-slow-read-asks-no-second-source",
+        file: "crates/client/src/hedge.rs",
+        text: "let hedge_after_ms = health.hedge_after_ms(extent.range.length);",
+        replacement: "let hedge_after_ms = health.hedge_after_ms(extent.range.length) + 3_600_000;",
+        check: SILENT_NODE,
+    },
+    Mutant {
+        name: "a-node-that-fails-reads-is-asked-first-again",
+        file: "crates/client/src/hedge.rs",
+        text: "!self.shared.health.note_failed(node, now_ms)",
+        replacement: "!self.shared.health.note_failed(NodeId::CLIENT, now_ms)",
+        check: SILENT_NODE,
+    },
+    Mutant {
+        name: "a-flush-that-replaces-a-stripe-is-in-no-doubt",
+        file: "crates/client/src/replace.rs",
+        text: "last_attempt.set(Attempted::Replacement(Arc::clone(&open)));",
+        replacement: "let _ = (last_attempt, Attempted::Replacement(Arc::clone(&open)));",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "flush_in_doubt::bytes_of_a_flush_in_doubt_are_not_written_again_over_later_ones",
+        ),
+    },
+    Mutant {
+        name: "a-forgotten-replacement-counts-as-unknown",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_remembered(txn, put)?;",
+        replacement: "check_remembered(txn, PutId(u64::MAX))?;",
+        check: test(
+            "gabion-meta",
+            "integration",
+            "replacements::a_replacement_that_is_forgotten_is_not_called_unknown",
+        ),
     },
     Mutant {
         name: "what-arrives-after-an-opening-stays-in-the-cache",

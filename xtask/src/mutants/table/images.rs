@@ -1,6 +1,6 @@
 //! Rules of the encryption of connections to images.
 
-use super::{Check, Mutant, test};
+use super::{Check, Mutant, test, unit};
 
 const PLAIN: Check = test(
     "gabion-nbd",
@@ -62,12 +62,46 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-attached-client-outlives-the-revocation-of-its-certificate",
         file: "crates/nbd/src/tls.rs",
-        text: "while !in_use.has_revoked(chain, as_of) {",
-        replacement: "while !in_use.has_revoked(&[], as_of) {",
+        text: "if let Some(why) = in_use.objection(chain, as_of) {",
+        replacement: "if let Some(why) = in_use.objection(&[], as_of) {",
         check: test(
             "gabion-nbd",
             "integration",
             "tls::a_new_list_ends_the_connections_of_the_certificates_that_it_revokes",
+        ),
+    },
+    Mutant {
+        name: "another-error-hides-a-revocation",
+        file: "crates/nbd/src/tls.rs",
+        text: "checked.err().map(|wrong| certificate_in_words(&wrong))",
+        replacement: "checked
+            .err()
+            .filter(|wrong| matches!(wrong, rustls::Error::InvalidCertificate(Wrong::Revoked)))
+            .map(|wrong| certificate_in_words(&wrong))",
+        check: unit(
+            "gabion-nbd",
+            "tls::tests::no_certificate_behind_a_revoked_one_keeps_it_admitted",
+        ),
+    },
+    Mutant {
+        name: "a-reading-that-was-left-counts-as-new",
+        file: "crates/nbd/src/tls.rs",
+        text: "(loaded.reading, loaded.read_at) = (None, began_at);",
+        replacement: "(loaded.reading, loaded.read_at) = (None, began_at.max(Instant::now()));",
+        check: unit(
+            "gabion-nbd",
+            "tls::tests::a_reading_that_its_caller_has_left_is_not_taken_for_a_new_one",
+        ),
+    },
+    Mutant {
+        name: "a-revoked-client-gets-the-rest-of-its-replies",
+        file: "crates/nbd/src/session.rs",
+        text: "        if is_barred {\n",
+        replacement: "        if is_barred && Arc::strong_count(&outgoing) == 0 {\n",
+        check: test(
+            "gabion-nbd",
+            "integration",
+            "tls::a_revoked_client_that_takes_no_replies_loses_its_place",
         ),
     },
     Mutant {

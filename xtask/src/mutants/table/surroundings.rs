@@ -575,4 +575,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "spanning::a_write_that_failed_is_in_all_blocks_or_in_none",
         ),
     },
+    Mutant {
+        name: "a-missing-metadata-file-is-opened",
+        file: "crates/server/src/metadata.rs",
+        text: "            && !path.exists()\n",
+        replacement: "            && path.as_os_str().is_empty()\n",
+        check: unit(
+            "gabion-server",
+            "metadata::tests::metadata_are_made_only_for_a_new_cluster",
+        ),
+    },
 ];

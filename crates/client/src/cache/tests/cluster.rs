@@ -5,7 +5,7 @@ use crate::cache::Backing;
 use crate::error::ClientError;
 use crate::extent::{Extent, extents};
 use crate::moment::{Moment, Version};
-use crate::open_runs::{LastRun, OpenRun};
+use crate::open_runs::{Attempted, LastAttempt, OpenRun};
 use bytes::Bytes;
 use gabion_layout::{ByteRange, Generation, Sequence, StripeId};
 use gabion_protocol::message::{RunId, RunQuestion};
@@ -123,7 +123,7 @@ impl State {
     }
 
     /// Requests an update.
-    fn ask(&mut self, at: u64, last_run: &LastRun) -> RunId {
+    fn ask(&mut self, at: u64, last_attempt: &LastAttempt) -> RunId {
         let question = RunQuestion {
             stripe: StripeId(at / SEGMENT),
             generation: Generation(1),
@@ -138,8 +138,9 @@ impl State {
             holders: Vec::new(),
             fate: OnceLock::new(),
         });
-        last_run.set(&run);
-        run.question.run
+        let id = run.question.run;
+        last_attempt.set(Attempted::Update(run));
+        id
     }
 
     fn failure(&self) -> Result<(), ClientError> {
@@ -197,7 +198,7 @@ impl Backing for Cluster {
         at: u64,
         ranges: &[ByteRange],
         bytes: Bytes,
-        last_run: &LastRun,
+        last_attempt: &LastAttempt,
     ) -> Result<Option<Version>, ClientError> {
         let way = UnderWay::begin(self, at);
         self.travel().await;
@@ -209,7 +210,7 @@ impl Backing for Cluster {
                 return Err(ClientError::Refused("no".into()));
             }
         }
-        let run = self.state().ask(at, last_run);
+        let run = self.state().ask(at, last_attempt);
         let version = self.state().update(at, ranges, &bytes, run);
         drop(way);
         while self.state().holds_updates {
@@ -219,7 +220,7 @@ impl Backing for Cluster {
         version.map(Some)
     }
 
-    async fn decide(&self, (): &(), run: &OpenRun) -> Result<bool, ClientError> {
+    async fn decide(&self, (): &(), attempted: &Attempted) -> Result<bool, ClientError> {
         self.travel().await;
         let state = self.state();
         state.failure()?;
@@ -227,6 +228,9 @@ impl Backing for Cluster {
             return Err(ClientError::Forgotten("disk".to_owned()));
         }
         // A run that has not begun by now never will.
+        let Attempted::Update(run) = attempted else {
+            unreachable!("this cluster replaces nothing");
+        };
         Ok(state.made.contains(&run.question.run))
     }
 

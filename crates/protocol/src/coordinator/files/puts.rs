@@ -14,14 +14,17 @@ use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
-    pub(in crate::coordinator) async fn begin_put(self: &Arc<Self>, wish: ask::BeginPut) -> Answer {
+    pub(in crate::coordinator) async fn begin_put(
+        self: &Arc<Self>,
+        asked: ask::BeginPut,
+    ) -> Answer {
         let ask::BeginPut {
             at,
             existing,
             pool,
             size_bytes,
             attributes,
-        } = wish;
+        } = asked;
         if existing != Existing::Stays {
             self.check_unused(&at, |_| true).await?;
         }

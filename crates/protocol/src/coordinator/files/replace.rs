@@ -35,7 +35,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// never wait for each other.
     pub(in crate::coordinator) async fn begin_replace(
         self: &Arc<Self>,
-        wish: ask::BeginReplace,
+        asked: ask::BeginReplace,
     ) -> Answer {
         let ask::BeginReplace {
             file,
@@ -43,7 +43,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             extents,
             size,
             token,
-        } = wish;
+        } = asked;
         let stripes: Vec<StripeId> = displaced.iter().map(|(_, stripe)| *stripe).collect();
         let occupation = match self.occupied.occupy(stripes.clone()) {
             Ok(occupation) => occupation,

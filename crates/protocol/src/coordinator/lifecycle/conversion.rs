@@ -473,7 +473,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
         let mut nodes = made.stripes.iter().flat_map(|stripe| &stripe.nodes);
         if let Some(node) = nodes.find(|node| !is_there(node)) {
             return Err(TaskError(format!(
-                "{node} was away while the segment was converted"
+                "{node} did not answer while the segment was converted"
             )));
         }
         let (put, file, displaced) = (made.put, conversion.file, held.leases.clone());

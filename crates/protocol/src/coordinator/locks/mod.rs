@@ -83,7 +83,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
         Ok(CoordinatorReply::Renewed(goes_on))
     }
 
-    /// Ends a session at the wish of its client, which has ended its writes.
+    /// Ends a session at its client's request. The client has ended its writes.
     async fn close(&self, session: LockSessionId) -> Answer {
         self.sessions.end(session);
         self.free(session).await?;

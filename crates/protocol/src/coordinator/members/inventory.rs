@@ -227,7 +227,8 @@ fn worth_of<K: KeyValue>(meta: &Meta<K>, node: NodeId, chunk: ChunkId) -> Result
         StripeStatus::Pending => Ok(Worth::Kept),
         StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe)? => {
             let stripe = chunk.stripe;
-            let proof = format!("{node} has a chunk of {stripe}, whose id it has not handed out");
+            let proof =
+                format!("{node} has a chunk of {stripe}, which the coordinator has not allocated");
             Err(MetaError::WentBack { proof })
         }
         StripeStatus::Unknown => Ok(Worth::Unknown),

@@ -198,7 +198,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Waits until most nodes have spoken to this run of the coordinator, and the leases of all others have
+    /// Waits until most nodes have contacted this run of the coordinator, and the leases of all others have
     /// expired. By then a coordinator with an old copy of the metadata has stopped: its background work
     /// would remove chunks that the copy does not know.
     pub(in crate::coordinator) async fn all_heard(&self) {
@@ -209,7 +209,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         .await;
     }
 
-    /// Waits until most nodes have spoken to this run of the coordinator, for as long as a lease.
+    /// Waits until most nodes have contacted this run of the coordinator, for as long as a lease.
     ///
     /// # Errors
     /// One sentence with the number of missing nodes.
@@ -222,13 +222,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
         let (heard_count, expected_count) = self.heard_count();
         Err(format!(
-            "since the start of the coordinator, {heard_count} of {expected_count} nodes have spoken to it, but it \
+            "since the start of the coordinator, {heard_count} of {expected_count} nodes have contacted it, but it \
             needs more than half to know that its metadata is the newest; start the others, or wait until their grace \
             period has ended"
         ))
     }
 
-    /// Whether most nodes have spoken to this run of the coordinator: most nodes have also spoken to any
+    /// Whether most nodes have contacted this run of the coordinator: most nodes have also contacted any
     /// other run that clients or nodes have followed. A failed node counts until the coordinator stops
     /// awaiting it.
     fn is_vouched_for(&self) -> bool {
@@ -236,7 +236,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         2 * heard_count > expected_count || expected_count == 0
     }
 
-    /// Returns the number of nodes that have spoken to this run of the coordinator, and the number of expected ones.
+    /// Returns the number of nodes that have contacted this run of the coordinator, and the number of expected ones.
     fn heard_count(&self) -> (usize, usize) {
         let roster = lock(&self.nodes.roster);
         let heard = |&node: &NodeId| self.starts.has_confirmed(node);

@@ -166,7 +166,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         if joins.get(&node).copied() != joins_before {
             // The node may have reported its chunks before this one was whole, and been told to delete it.
             return Err(TaskError(format!(
-                "{node} has joined anew while it was given {chunk}"
+                "{node} joined again while {chunk} was rebuilt on it"
             )));
         }
         let moved = self

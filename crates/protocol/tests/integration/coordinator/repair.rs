@@ -476,7 +476,7 @@ fn a_node_that_joins_while_it_gets_a_chunk_gets_it_again() {
     refused.generation.0 += 1;
     assert_eq!(bed.stripe("f"), refused, "nodes were told that generation");
     let error = bed.status().repair.last_error.unwrap();
-    assert!(error.contains("joined anew"), "{error}");
+    assert!(error.contains("joined again"), "{error}");
     bed.pass(1_000);
     assert_eq!(bed.stripe("f").nodes[4], requestor);
 }

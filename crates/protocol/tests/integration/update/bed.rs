@@ -169,7 +169,7 @@ impl Bed {
     }
 
     fn world(&self) -> std::sync::MutexGuard<'_, World> {
-        self.world.lock().expect("nobody panics with it")
+        self.world.lock().expect("no thread panics with the lock")
     }
 
     /// Runs a future to its end, and beside it all tasks that nodes start.

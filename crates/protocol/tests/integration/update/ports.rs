@@ -125,7 +125,7 @@ fn pool(update: UpdateScheme) -> PoolRecord {
 
 impl BedPorts {
     fn world(&self) -> std::sync::MutexGuard<'_, World> {
-        self.world.lock().expect("nobody panics with it")
+        self.world.lock().expect("no thread panics with the lock")
     }
 
     fn decided(&self) -> Vec<Decided> {

@@ -1,0 +1,13 @@
+//! Reads beside a node that does not answer.
+
+use gabion_sim::silent_node::reads_beside_a_silent_node;
+
+#[test]
+fn a_read_asks_another_source_soon_and_later_ones_ask_the_silent_node_last() {
+    let (run, times) = reads_beside_a_silent_node();
+    assert_eq!(run.failure, None, "{}", run.log.join("\n"));
+    let last_lines = || run.log[run.log.len().saturating_sub(60)..].join("\n");
+    let first_is_hedged = times.first_us > times.usual_us && times.first_us < 1_000_000;
+    assert!(first_is_hedged, "{}\n{times:?}", last_lines());
+    assert!(times.second_us < 100_000, "{}\n{times:?}", last_lines());
+}
