@@ -84,7 +84,7 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
             return;
         }
         // The peer may have gone.
-        let _ = timeout(self.stall_limit, writer.shutdown()).await;
+        let _ = self.in_time(writer.shutdown()).await;
     }
 
     fn fail(&self) -> PeerGone {

@@ -515,20 +515,13 @@ mod tests {
         write(KEY_FILE, &key.serialize_pem());
         write(AUTHORITIES_FILE, &pki.authority_pem);
         let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
-        {
-            let mut left = std::pin::pin!(tls.read_again(Duration::ZERO));
-            assert!(futures::poll!(left.as_mut()).is_pending());
-        }
-        while !tls
-            .loaded
-            .lock()
-            .await
-            .reading
-            .as_ref()
-            .is_some_and(|(_, task)| task.is_finished())
-        {
+        // As a caller leaves it that is cancelled while it waits.
+        let path = directory.path().to_owned();
+        let left = spawn_blocking(move || Files::read(&path, TlsClients::Certified));
+        while !left.is_finished() {
             tokio::task::yield_now().await;
         }
+        tls.loaded.lock().await.reading = Some((Instant::now(), left));
         let other = Pki::new();
         write(AUTHORITIES_FILE, &other.authority_pem);
         let loaded = tls.read_again(Duration::ZERO).await;

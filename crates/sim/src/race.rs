@@ -24,6 +24,7 @@ use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::Cause;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const SEED: u64 = 1;
@@ -40,6 +41,8 @@ const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 pub const PAUSE_MS: u64 = 5_000;
 /// Cells within the second stripe, which begins before them and ends behind them.
 pub const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
+/// The number of the first client.
+const FIRST: usize = 0;
 /// A client's cache.
 const CACHE_BYTES: u64 = 1 << 20;
 const KEPT_LINE_COUNT: usize = 2_000;
@@ -113,6 +116,22 @@ impl Operation {
     }
 }
 
+/// The fate of the first client at the step at which the second operation begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interruption {
+    /// None.
+    None,
+    /// It stands still until the second operation has ended, or for [`PAUSE_MS`].
+    Pause,
+    /// It is killed.
+    Kill,
+}
+
+impl Interruption {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Pause, Self::Kill];
+}
+
 /// Whether the file shares stripes with a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
@@ -136,9 +155,8 @@ pub struct Race {
     pub first: Operation,
     /// The operation of the other client.
     pub second: Operation,
-    /// Whether the first client stands still from that step on until the second operation has ended, or for
-    /// [`PAUSE_MS`].
-    pub interrupts: bool,
+    /// The fate of the first client at the step.
+    pub interruption: Interruption,
     /// Whether the file shares its stripes.
     pub sharing: Sharing,
     /// How updates of stripes are made.
@@ -151,11 +169,11 @@ impl Race {
         let mut races = Vec::new();
         for second in Operation::all() {
             for sharing in Sharing::ALL {
-                for interrupts in [false, true] {
+                for interruption in Interruption::ALL {
                     races.push(Self {
                         first: first.clone(),
                         second: second.clone(),
-                        interrupts,
+                        interruption,
                         sharing,
                         scheme,
                     });
@@ -260,17 +278,28 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     let world = Arc::clone(&cluster.world);
     let snapshots = Arc::new(Snapshots::default());
     let (operator, former) = prepare(&cluster, (race.sharing, &snapshots)).await;
-    let first = Runner::new(&cluster, 0, &snapshots, options()).await;
+    let first = Runner::new(&cluster, FIRST, &snapshots, options()).await;
     let second = Runner::new(&cluster, 1, &snapshots, options()).await;
     let (begin, is_time) = oneshot::channel();
-    let (first_process, interrupts) = (first.client.party.process, race.interrupts);
+    let first_process = first.client.party.process;
+    let is_killed = Arc::new(AtomicBool::new(false));
     let act: Act = Box::new({
-        let world = Arc::clone(&world);
+        let (cluster, interruption) = (Arc::clone(&cluster), race.interruption);
+        let is_killed = Arc::clone(&is_killed);
         move || {
-            if interrupts {
-                world.pause(first_process, true);
-                let stopped = Arc::clone(&world);
-                world.after(PAUSE_MS * 1000, move || stopped.resume(first_process));
+            let world = Arc::clone(&cluster.world);
+            match interruption {
+                Interruption::None => {}
+                Interruption::Pause => {
+                    world.pause(first_process, true);
+                    let stopped = Arc::clone(&world);
+                    world.after(PAUSE_MS * 1000, move || stopped.resume(first_process));
+                }
+                Interruption::Kill => {
+                    is_killed.store(true, Ordering::Relaxed);
+                    // The step may be one of its own.
+                    world.after(0, move || cluster.kill_client(FIRST));
+                }
             }
             begin.send(()).unwrap_or(());
         }
@@ -288,10 +317,15 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
         second.spawn(&race.second, &race.first, resume).await;
     };
     join(first_work, second_work).await;
+    // The operation of a client that was killed has no end.
+    world.steps.end();
     let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
     let may_be_gone = replaces(&race.first) || replaces(&race.second);
-    for runner in [first, second] {
-        runner.read_again(may_be_gone).await;
+    let dead = is_killed.load(Ordering::Relaxed).then_some(FIRST);
+    for (number, runner) in [first, second].into_iter().enumerate() {
+        if Some(number) != dead {
+            runner.read_again(may_be_gone).await;
+        }
     }
     if let Some(former) = former {
         former.check(&world).await;

@@ -15,6 +15,9 @@ const KEPT_LINE_COUNT: usize = 2_000;
 /// Reads before the node is silent, from which the client takes its delay.
 const WARM_COUNT: usize = 200;
 
+/// Reads behind the first one beside the silent node: more than the client may hedge in a row.
+const LATER_COUNT: usize = 20;
+
 /// Times of reads of one chunk, in virtual microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadTimes {
@@ -22,8 +25,8 @@ pub struct ReadTimes {
     pub usual_us: u64,
     /// The first one when the chunk's node is silent.
     pub first_us: u64,
-    /// The one behind that.
-    pub second_us: u64,
+    /// Those behind that, together.
+    pub later_us: u64,
 }
 
 /// Runs it.
@@ -65,11 +68,15 @@ async fn script(cluster: Arc<Cluster>, times: Arc<Mutex<ReadTimes>>) {
     let holder = holder.expect("the stripe has a node for its second chunk");
     let reader_slot = reader.client.party.slot;
     cluster.network.cut(holder, reader_slot, true);
-    let (first_us, second_us) = (read().await, read().await);
+    let first_us = read().await;
+    let mut later_us = 0;
+    for _ in 0..LATER_COUNT {
+        later_us += read().await;
+    }
     *lock(&times) = ReadTimes {
         usual_us,
         first_us,
-        second_us,
+        later_us,
     };
     cluster.network.heal_links();
     verify(&cluster, &operator).await;

@@ -238,17 +238,9 @@ impl<F> CachedSegment<F> {
             self.mark_pages(part);
         }
         self.version = match self.version {
-            Some(old) if others_are_clean => {
-                let follows =
-                    old.stripe == version.stripe && old.sequence.next() == version.sequence;
-                // If another client has written in between, the other bytes may be older than that,
-                // or newer.
-                if follows {
-                    Some(version)
-                } else {
-                    oldest(old, version)
-                }
-            }
+            // Other clients may have written in between, and also with this update: a primary makes updates of
+            // different bytes together, under one number.
+            Some(old) if others_are_clean => oldest(old, version),
             None if others_are_clean => None,
             _ => Some(version),
         };

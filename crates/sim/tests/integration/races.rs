@@ -1,7 +1,7 @@
 //! Two operations on one file, the second one begun at many steps of the first.
 
 use gabion_layout::UpdateScheme;
-use gabion_sim::race::{Operation, Race, Sharing};
+use gabion_sim::race::{Interruption, Operation, Race, Sharing};
 
 /// Steps between two races of a pair that is not tried at every step.
 const STRIDE: usize = 29;
@@ -24,7 +24,7 @@ fn a_hole_and_a_truncation_into_it() {
         let race = Race {
             first: Operation::hole(),
             second: Operation::into_the_hole(),
-            interrupts: true,
+            interruption: Interruption::Pause,
             sharing,
             scheme: SCHEME,
         };
@@ -38,7 +38,7 @@ fn an_update_of_a_stripe_that_is_replaced() {
     let race = Race {
         first: Operation::pieces(),
         second: Operation::across_borders(),
-        interrupts: true,
+        interruption: Interruption::Pause,
         sharing: Sharing::Never,
         scheme: SCHEME,
     };

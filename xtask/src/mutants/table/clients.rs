@@ -185,6 +185,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "a-flush-counts-as-the-only-change-of-its-update",
+        file: "crates/client/src/cache/segment.rs",
+        text: "Some(old) if others_are_clean => oldest(old, version),",
+        replacement: "Some(old) if others_are_clean && old.sequence.next() != version.sequence => oldest(old, version),",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "cache::tests::an_opening_reads_what_was_written_by_the_update_of_a_flush_for_another_client",
+        },
+    },
+    Mutant {
         name: "a-slow-read-asks-no-second-source",
         file: "crates/client/src/hedge.rs",
         text: "let hedge_after_ms = health.hedge_after_ms(extent.range.length);",

@@ -96,8 +96,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-revoked-client-gets-the-rest-of-its-replies",
         file: "crates/nbd/src/session.rs",
-        text: "        if is_barred {\n",
-        replacement: "        if is_barred && Arc::strong_count(&outgoing) == 0 {\n",
+        text: "why = &mut barred => (ended, is_barred) = (Ended::Broken(why), true),",
+        replacement: "why = &mut barred, if is_barred => (ended, is_barred) = (Ended::Broken(why), true),",
         check: test(
             "gabion-nbd",
             "integration",

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) held: Option<u64>,
     /// Whether the answers to updates are blocked.
     pub(super) holds_updates: bool,
+    /// A byte of another client that the next update is made together with: its address and value.
+    pub(super) joined: Option<(u64, u8)>,
     /// Whether updates of several ranges are not made, and those from this offset on are refused.
     pub(super) splits_at: Option<u64>,
 }
@@ -58,6 +60,7 @@ impl Cluster {
             versions_asked: 0,
             held: None,
             holds_updates: false,
+            joined: None,
             splits_at: None,
         };
         Self {
@@ -115,6 +118,9 @@ impl State {
             from += length;
         }
         assert_eq!(from, bytes.len());
+        if let Some((address, value)) = self.joined.take() {
+            self.bytes[address as usize] = value;
+        }
         self.sequences[(at / SEGMENT) as usize] += 1;
         self.updates.push((at, ranges.to_vec()));
         self.made.insert(run);

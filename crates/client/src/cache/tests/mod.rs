@@ -377,6 +377,23 @@ fn an_opening_after_a_close_reads_the_written_bytes() {
     });
 }
 
+/// The version after a flush has the other client's byte too, which the cache does not have.
+#[test]
+fn an_opening_reads_what_was_written_by_the_update_of_a_flush_for_another_client() {
+    let cluster = Cluster::new(4);
+    let cache = SegmentCache::new(CAPACITY, 0);
+    now(async {
+        let writer = Client::open(&cluster, &cache);
+        assert_eq!(writer.read(0, 10).await, [0; 10]);
+        writer.write(20, vec![7]).await.unwrap();
+        cluster.state().joined = Some((5, 9));
+        writer.flush().await.unwrap();
+        let reader = Client::open(&cluster, &cache);
+        assert_eq!(reader.read(5, 1).await, [9]);
+        assert_eq!(reader.read(20, 1).await, [7]);
+    });
+}
+
 /// A flush with a slow answer, and an overwrite by another client before the answer.
 #[test]
 fn bytes_overwritten_during_a_flush_are_not_read_by_later_openings() {
