@@ -245,8 +245,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what-arrives-is-as-new-as-what-was-read-meanwhile",
         file: "crates/client/src/cache/segment.rs",
-        text: "oldest(old, version)\n                }",
-        replacement: "oldest(old, old)\n                }",
+        text: "Some(old) if others_are_clean => oldest(old, version),",
+        replacement: "Some(old) if others_are_clean => oldest(old, old),",
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
