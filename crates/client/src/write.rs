@@ -69,9 +69,8 @@ impl File {
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first, and past
-    /// 2^63 - 1; [`ClientError::Node`] when a node
-    /// refused permanently, for instance because so many chunks of a stripe are lost that one more
-    /// could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
+    /// 2^63 - 1; [`ClientError::Node`] when a node refuses permanently, for instance because the loss of one more
+    /// chunk of the stripe could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
     /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.

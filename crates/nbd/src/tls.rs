@@ -422,8 +422,8 @@ mod tests {
             }
         }
 
-        /// The configuration with a list that revokes these.
-        fn in_use(&self, revoked: &[u64]) -> InUse {
+        /// The authority's list, which revokes these.
+        fn list(&self, revoked: &[u64]) -> String {
             let from = date_time_ymd(1990, 1, 1);
             let revoke = |&number: &u64| RevokedCertParams {
                 serial_number: number.into(), // tidy: allow(serial number) X.509's name
@@ -440,7 +440,12 @@ mod tests {
                 key_identifier_method: KeyIdMethod::Sha256,
             };
             let list = list.signed_by(&self.authority).expect("a list");
-            self.with_list(list.pem().expect("PEM"))
+            list.pem().expect("PEM")
+        }
+
+        /// The configuration with that list.
+        fn in_use(&self, revoked: &[u64]) -> InUse {
+            self.with_list(self.list(revoked))
         }
 
         fn with_list(&self, list: String) -> InUse {
@@ -476,17 +481,7 @@ mod tests {
             Some("the client's certificate has expired")
         );
         // Another authority's list says nothing of it.
-        let other = Pki::new();
-        let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(1990, 1, 1),
-            next_update: date_time_ymd(2100, 1, 1),
-            crl_number: 1_u64.into(),
-            issuing_distribution_point: None,
-            revoked_certs: Vec::new(),
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        let list = list.signed_by(&other.authority).expect("a list");
-        let without = pki.with_list(list.pem().expect("PEM"));
+        let without = pki.with_list(Pki::new().list(&[]));
         assert!(without.objection(&chain, at(DURING)).is_some());
     }
 

@@ -9,12 +9,12 @@ use crate::cells::cell_count;
 use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::parties::Slot;
-use crate::run::{end, execute, start};
+use crate::run::{Ran, run_script, start};
 use crate::shape::Shape;
 use crate::steps::Act;
 use crate::verify::verify;
 use crate::workload::create_pool;
-use crate::world::{ProcessId, World, lock};
+use crate::world::{ProcessId, lock};
 use futures::FutureExt;
 use gabion_layout::{
     ChunkId, ChunkIndex, EncodeAfter, ReplicaPlacement, StripeId, StripeRecord, Survive,
@@ -31,7 +31,6 @@ const SEED: u64 = 1;
 pub const NODE_COUNT: usize = 5;
 /// Blocks of the segment.
 const BLOCK_COUNT: u64 = 2;
-const KEPT_LINE_COUNT: usize = 2_000;
 /// The file whose one segment is converted.
 const FILE: &str = "file";
 /// Virtual time limit of the segment's conversion, and of the recovery after it.
@@ -112,16 +111,16 @@ struct Notes {
 
 /// Converts a segment, with an incident before the step of the number given.
 pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
-    let world = World::new(SEED, KEPT_LINE_COUNT);
-    let cluster = Cluster::new(&world, shape(task.writes));
-    let notes = Arc::new(Mutex::new(Notes::default()));
-    let script = script(Arc::clone(&cluster), task, incident, Arc::clone(&notes));
-    let failure = execute(&cluster, script);
-    end(&cluster);
-    let notes = std::mem::take(&mut *lock(&notes));
+    let Ran {
+        failure,
+        log,
+        notes,
+    } = run_script(SEED, shape(task.writes), |cluster, notes| {
+        script(cluster, task, incident, notes)
+    });
     Ended {
         failure,
-        log: world.take_journal().into_lines(),
+        log,
         step_count: notes.step_count,
         has_happened: notes.has_happened,
         acknowledged_counts: notes.acknowledged_counts,

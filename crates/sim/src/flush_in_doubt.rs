@@ -4,11 +4,11 @@
 
 use crate::cluster::Cluster;
 use crate::race::{Raced, Runner, Sharing, options, prepare, shape};
-use crate::run::{end, execute};
+use crate::run::run_script;
 use crate::snapshots::Snapshots;
 use crate::steps::Act;
 use crate::verify::verify;
-use crate::world::{World, lock};
+use crate::world::lock;
 use gabion_client::ClientOptions;
 use gabion_layout::UpdateScheme;
 use std::ops::Range;
@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SEED: u64 = 2;
-const KEPT_LINE_COUNT: usize = 2_000;
 /// Time after which the first client's flush fails.
 const DEADLINE: Duration = Duration::from_secs(3);
 const PAUSE_US: u64 = 100_000;
@@ -30,19 +29,10 @@ pub fn flush_in_doubt(
     cells: &Range<u64>,
     step: u64,
 ) -> Raced {
-    let world = World::new(SEED, KEPT_LINE_COUNT);
-    let cluster = Cluster::new(&world, shape(scheme));
-    let step_count = Arc::new(Mutex::new(0));
-    let counted = (step, Arc::clone(&step_count));
-    let script = script(Arc::clone(&cluster), sharing, cells.clone(), counted);
-    let failure = execute(&cluster, script);
-    end(&cluster);
-    let step_count = *lock(&step_count);
-    Raced {
-        failure,
-        log: world.take_journal().into_lines(),
-        step_count,
-    }
+    let ran = run_script(SEED, shape(scheme), |cluster, step_count| {
+        script(cluster, sharing, cells.clone(), (step, step_count))
+    });
+    ran.into()
 }
 
 async fn script(

@@ -8,7 +8,7 @@
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::{Cached, SimClient};
 use crate::cluster::Cluster;
-use crate::run::{end, execute, start};
+use crate::run::{Ran, run_script, start};
 use crate::shape::Shape;
 use crate::snapshots::{Snapshots, make};
 use crate::steps::Act;
@@ -45,7 +45,6 @@ pub const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
 const FIRST: usize = 0;
 /// A client's cache.
 const CACHE_BYTES: u64 = 1 << 20;
-const KEPT_LINE_COUNT: usize = 2_000;
 const FILE: &str = "file";
 const FORMER: &str = "former";
 /// Interval of repeated attempts before the race.
@@ -219,21 +218,19 @@ pub struct Raced {
 
 /// Runs a race. The second operation begins before this step of the first one, or behind its end if it has fewer steps.
 pub fn run_race(race: &Race, step: u64) -> Raced {
-    let world = World::new(SEED, KEPT_LINE_COUNT);
-    let cluster = Cluster::new(&world, shape(race.scheme));
-    let step_count = Arc::new(Mutex::new(0));
-    let script = script(
-        Arc::clone(&cluster),
-        race.clone(),
-        (step, Arc::clone(&step_count)),
-    );
-    let failure = execute(&cluster, script);
-    end(&cluster);
-    let step_count = *lock(&step_count);
-    Raced {
-        failure,
-        log: world.take_journal().into_lines(),
-        step_count,
+    let ran = run_script(SEED, shape(race.scheme), |cluster, step_count| {
+        script(cluster, race.clone(), (step, step_count))
+    });
+    ran.into()
+}
+
+impl From<Ran<u64>> for Raced {
+    fn from(ran: Ran<u64>) -> Self {
+        Self {
+            failure: ran.failure,
+            log: ran.log,
+            step_count: ran.notes,
+        }
     }
 }
 

@@ -112,11 +112,40 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
 }
 
+/// Events that the log of a script keeps.
+const KEPT_LINE_COUNT: usize = 2_000;
+
+/// The end of a script on a cluster of its own.
+pub(crate) struct Ran<T> {
+    /// The broken promise, if one was.
+    pub(crate) failure: Option<String>,
+    /// The last events, oldest first.
+    pub(crate) log: Vec<String>,
+    /// The notes of the script.
+    pub(crate) notes: T,
+}
+
+/// Runs a script on a new cluster of a shape, in a world of a seed. The script takes its notes in the second argument.
+pub(crate) fn run_script<T: Default, S: Future<Output = ()> + Send + 'static>(
+    seed: u64,
+    shape: Shape,
+    script: impl FnOnce(Arc<Cluster>, Arc<Mutex<T>>) -> S,
+) -> Ran<T> {
+    let world = World::new(seed, KEPT_LINE_COUNT);
+    let cluster = Cluster::new(&world, shape);
+    let notes = Arc::new(Mutex::new(T::default()));
+    let failure = execute(&cluster, script(Arc::clone(&cluster), Arc::clone(&notes)));
+    end(&cluster);
+    let notes = std::mem::take(&mut *crate::world::lock(&notes));
+    Ran {
+        failure,
+        log: world.take_journal().into_lines(),
+        notes,
+    }
+}
+
 /// Runs a script in a cluster's world until it has ended, or a promise is broken. Returns the broken promise.
-pub(crate) fn execute(
-    cluster: &Cluster,
-    script: impl Future<Output = ()> + Send + 'static,
-) -> Option<String> {
+fn execute(cluster: &Cluster, script: impl Future<Output = ()> + Send + 'static) -> Option<String> {
     let world = &cluster.world;
     if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
         world.stop("a process panicked; its message is on standard error".to_owned());
@@ -125,7 +154,7 @@ pub(crate) fn execute(
 }
 
 /// Ends everything in a cluster's world, so that only the owner keeps it alive.
-pub(crate) fn end(cluster: &Cluster) {
+fn end(cluster: &Cluster) {
     cluster.world.end();
     cluster.world.steps.end();
     cluster.network.clear();

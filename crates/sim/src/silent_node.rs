@@ -2,16 +2,15 @@
 //! taken from earlier reads, and later reads ask the silent node last.
 
 use crate::cluster::Cluster;
-use crate::race::{Raced, Runner, Sharing, WITHIN, options, prepare, shape};
-use crate::run::{end, execute};
+use crate::race::{Runner, Sharing, WITHIN, options, prepare, shape};
+use crate::run::run_script;
 use crate::snapshots::Snapshots;
 use crate::verify::verify;
-use crate::world::{World, lock};
+use crate::world::lock;
 use gabion_layout::UpdateScheme;
 use std::sync::{Arc, Mutex};
 
 const SEED: u64 = 3;
-const KEPT_LINE_COUNT: usize = 2_000;
 /// Reads before the node is silent, from which the client takes its delay.
 const WARM_COUNT: usize = 200;
 
@@ -29,20 +28,25 @@ pub struct ReadTimes {
     pub later_us: u64,
 }
 
+/// The result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadBesideIt {
+    /// The broken promise, if one was.
+    pub failure: Option<String>,
+    /// The last events, oldest first.
+    pub log: Vec<String>,
+    /// The times.
+    pub times: ReadTimes,
+}
+
 /// Runs it.
-pub fn reads_beside_a_silent_node() -> (Raced, ReadTimes) {
-    let world = World::new(SEED, KEPT_LINE_COUNT);
-    let cluster = Cluster::new(&world, shape(UpdateScheme::Plr));
-    let times = Arc::new(Mutex::new(ReadTimes::default()));
-    let failure = execute(&cluster, script(Arc::clone(&cluster), Arc::clone(&times)));
-    end(&cluster);
-    let raced = Raced {
-        failure,
-        log: world.take_journal().into_lines(),
-        step_count: 0,
-    };
-    let times = *lock(&times);
-    (raced, times)
+pub fn reads_beside_a_silent_node() -> ReadBesideIt {
+    let ran = run_script(SEED, shape(UpdateScheme::Plr), script);
+    ReadBesideIt {
+        failure: ran.failure,
+        log: ran.log,
+        times: ran.notes,
+    }
 }
 
 async fn script(cluster: Arc<Cluster>, times: Arc<Mutex<ReadTimes>>) {

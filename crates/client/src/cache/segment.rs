@@ -194,10 +194,15 @@ impl<F> CachedSegment<F> {
         for gap in self.valid.gaps(keep) {
             self.store(gap, all, bytes, false);
         }
+        self.join_version(had_clean_bytes, read);
+    }
+
+    /// Notes that the segment has bytes of this version now. If there are other unchanged ones, these may be older.
+    fn join_version(&mut self, has_others: bool, version: Version) {
         self.version = match self.version {
-            Some(old) if had_clean_bytes => oldest(old, read),
-            None if had_clean_bytes => None,
-            _ => Some(read),
+            Some(old) if has_others => oldest(old, version),
+            None if has_others => None,
+            _ => Some(version),
         };
     }
 
@@ -237,13 +242,9 @@ impl<F> CachedSegment<F> {
             self.changed.remove(part);
             self.mark_pages(part);
         }
-        self.version = match self.version {
-            // Other clients may have written in between, and also with this update: a primary makes updates of
-            // different bytes together, under one number.
-            Some(old) if others_are_clean => oldest(old, version),
-            None if others_are_clean => None,
-            _ => Some(version),
-        };
+        // Other clients may have written in between, and also with this update: a primary makes updates of different
+        // bytes together, under one number.
+        self.join_version(others_are_clean, version);
     }
 
     /// Notes that the ranges of a write past the cache are durable in the cluster; they are not

@@ -106,9 +106,23 @@ fn certificates(authority: &Authority) -> TempDir {
 
 /// A server for clients with certificates, and its directory.
 async fn serving(limits: Limits) -> (Serving, Authority, TempDir) {
+    serving_with(limits, |tls| tls).await
+}
+
+/// The same; new lists count for attached clients almost at once.
+async fn watchful(limits: Limits) -> (Serving, Authority, TempDir) {
+    serving_with(limits, |tls| tls.looking_every(Duration::from_millis(20))).await
+}
+
+async fn serving_with(
+    limits: Limits,
+    set: impl FnOnce(Tls) -> Tls,
+) -> (Serving, Authority, TempDir) {
     let authority = Authority::new();
     let directory = certificates(&authority);
-    let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
+    let tls = Tls::open(directory.path(), TlsClients::Certified)
+        .map(set)
+        .expect("usable");
     let serving = Serving::start_with(limits, Some(tls)).await;
     (serving, authority, directory)
 }
@@ -252,11 +266,7 @@ async fn new_certificates_and_lists_count_for_the_next_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_list_ends_the_connections_of_the_certificates_that_it_revokes() {
-    let authority = Authority::new();
-    let directory = certificates(&authority);
-    let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
-    let tls = tls.looking_every(Duration::from_millis(20));
-    let serving = Serving::start_with(Limits::default(), Some(tls)).await;
+    let (serving, authority, directory) = watchful(Limits::default()).await;
     let other = certificates(&authority);
     authority.issue(other.path(), "client", 3);
     // One that adds a certificate of its own, which is not valid and has the authority's name.
@@ -296,16 +306,12 @@ async fn a_new_list_ends_the_connections_of_the_certificates_that_it_revokes() {
 /// Also if it has ended its requests, and takes no replies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_client_that_takes_no_replies_loses_its_place() {
-    let authority = Authority::new();
-    let directory = certificates(&authority);
-    let tls = Tls::open(directory.path(), TlsClients::Certified).expect("usable");
-    let tls = tls.looking_every(Duration::from_millis(20));
     let limits = Limits {
         connection_count: 1,
         stall: Duration::from_hours(1),
         ..Limits::default()
     };
-    let serving = Serving::start_with(limits, Some(tls)).await;
+    let (serving, authority, directory) = watchful(limits).await;
     let talk = Talk::greet(&serving, 3).await;
     let mut slow = begin_tls(talk, directory.path()).await;
     slow.choose("vm/disk").await;

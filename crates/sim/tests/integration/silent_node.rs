@@ -4,7 +4,8 @@ use gabion_sim::silent_node::reads_beside_a_silent_node;
 
 #[test]
 fn a_read_asks_another_source_soon_and_later_ones_ask_the_silent_node_last() {
-    let (run, times) = reads_beside_a_silent_node();
+    let run = reads_beside_a_silent_node();
+    let times = run.times;
     assert_eq!(run.failure, None, "{}", run.log.join("\n"));
     let last_lines = || run.log[run.log.len().saturating_sub(60)..].join("\n");
     let first_is_hedged = times.first_us > times.usual_us && times.first_us < 1_000_000;
