@@ -12,6 +12,7 @@ mod geometry;
 mod ids;
 mod keeping;
 mod lifecycle;
+mod names;
 mod slices;
 mod stripe;
 mod topology;
@@ -25,6 +26,7 @@ pub use ids::{
 };
 pub use keeping::Keeping;
 pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement, duration};
+pub use names::any_of;
 pub use slices::Slices;
 pub use stripe::{StaleChunk, StripeRecord};
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

@@ -4,6 +4,7 @@
 //! `planner::update` has the behaviour of each scheme, one file a scheme; this file has only the
 //! names.
 
+use crate::names::any_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -65,14 +66,8 @@ impl fmt::Display for UpdateScheme {
 
 /// An unknown name of an update scheme.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("'{0}' is not an update scheme; use {known}", known = known_names())]
+#[error("'{0}' is not an update scheme; use {known}", known = any_of(UpdateScheme::NAMES.map(|(name, _)| name)))]
 pub struct UpdateSchemeParseError(String);
-
-fn known_names() -> String {
-    let names = UpdateScheme::NAMES.map(|(name, _)| name);
-    let (last, others) = names.split_last().expect("there are schemes");
-    format!("{} or {last}", others.join(", "))
-}
 
 impl FromStr for UpdateScheme {
     type Err = UpdateSchemeParseError;

@@ -4,7 +4,7 @@ use super::descriptor::{Descriptor, UpdatePlanner};
 use super::{cau, fl, fo, parix, pl, plr, rackcu};
 use crate::PlanError;
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ReserveSpec, UpdateScheme};
+use gabion_layout::{AppendSpec, ReserveSpec, UpdateScheme, any_of};
 use gabion_plan::Keepings;
 
 /// All update schemes, in the order of their numbers in records.
@@ -44,12 +44,7 @@ pub fn scheme(name: UpdateScheme) -> &'static dyn UpdatePlanner {
 /// The names of the schemes for which this holds, for a sentence: `plr or rackcu`.
 pub fn names(is_meant: impl Fn(&Descriptor) -> bool) -> String {
     let meant = SCHEMES.iter().filter(|scheme| is_meant(scheme));
-    let names: Vec<String> = meant.map(|meant| meant.scheme.to_string()).collect();
-    match names.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
-        Some((only, _)) => only.clone(),
-        None => String::new(),
-    }
+    any_of(meant.map(|meant| meant.scheme.name()))
 }
 
 /// Checks that a pool has reserved space and append phases if its scheme needs them, and not otherwise.
