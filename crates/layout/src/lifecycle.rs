@@ -1,9 +1,10 @@
 //! When a pool's replicated blocks become stripes, and how their replicas are placed until then
 //! (EAR, section II): the names shared by a pool's record and the command line.
 //!
-//! `planner` has the placement of replicas and the encoding.
+//! `planner::placement` has the behaviour of each placement of replicas, one file a placement; `planner` also encodes.
 
 use crate::ids::PoolId;
+use crate::names::any_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -48,6 +49,16 @@ pub enum ReplicaPlacement {
     Rr,
 }
 
+impl ReplicaPlacement {
+    /// All placements with their names, in the order of their numbers.
+    pub const NAMES: [(&'static str, Self); 2] = [("ear", Self::Ear), ("rr", Self::Rr)];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
 /// An invalid time to encode or placement of replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LifecycleParseError {
@@ -57,7 +68,7 @@ pub enum LifecycleParseError {
     )]
     After(String),
     /// An invalid placement.
-    #[error("'{0}' is not a replica placement; use ear or rr")]
+    #[error("'{0}' is not a replica placement; use {known}", known = any_of(ReplicaPlacement::NAMES.map(|(name, _)| name)))]
     Placement(String),
 }
 
@@ -127,20 +138,17 @@ impl FromStr for ReplicaPlacement {
     type Err = LifecycleParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "ear" => Ok(Self::Ear),
-            "rr" => Ok(Self::Rr),
-            _ => Err(LifecycleParseError::Placement(text.to_owned())),
-        }
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        found.map_or_else(
+            || Err(LifecycleParseError::Placement(text.to_owned())),
+            |&(_, placement)| Ok(placement),
+        )
     }
 }
 
 impl fmt::Display for ReplicaPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ear => "ear",
-            Self::Rr => "rr",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -158,9 +166,15 @@ mod tests {
         ] {
             assert_eq!(after.to_string().parse(), Ok(after));
         }
-        for placement in [ReplicaPlacement::Ear, ReplicaPlacement::Rr] {
-            assert_eq!(placement.to_string().parse(), Ok(placement));
+        for (name, placement) in ReplicaPlacement::NAMES {
+            assert_eq!(placement.to_string(), name);
+            assert_eq!(name.parse(), Ok(placement));
         }
+        let unknown = "EAR".parse::<ReplicaPlacement>().unwrap_err().to_string();
+        assert!(
+            unknown.starts_with("'EAR' is not a replica placement; use ear"),
+            "{unknown}"
+        );
         for wrong in ["", "h", "1x", "idle:", "99999999999999999999s", "-1s"] {
             assert!(wrong.parse::<EncodeAfter>().is_err(), "{wrong}");
         }

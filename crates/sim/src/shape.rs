@@ -141,7 +141,7 @@ impl Shape {
 /// The replication of a seed's blocks before encoding, if there is one: one seed in four, under every
 /// update scheme. It draws no random number, so that the other seeds keep their runs.
 fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleRequest> {
-    let placements = [ReplicaPlacement::Ear, ReplicaPlacement::Rr];
+    let placements = ReplicaPlacement::NAMES;
     let times = [
         EncodeAfter::Asked,
         EncodeAfter::Full,
@@ -152,7 +152,7 @@ fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleRequest> {
     turn.is_multiple_of(4).then(|| LifecycleRequest {
         replica_count: survived_count + 1,
         after: times[(turn / 4 % 4) as usize],
-        placement: placements[(turn / 16 % 2) as usize],
+        placement: placements[turn as usize / 16 % placements.len()].1,
     })
 }
 

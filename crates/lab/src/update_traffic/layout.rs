@@ -3,9 +3,9 @@
 
 use crate::error::LabError;
 use gabion_codec::{Code, Family};
-use gabion_layout::{Geometry, NodeId, Topology};
+use gabion_layout::{Geometry, NodeId, Topology, any_of};
 use gabion_planner::PlanError;
-use gabion_planner::placement::{Grouped, grouped, random, rotate};
+use gabion_planner::placement::{Grouped, LAYOUTS, grouped, random, rotate};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// The seed of `random` when the user names none.
 const DEFAULT_SEED: u64 = 0;
 
-/// The layout of stripes.
+/// The layout of stripes: one of the planner's [`LAYOUTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     /// Chunk `j` of stripe `s` is on node `(s + j) mod n`, and node `v` in rack `v / (n / racks)`.
@@ -33,7 +33,7 @@ pub enum Layout {
 impl FromStr for Layout {
     type Err = LabError;
 
-    /// Reads `rotate`, `random`, `random:SEED`, or racks such as `6x2+2x2`.
+    /// Reads a layout in one of the forms of [`LAYOUTS`].
     fn from_str(text: &str) -> Result<Self, LabError> {
         match text {
             "rotate" => Ok(Self::Rotate),
@@ -44,7 +44,10 @@ impl FromStr for Layout {
                         format!("the seed '{seed}' of layout '{text}' is not a whole number");
                     PlanError::Layout(message).into()
                 }),
-                None => Ok(Self::Grouped(text.parse()?)),
+                None => text.parse().map(Self::Grouped).map_err(|_| {
+                    let known = any_of(LAYOUTS.map(|known| known.forms));
+                    PlanError::Layout(format!("'{text}' is not a layout; use {known}")).into()
+                }),
             },
         }
     }
@@ -250,8 +253,9 @@ mod tests {
 
     #[test]
     fn layouts_print_as_they_are_read() {
-        for text in ["rotate", "random:7", "6x2+2x2"] {
-            assert_eq!(text.parse::<Layout>().unwrap().to_string(), text);
+        for known in &LAYOUTS {
+            let layout: Layout = known.example.parse().unwrap();
+            assert_eq!(layout.to_string(), known.example);
         }
         assert_eq!(
             "random".parse::<Layout>().unwrap(),
@@ -320,7 +324,12 @@ mod tests {
         );
         check_refused("rs(12,4)", "6x2+2x2", Some(4), "has 8 racks, not 4");
         check_refused("rs(6,3)", "6x2+2x2", None, "has places for 12 data");
-        check_refused("rs(6,3)", "spiral", None, "'spiral' is not a layout");
+        check_refused(
+            "rs(6,3)",
+            "spiral",
+            None,
+            "'spiral' is not a layout; use rotate, random, random:SEED",
+        );
         check_refused("rs(6,3)", "random:x", Some(3), "the seed 'x'");
     }
 }

@@ -5,7 +5,8 @@
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
-use super::rr::{ReplicaSpread, check_count, draw_others, draw_rest};
+use super::rr::{check_count, draw_others, draw_rest};
+use super::rules::ReplicaSpread;
 use crate::PlanError;
 use gabion_layout::NodeId;
 use rand::Rng;

@@ -9,49 +9,30 @@
 //! The blocks of a stripe may be written at different times: each rack collects the blocks whose first replica
 //! it holds, and `k` of them are a stripe. Its parity chunks then go to racks with room.
 
+use super::descriptor::Descriptor;
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
-use super::rr::{ReplicaSpread, check_count, draw_others};
+use super::rr::{self, check_count, draw_others};
+use super::rules::{ParityPlaces, StripeRules};
 use crate::PlanError;
-use gabion_layout::{NodeId, RackId};
+use gabion_layout::{NodeId, RackId, ReplicaPlacement};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 
 /// After this many refused draws a layout is built around a suitable node. The paper's bound
 /// makes this one in 10^30 in its setting; narrow target racks and uneven clusters come here.
 const DRAWS_MAX: u64 = 256;
 
-/// The places of the parity chunks of a stripe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ParityPlaces {
-    /// Into the core rack as far as its share allows, since they are made there. Data chunks are kept
-    /// outside of it for that, where they have replicas anyway.
-    CoreFirst,
-    /// Into any racks with room, each as likely.
-    Anywhere,
-}
-
-/// The rules of the stripes to come that encoding-aware replication needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StripeRules {
-    /// Data chunks of a stripe, `k`.
-    pub data_count: usize,
-    /// Parity chunks of a stripe, `m`.
-    pub parity_count: usize,
-    /// Replicas of each block until it is encoded.
-    pub replica_count: usize,
-    /// The places of the replicas beyond the third.
-    pub replica_spread: ReplicaSpread,
-    /// The most chunks of one stripe that a rack may hold once it is encoded, the paper's `c`.
-    /// `floor(m / c)` rack failures are survived.
-    pub per_rack: usize,
-    /// The racks that a stripe is to end in, the paper's `R'`; all without it. The core rack is one of
-    /// them, and more are taken where small racks make it necessary.
-    pub target_rack_count: Option<usize>,
-    /// The places of parity.
-    pub parity_places: ParityPlaces,
-}
+/// The placement as all others know it.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    placement: ReplicaPlacement::Ear,
+    help: "encoding moves no data across racks",
+    paper: "EAR section III",
+    planner: place_blocks,
+};
 
 /// A block that was placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -312,4 +293,31 @@ impl<'a> EncodingAware<'a> {
             &parity,
         ))
     }
+}
+
+/// Places the blocks of a stripe. If no layout is accepted, or if one has more replicas of a block in a rack than
+/// `per_rack`, the blocks are placed at random: the pool's promise does not depend on where its stripes will be.
+fn place_blocks(
+    racks: &RackTable,
+    rules: StripeRules,
+    per_rack: usize,
+    rng: &mut ChaCha8Rng,
+) -> Result<Vec<Vec<NodeId>>, PlanError> {
+    let stripe = EncodingAware::new(racks, rules).and_then(|mut placer| placer.place_stripe(rng));
+    let blocks = stripe.map(|stripe| stripe.replicas).ok();
+    let is_kept = |nodes: &Vec<NodeId>| is_within(racks, nodes, per_rack);
+    match blocks.filter(|blocks| blocks.iter().all(is_kept)) {
+        Some(blocks) => Ok(blocks),
+        None => rr::place_blocks(racks, rules, per_rack, rng),
+    }
+}
+
+/// Whether no rack has more than `per_rack` of the nodes.
+fn is_within(racks: &RackTable, nodes: &[NodeId], per_rack: usize) -> bool {
+    let mut counts = BTreeMap::new();
+    for &node in nodes {
+        let rack = racks.node_number(node).map(|number| racks.rack_of(number));
+        *counts.entry(rack).or_insert(0) += 1;
+    }
+    counts.values().all(|&count| count <= per_rack)
 }

@@ -1,10 +1,19 @@
 //! Fixed layouts with separate data racks and parity racks, as in `RackCU`'s experiments: `6x2+2x2`
 //! is 6 data racks of 2 chunks each, then 2 parity racks of 2 chunks each.
 
+use super::descriptor::LayoutDescriptor;
 use crate::PlanError;
 use gabion_layout::{NodeId, NodePlace, RackId, Topology};
 use std::fmt;
 use std::str::FromStr;
+
+/// The layout as all others know it.
+pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
+    forms: "data and parity racks such as 6x2+2x2",
+    example: "6x2+2x2",
+    help: "chunk j of every stripe on node j",
+    paper: "RackCU section V-B",
+};
 
 /// Data and parity racks: counts of racks and of chunks in each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +42,7 @@ impl FromStr for Grouped {
             })
             .ok_or_else(|| {
                 PlanError::Layout(format!(
-                    "'{text}' is not a layout; use rotate, random, random:SEED, or data and parity \
-                     racks such as 6x2+2x2"
+                    "'{text}' does not name data and parity racks; use a form such as 6x2+2x2"
                 ))
             })
     }

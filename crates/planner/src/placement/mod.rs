@@ -3,6 +3,7 @@
 //! replication ensures this before the blocks are encoded.
 
 mod changeover;
+mod descriptor;
 mod ear;
 mod grouped;
 mod in_order;
@@ -14,9 +15,12 @@ mod replicated;
 mod room;
 mod rotate;
 mod rr;
+mod rules;
+mod scheme;
 
 pub use changeover::{encoding, promotion};
-pub use ear::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
+pub use descriptor::{Descriptor, LayoutDescriptor, ReplicaPlanner};
+pub use ear::{EncodingAware, PlacedBlock};
 pub use grouped::{Grouped, grouped};
 pub use rack_by_rack::rack_by_rack;
 pub use rack_table::RackTable;
@@ -24,4 +28,6 @@ pub use random::{random, replacement, replacements};
 pub use replicated::ReplicatedStripe;
 pub use room::{Room, Space};
 pub use rotate::rotate;
-pub use rr::{RackLimit, ReplicaSpread, random_replication, random_replication_end};
+pub use rr::{RackLimit, random_replication, random_replication_end};
+pub use rules::{ParityPlaces, ReplicaSpread, StripeRules};
+pub use scheme::{LAYOUTS, REPLICA_PLACEMENTS, descriptor};

@@ -1,11 +1,20 @@
 //! Random placement: any set of distinct nodes that keeps the rack limit, as CAU (section 5.1) and
 //! `RackCU` (section IV-A) place stripes.
 
+use super::descriptor::LayoutDescriptor;
 use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{ChunkIndex, NodeId, Topology};
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
+
+/// The layout as all others know it.
+pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
+    forms: "random, random:SEED",
+    example: "random:7",
+    help: "an order of nodes for each stripe, drawn from SEED",
+    paper: "CAU section 5.1; RackCU section IV-A",
+};
 
 /// Places `chunks` chunks on random distinct nodes with at most `per_rack` a rack.
 ///

@@ -2,9 +2,18 @@
 //! rack. With as many nodes as chunks, chunk `j` of stripe `s` is on node `(s + j) mod n`, which is
 //! the layout of the exact counts in CAU's analysis.
 
+use super::descriptor::LayoutDescriptor;
 use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{NodeId, Topology};
+
+/// The layout as all others know it.
+pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
+    forms: "rotate",
+    example: "rotate",
+    help: "stripe s starts at node s mod n",
+    paper: "CAU, analysis",
+};
 
 /// Places the `chunks` chunks of stripe number `stripe` (a plain count, not an id) with at most
 /// `per_rack` a rack.

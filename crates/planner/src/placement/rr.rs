@@ -5,25 +5,23 @@
 //! When `k` blocks are encoded together, the replicas that are kept may share racks more than the
 //! stripe's rack limit allows. [`random_replication_end`] then lists the replicas that have to move.
 
+use super::descriptor::Descriptor;
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackTable};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
+use super::rules::{ReplicaSpread, StripeRules};
 use crate::PlanError;
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, ReplicaPlacement};
 use rand::{Rng, RngExt};
+use rand_chacha::ChaCha8Rng;
 
-/// The places of a block's replicas beyond the third, which EAR leaves open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReplicaSpread {
-    /// Each to a rack that holds none yet: an encoder then finds more of random replication's blocks in
-    /// its own rack the more replicas there are, as the paper says of its own (experiment B.2).
-    FreshRacks,
-    /// Two to each rack after the first's, as HDFS keeps it where it can: the fourth to a rack that holds
-    /// none yet, the fifth beside it, and so on.
-    TwoARack,
-    /// All to the second's rack, as the third: a block is in two racks, however many replicas it has.
-    TwoRacks,
-}
+/// The placement as all others know it.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    placement: ReplicaPlacement::Rr,
+    help: "random",
+    paper: "EAR section II-A",
+    planner: place_blocks,
+};
 
 /// The treatment of stripes of random replication that break their rack limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +65,17 @@ pub fn random_replication(
         draw_others(racks, replica_count, spread, &mut replicas, rng);
     }
     Ok(replicas.iter().map(|&node| racks.node_id(node)).collect())
+}
+
+/// Places each block of a stripe as [`random_replication`] does.
+pub(super) fn place_blocks(
+    racks: &RackTable,
+    rules: StripeRules,
+    _: usize,
+    rng: &mut ChaCha8Rng,
+) -> Result<Vec<Vec<NodeId>>, PlanError> {
+    let place = |_| random_replication(racks, rules.replica_count, rules.replica_spread, rng);
+    (0..rules.data_count).map(place).collect()
 }
 
 /// Checks that there are nodes enough for `replica_count` replicas.

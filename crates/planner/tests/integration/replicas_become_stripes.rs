@@ -8,8 +8,8 @@ use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, NodePlace, RackId, StripeId, Topology};
 use gabion_plan::{Cost, check};
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackLimit, RackTable, ReplicaSpread, ReplicatedStripe,
-    StripeRules, random_replication, random_replication_end,
+    EncodingAware, ParityPlaces, REPLICA_PLACEMENTS, RackLimit, RackTable, ReplicaSpread,
+    ReplicatedStripe, StripeRules, random_replication, random_replication_end,
 };
 use gabion_planner::{PlanError, Stripe, encode};
 use proptest::prelude::*;
@@ -113,6 +113,23 @@ fn check_stripe(topology: &Topology, rules: &StripeRules, stripe: &ReplicatedStr
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_placement_puts_replicas_on_different_nodes((sizes, rules, seed) in any_case()) {
+        let racks = RackTable::new(&topology(&sizes));
+        for known in &REPLICA_PLACEMENTS {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let Ok(blocks) = (known.planner)(&racks, rules, 2, &mut rng) else {
+                prop_assert!(racks.node_count() < rules.replica_count, "{}", known.placement);
+                continue;
+            };
+            prop_assert_eq!(blocks.len(), rules.data_count);
+            for nodes in &blocks {
+                prop_assert_eq!(nodes.len(), rules.replica_count);
+                prop_assert!(is_distinct(nodes), "{nodes:?}");
+            }
+        }
+    }
 
     #[test]
     fn encoding_aware_stripes_never_need_what_they_have_not((sizes, rules, seed) in any_case()) {
