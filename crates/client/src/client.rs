@@ -55,7 +55,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(30),
-            read_scheme: Scheme::Pipeline,
+            read_scheme: Scheme::default(),
             in_flight_bytes: 256 << 20,
             cache_bytes: 0,
             read_ahead_bytes: 0,

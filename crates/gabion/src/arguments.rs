@@ -16,6 +16,7 @@ mod metadata;
 mod mount;
 mod pool;
 mod repair;
+mod schemes;
 mod top;
 
 pub(crate) use audit::AuditOptions;
@@ -564,8 +565,7 @@ pub(crate) struct PlanShowOptions {
     /// Plan a repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
     #[arg(long, value_name = "STRIPE:CHUNK")]
     pub(crate) repair: Option<String>,
-    /// Repair scheme, with --repair [default: pipeline]
-    #[arg(long)]
+    #[arg(long, help = schemes::planned_repair_help())]
     pub(crate) scheme: Option<String>,
     /// Print a Graphviz digraph instead of text
     #[arg(long)]

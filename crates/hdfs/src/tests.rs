@@ -5,11 +5,26 @@ mod cluster;
 use crate::policy::{Codec, Policy};
 use cluster::{Cluster, Fault};
 use gabion_layout::ChunkIndex;
+use gabion_planner::repair::SCHEMES;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The results of Hadoop's own coders and layout, written by `hdfs/`'s `KnownAnswersTest`.
 const ANSWERS: &str = include_str!("tests/hadoop_answers.txt");
+
+/// The settings of the plugin.
+const SETTINGS: &str = include_str!("../../../hdfs/src/main/java/gabion/hdfs/Settings.java");
+
+#[test]
+fn the_plugin_accepts_every_scheme() {
+    let list = SETTINGS
+        .lines()
+        .find(|line| line.contains("SCHEMES = Set.of("));
+    for name in SCHEMES.map(|known| known.name) {
+        let accepts = list.is_some_and(|list| list.contains(&format!("\"{name}\"")));
+        assert!(accepts, "{name} is not in SCHEMES of Settings.java");
+    }
+}
 
 #[test]
 fn parities_and_lengths_are_hadoops() {
@@ -50,7 +65,7 @@ fn parities_and_lengths_are_hadoops() {
 
 /// Rebuilds `targets` of a group, of which the `absent` blocks are dead too.
 async fn check(codec: &str, (k, m): (usize, usize), group_bytes: u64, targets: &[u8]) {
-    for scheme in ["pipeline", "cyclic", "ppr", "conventional"] {
+    for scheme in SCHEMES.map(|known| known.name) {
         let cluster = Cluster::new(codec, (k, m), group_bytes).await;
         let rebuilt = cluster.rebuild(targets, scheme, &[]).await;
         let rebuilt = rebuilt.unwrap_or_else(|error| panic!("{codec} {k} {m} {scheme}: {error}"));
@@ -118,7 +133,7 @@ async fn a_corrupt_source_is_named_and_replaced() {
     let cluster = Cluster::new("rs", (6, 3), 6 * 8 * cluster::CELL_BYTES).await;
     // Near its end, so that rows have been sent by then.
     cluster.flip_byte(2, 8 * cluster::CELL_BYTES - 9);
-    for scheme in ["pipeline", "cyclic", "ppr", "conventional"] {
+    for scheme in SCHEMES.map(|known| known.name) {
         let rebuilt = cluster.rebuild(&[0], scheme, &[1]).await.unwrap();
         assert!(rebuilt.blocks[0] == cluster.block(0), "{scheme}");
         // Of 9 blocks, 7 live, and 6 of them help.

@@ -6,7 +6,7 @@
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan, check};
-use gabion_planner::repair::{Scheme, helpers_by_distance, repair};
+use gabion_planner::repair::{SCHEMES, helpers_by_distance, repair};
 use gabion_planner::update::cau;
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use std::hint::black_box;
@@ -157,7 +157,8 @@ fn main() {
     let setting = Setting::new("rs(10,4)");
     let lost = [ChunkIndex(3)];
     let requestor = NodeId(29);
-    for (name, scheme) in Scheme::NAMES {
+    for known in SCHEMES {
+        let (name, scheme) = (known.name, known.scheme);
         measure(&format!("{name} repair, rs(10,4)"), &setting, round, || {
             let stripe = setting.stripe(&lost);
             let helpers = helpers_by_distance(&stripe, requestor, &setting.topology);

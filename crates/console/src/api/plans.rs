@@ -59,7 +59,7 @@ pub(super) async fn plans(
         (None, Some(stripe), Some(chunk)) if chunk < u8::MAX => {
             let scheme = asked.scheme.as_deref();
             let scheme: Scheme = scheme
-                .map_or(Ok(Scheme::Pipeline), str::parse)
+                .map_or(Ok(Scheme::default()), str::parse)
                 .map_err(|error| Problem::wrong(error.to_string()))?;
             let chunk = ChunkIndex(chunk);
             vec![client.plan_repair(name, stripe, chunk, scheme).await?]
@@ -105,5 +105,23 @@ async fn update(
         count => Err(Problem::wrong(format!(
             "the update touches {count} stripes, and at most {PLAN_COUNT_MAX} plans are shown; ask for fewer bytes"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_planner::repair::SCHEMES;
+
+    const PAGE: &str = include_str!("../../page/src/views/Plan.svelte");
+
+    #[test]
+    fn the_page_offers_every_repair_scheme() {
+        let list = PAGE
+            .lines()
+            .find(|line| line.contains("as scheme (scheme)"));
+        for name in SCHEMES.map(|known| known.name) {
+            let offers = list.is_some_and(|list| list.contains(&format!("'{name}'")));
+            assert!(offers, "{name} is not in the list of Plan.svelte");
+        }
     }
 }

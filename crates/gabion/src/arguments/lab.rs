@@ -1,6 +1,7 @@
 //! The command line of `gabion lab`.
 
 use super::checks;
+use super::schemes::layout_help;
 use crate::failure::Failure;
 use crate::output::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
@@ -132,11 +133,10 @@ pub(crate) struct UpdateTrafficOptions {
     /// Code, such as rs(6,3)
     #[arg(long)]
     pub(crate) code: String,
-    /// Number of racks, for rotate and random; a grouped layout has its own
+    /// Number of racks, for layouts that do not name their own
     #[arg(long)]
     pub(crate) racks: Option<u32>,
-    /// Layout: rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
-    #[arg(long, default_value = "rotate")]
+    #[arg(long, default_value = "rotate", help = layout_help())]
     pub(crate) layout: String,
     /// Chunk size
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
@@ -259,11 +259,10 @@ pub(crate) struct BoundOptions {
     /// Code, such as rs(12,4)
     #[arg(long)]
     pub(crate) code: String,
-    /// Number of racks, for rotate and random; a grouped layout has its own
+    /// Number of racks, for layouts that do not name their own
     #[arg(long)]
     pub(crate) racks: Option<u32>,
-    /// Layout: rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
-    #[arg(long, default_value = "rotate")]
+    #[arg(long, default_value = "rotate", help = layout_help())]
     pub(crate) layout: String,
     /// Number of the stripe, which determines its placement
     #[arg(long, default_value_t = 0)]

@@ -1,5 +1,6 @@
 //! The arguments of `gabion pool create` and `gabion pool quota`.
 
+use super::schemes::{placement_help, update_help};
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
 use gabion_layout::{
@@ -51,13 +52,6 @@ pub(crate) struct PoolOptions {
     pub(crate) lifecycle: LifecycleOptions,
 }
 
-/// The update schemes with their descriptions.
-fn update_help() -> String {
-    let known = update::SCHEMES.iter();
-    let known = known.map(|known| format!("{} ({})", known.scheme, known.help));
-    format!("Update scheme: {}", known.collect::<Vec<_>>().join("; "))
-}
-
 /// Storage of blocks before they become stripes; only for --write replicate:N.
 #[derive(Args, Debug)]
 pub(crate) struct LifecycleOptions {
@@ -69,9 +63,7 @@ pub(crate) struct LifecycleOptions {
     /// 'asked', on request only [replicate: 1h]
     #[arg(long = "encode-after", value_name = "WHEN")]
     after: Option<EncodeAfter>,
-    /// Placement of replicas: ear (encoding moves no data across racks) or rr (random) [replicate:
-    /// ear]
-    #[arg(long)]
+    #[arg(long, help = placement_help())]
     placement: Option<ReplicaPlacement>,
 }
 

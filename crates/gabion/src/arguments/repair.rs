@@ -1,15 +1,15 @@
 //! The command line of `gabion repair` and of leaving nodes.
 
 use super::NodeOptions;
+use super::schemes::repair_help;
 use clap::{Args, Subcommand};
-use gabion_planner::repair::Scheme;
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RepairOptions {
     #[command(subcommand)]
     pub(crate) command: Option<RepairCommand>,
-    #[arg(long, help = format!("Repair scheme from now on: {}", Scheme::names()))]
+    #[arg(long, help = repair_help())]
     pub(crate) scheme: Option<String>,
     /// Wait and show progress until all repairs are done
     #[arg(long)]

@@ -44,7 +44,7 @@ pub(crate) async fn run(
         }
         (None, Some(repair)) => {
             let (stripe, chunk) = pair(&repair, "STRIPE:CHUNK, such as 0:2")?;
-            let scheme = scheme.map_or(Ok(Scheme::Pipeline), |scheme| scheme.parse());
+            let scheme = scheme.map_or(Ok(Scheme::default()), |scheme| scheme.parse());
             let scheme: Scheme = scheme.map_err(Failure::usage)?;
             let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
             let chunk = chunk.ok_or_else(|| {

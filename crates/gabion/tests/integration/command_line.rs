@@ -1,6 +1,7 @@
 //! Output of the command line: figures of the lab, and sentences for mistakes.
 
 use crate::support::{fails, gabion, path_text, run, trace};
+use gabion_planner::{placement, repair, update};
 use serde_json::Value;
 use std::fs;
 
@@ -307,4 +308,33 @@ fn help_teaches() {
         assert!(output.status.success());
         assert!(output.stdout.len() > 300, "{arguments:?}");
     }
+}
+
+/// Checks that a command's help has the name of every scheme with its description.
+#[track_caller]
+fn check_help(command: &str, known: &[(&str, &str)]) {
+    let words: Vec<&str> = command.split(' ').collect();
+    let help = run(&[&words[..], &["--help"]].concat());
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, line) in known {
+        let expected = format!("{name} ({line})");
+        assert!(
+            help.contains(&expected),
+            "gabion {command}: no '{expected}' in {help}"
+        );
+    }
+}
+
+#[test]
+fn help_has_a_line_on_every_registered_scheme() {
+    let update = update::SCHEMES.map(|known| (known.scheme.name(), known.help));
+    check_help("pool create", &update);
+    let replicas = placement::REPLICA_PLACEMENTS.map(|known| (known.placement.name(), known.help));
+    check_help("pool create", &replicas);
+    let repair = repair::SCHEMES.map(|known| (known.name, known.help));
+    check_help("repair", &repair);
+    check_help("plan show", &repair);
+    let layouts = placement::LAYOUTS.map(|known| (known.forms, known.help));
+    check_help("lab update-traffic", &layouts);
+    check_help("lab bound", &layouts);
 }

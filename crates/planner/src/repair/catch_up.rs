@@ -2,8 +2,9 @@
 //! these updates, only these ranges are repaired (`CodFS` section 3.2 keeps the deltas that make it possible). The
 //! repair scheme is chosen as for whole chunks.
 
+use super::descriptor::Scheme;
 use super::lost_row::LostRow;
-use super::scheme::{Scheme, reconstruct};
+use super::scheme::descriptor;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};
@@ -91,7 +92,7 @@ pub fn catch_up(
                 in_row: slices.at(range.offset % row_bytes),
             };
             let row_at = lost.row as u64 * row_bytes;
-            for part in reconstruct(&mut b, stripe, scheme, &lost, node) {
+            for part in (descriptor(scheme).planner)(&mut b, stripe, &lost, node) {
                 b.write(
                     chunk,
                     part.in_row.at(row_at + part.in_row.offset),

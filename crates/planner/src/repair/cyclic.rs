@@ -2,13 +2,24 @@
 //! chain starts at another helper and goes round, so that the requestor reads from all the chains' ends in parallel,
 //! and its slow link to one helper is not the link that all bytes pass. `ECPipe` section 4.1.
 
+use super::descriptor::{Descriptor, Scheme};
 use super::lost_row::{LostRow, Part};
 use super::rp::chain;
 use crate::Stripe;
 use gabion_layout::{NodeId, Slices};
 use gabion_plan::PlanBuilder;
 
-pub(super) fn reconstruct(
+/// The scheme as all others know it.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: Scheme::Cyclic,
+    name: "cyclic",
+    help: "chains that begin at different helpers",
+    paper: "ECPipe section 4.1",
+    planner: reconstruct,
+    together: &[],
+};
+
+fn reconstruct(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
     row: &LostRow<'_>,

@@ -1,8 +1,9 @@
 //! Reads of any ranges of a stripe: from the chunks themselves if they are readable, otherwise through the code. Only
 //! the requested bytes are read and moved (`ECPipe` section 3.2 calls it a degraded read; the client is the requestor).
 
+use super::descriptor::Scheme;
 use super::lost_row::LostRow;
-use super::scheme::{Scheme, reconstruct};
+use super::scheme::descriptor;
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices};
@@ -112,7 +113,7 @@ impl<'a> StoredBytes<'a> {
                 row: row as usize,
                 in_row: slices.at(range.offset % row_bytes),
             };
-            for piece in reconstruct(b, stripe, self.scheme, &lost, self.asker) {
+            for piece in (descriptor(self.scheme).planner)(b, stripe, &lost, self.asker) {
                 let offset = row * row_bytes + piece.in_row.offset;
                 b.deliver(chunk, piece.in_row.at(offset), piece.value);
             }

@@ -47,6 +47,12 @@ impl LostRow<'_> {
         reads
     }
 
+    /// The whole row as one part.
+    pub(super) fn whole(&self, value: ValueId) -> Vec<Part> {
+        let in_row = self.in_row;
+        vec![Part { in_row, value }]
+    }
+
     /// Returns the number of helpers of which the equation reads anything for this row.
     pub(super) fn helper_count(&self, sub_chunks: usize) -> usize {
         let adds = |&at: &usize| {

@@ -10,27 +10,14 @@
 
 use super::aggregate;
 use super::cyclic::deal;
-use super::scheme::Scheme;
+use super::descriptor::{MultiScheme, Scheme};
+use super::scheme::descriptor;
 use super::shares::Shares;
 use super::single::repair;
 use crate::port::by_port;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices, Topology};
 use gabion_plan::{Cost, Goal, Plan, Step};
-
-/// The way in which the bytes of several lost chunks are brought together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MultiScheme<'a> {
-    /// All helpers send to the first requestor, which sends the others' chunks on.
-    Dedicated,
-    /// One chain through all helpers, the last of which sends to all requestors.
-    Pipeline,
-    /// Each rack sums up before anything leaves it. The first requestor is dedicated.
-    Racks(&'a Topology),
-    /// The slices are dealt out to the helpers. Each gets those dealt to it from all others, and sends
-    /// what it makes of them to all requestors.
-    Dealt,
-}
 
 /// Plans the repair of `lost` chunks, each onto its requestor, in slices of at most `slice_bytes`.
 /// `helpers` lists the chunks that may help, the preferred ones first; a pipeline runs through them
@@ -104,25 +91,18 @@ pub fn repair_together(
     topology: Option<&Topology>,
     slice_bytes: u64,
 ) -> Result<Option<Plan>, PlanError> {
-    let all = |scheme| repair_all(stripe, lost, helpers, scheme, slice_bytes);
-    let plan = match scheme {
-        Scheme::Conventional => all(MultiScheme::Dedicated)?,
-        Scheme::Pipeline => {
-            let chain = all(MultiScheme::Pipeline)?;
-            match topology {
-                None => chain,
-                Some(topology) => {
-                    let dealt = all(MultiScheme::Dealt)?;
-                    let busiest = |plan: &Plan| busiest_port_bytes(plan, topology);
-                    if busiest(&dealt) < busiest(&chain) {
-                        dealt
-                    } else {
-                        chain
-                    }
-                }
-            }
+    let all = |&together| repair_all(stripe, lost, helpers, together, slice_bytes);
+    let mut together = descriptor(scheme).together.iter().map(all);
+    let best = match topology {
+        None => together.next().transpose()?,
+        Some(topology) => {
+            let plans: Vec<Plan> = together.collect::<Result<_, _>>()?;
+            let busiest = |plan: &Plan| busiest_port_bytes(plan, topology);
+            plans.into_iter().min_by_key(busiest)
         }
-        Scheme::Ppr | Scheme::Cyclic => return Ok(None),
+    };
+    let Some(plan) = best else {
+        return Ok(None);
     };
     let mut apart_bytes = 0;
     for &(chunk, requestor) in lost {

@@ -3,17 +3,23 @@
 //! the lost bytes more than about `log2(k + 1)` times. `ECPipe` section 2.2, after Mitra et al.
 //! The tree uses the same slices as a chain; it differs only in the traffic of each link.
 
+use super::descriptor::{Descriptor, Scheme};
 use super::lost_row::LostRow;
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};
 
-pub(super) fn reconstruct(
-    b: &mut PlanBuilder,
-    stripe: &Stripe<'_>,
-    row: &LostRow<'_>,
-    at: NodeId,
-) -> ValueId {
+/// The scheme as all others know it.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: Scheme::Ppr,
+    name: "ppr",
+    help: "helpers combine pairwise in rounds",
+    paper: "ECPipe section 2.2, after Mitra et al.",
+    planner: |b, stripe, row, at| row.whole(reconstruct(b, stripe, row, at)),
+    together: &[],
+};
+
+fn reconstruct(b: &mut PlanBuilder, stripe: &Stripe<'_>, row: &LostRow<'_>, at: NodeId) -> ValueId {
     // Sums at each node on the way so far; the requestor is the last and has nothing of its own.
     let mut held = row.reads(b, stripe);
     held.push((at, Vec::new()));

@@ -5,8 +5,8 @@
 //! It does not set the start of a repair: chains share links, and all of them together need the
 //! busiest port at least for [`Schedule::finish_ns`].
 
+use super::descriptor::Scheme;
 use super::rack_path::rack_aware_path;
-use super::scheme::Scheme;
 use super::selection::LeastRecentlySelected;
 use super::single::repair;
 use crate::port::{Port, by_port};

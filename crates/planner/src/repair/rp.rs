@@ -2,10 +2,21 @@
 //! passes, slice by slice, so that all links work at once and each carries the lost bytes once.
 //! `ECPipe` section 3.2.
 
+use super::descriptor::{Descriptor, MultiScheme, Scheme};
 use super::lost_row::{HelperReads, LostRow};
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};
+
+/// The scheme as all others know it.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: Scheme::Pipeline,
+    name: "pipeline",
+    help: "a chain of helpers, slice by slice",
+    paper: "ECPipe section 3.2",
+    planner: |b, stripe, row, at| row.whole(reconstruct(b, stripe, row, at)),
+    together: &[MultiScheme::Pipeline, MultiScheme::Dealt],
+};
 
 pub(crate) fn reconstruct(
     b: &mut PlanBuilder,

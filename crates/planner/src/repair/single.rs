@@ -1,7 +1,8 @@
 //! The repair of one lost chunk.
 
+use super::descriptor::Scheme;
 use super::lost_row::LostRow;
-use super::scheme::{Scheme, reconstruct};
+use super::scheme::descriptor;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices};
 use gabion_plan::{Goal, Plan};
@@ -65,7 +66,7 @@ pub fn repair(
             row,
             in_row,
         };
-        for part in reconstruct(&mut b, stripe, scheme, &lost_row, requestor) {
+        for part in (descriptor(scheme).planner)(&mut b, stripe, &lost_row, requestor) {
             let offset = row as u64 * row_bytes + part.in_row.offset;
             b.write(lost, part.in_row.at(offset), part.value);
         }

@@ -89,7 +89,7 @@ impl Default for CoordinatorOptions {
                 grace_ms: 600_000,
             },
             heartbeat_ms: 1_000,
-            repair_scheme: Scheme::Pipeline,
+            repair_scheme: Scheme::default(),
             repair_parallel: 4,
             slice_bytes: 32 << 10,
             repair_deadline_ms: 120_000,

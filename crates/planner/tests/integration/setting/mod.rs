@@ -8,7 +8,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, NodePlace, RackId, StripeId, Topology,
 };
-use gabion_planner::repair::Scheme;
+use gabion_planner::repair::{SCHEMES, Scheme};
 use gabion_planner::update::cau::Selection;
 use gabion_planner::{Stripe, placement};
 use proptest::prelude::*;
@@ -126,7 +126,7 @@ pub(crate) fn any_numbers() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 }
 
 pub(crate) fn any_scheme() -> impl Strategy<Value = Scheme> {
-    proptest::sample::select(Scheme::NAMES.map(|(_, scheme)| scheme).to_vec())
+    proptest::sample::select(SCHEMES.map(|known| known.scheme).to_vec())
 }
 
 pub(crate) fn any_selection() -> impl Strategy<Value = Selection> {
