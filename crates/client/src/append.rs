@@ -163,8 +163,7 @@ impl File {
             }
             Err(AttemptError::Retry(missing)) => {
                 attempts.pause(missing).await?;
-                let replaced = self.replace(room.range, &bytes, &last_attempt);
-                replaced.await.map(drop)
+                self.replace(room.range, &bytes, &last_attempt).await
             }
             Err(AttemptError::Final(error)) => Err(error),
         }

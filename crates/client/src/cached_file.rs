@@ -114,10 +114,20 @@ impl CachedFile {
         if self.file.changes_form() {
             return self.file.read(range).await;
         }
+        let cache = &self.client().shared.cache;
+        // A flush may store them in a hole behind the look-up, and the cache has them no longer.
+        let earlier = cache.changes(&self.handle, range);
         let mut bytes = Vec::with_capacity(range.length as usize);
         for piece in self.file.present_pieces(range).await? {
             let piece = match piece {
-                Piece::Hole(hole) => vec![0; hole.length as usize],
+                Piece::Hole(hole) => {
+                    let mut bytes = vec![0; hole.length as usize];
+                    let present = cache.changes(&self.handle, hole);
+                    for (offset, change) in earlier.iter().chain(&present) {
+                        lay_over(hole, &mut bytes, *offset, change);
+                    }
+                    bytes
+                }
                 Piece::Stored(extent) => self.read_extent(extent, size_bytes).await?,
             };
             if bytes.is_empty() {
@@ -151,7 +161,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes outside of the file; for writes that go through, the errors
-    /// of [`File::write`].
+    /// of [`File::write`], and those of [`CachedFile::flush`] for an earlier change of the same segment whose outcome is
+    /// unknown.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
         within_file(self.name(), self.size_bytes(), range)?;
@@ -171,7 +182,9 @@ impl CachedFile {
             match piece {
                 Piece::Hole(hole) => {
                     let bytes = rest.split_to(hole.length as usize);
-                    self.file.write(hole.offset, bytes).await?;
+                    cache
+                        .fill_hole(self.client(), &self.handle, hole.offset, &bytes)
+                        .await?;
                 }
                 Piece::Stored(extent) => {
                     let bytes = rest.split_to(extent.range.length as usize);
@@ -212,5 +225,18 @@ impl CachedFile {
 
     const fn client(&self) -> &Client {
         &self.file.client
+    }
+}
+
+/// Lays the part of a change that is within a range over the range's bytes.
+fn lay_over(range: ByteRange, bytes: &mut [u8], offset: u64, change: &[u8]) {
+    let all = ByteRange::new(offset, change.len() as u64);
+    if let Some(part) = all.intersect(range) {
+        let (to, from) = (
+            (part.offset - range.offset) as usize,
+            (part.offset - offset) as usize,
+        );
+        let length = part.length as usize;
+        bytes[to..to + length].copy_from_slice(&change[from..from + length]);
     }
 }

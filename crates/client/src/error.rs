@@ -137,7 +137,7 @@ fn free_in(left_ms: Option<u64>) -> String {
     })
 }
 
-/// The problem, if a retry may succeed after this error.
+/// The problem, if a retry may succeed after this error. The request may have been carried out.
 ///
 /// # Errors
 /// The others.
@@ -145,6 +145,8 @@ pub(crate) fn passing(error: CoordinatorError) -> Result<Denial, ClientError> {
     match error {
         CoordinatorError::Busy(denial) => Ok(denial),
         CoordinatorError::Silent(silent) => Ok(silent.to_string().into()),
+        // It stopped before it had the outcome, and another one leads soon.
+        CoordinatorError::Refused(why) if why.cause == Cause::NotLeading => Ok(why),
         other => Err(other.into()),
     }
 }
@@ -215,6 +217,16 @@ impl ClientError {
 mod tests {
     use super::*;
     use gabion_protocol::message::Refusal;
+
+    #[test]
+    fn an_answer_of_a_coordinator_that_leads_no_more_is_no_outcome() {
+        let refused = |cause| {
+            let why = Denial::new(cause, "no".to_owned());
+            passing(CoordinatorError::Refused(why)).is_ok()
+        };
+        assert!(refused(Cause::NotLeading));
+        assert!(!refused(Cause::Exists));
+    }
 
     #[test]
     fn an_error_has_the_cause_of_its_last_problem() {

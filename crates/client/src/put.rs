@@ -236,7 +236,10 @@ impl Client {
                 Ok(()) => return Ok(()),
                 Err(error) => passing(error)?,
             };
-            attempts.pause(missing).await?;
+            let why = missing.sentence.clone();
+            let again = attempts.pause(missing).await;
+            // An earlier request may have been carried out.
+            again.map_err(|_| ClientError::NoCoordinator(why))?;
         }
     }
 }

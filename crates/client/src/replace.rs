@@ -33,8 +33,6 @@ const TOUCH_EVERY_MS: u64 = 2_000;
 pub(crate) struct Rewritten {
     /// Whether the file was changed: for its last layout, the plan had something to do.
     pub(crate) has_changed: bool,
-    /// The layout afterwards, if it could be looked up.
-    pub(crate) layout: Option<Arc<Layout>>,
 }
 
 /// A replacement with stripes reserved by the coordinator. Dropped, it is aborted.
@@ -63,8 +61,7 @@ impl Begun {
 }
 
 impl File {
-    /// Writes bytes to a range of the file, whatever it spans. Returns the new layout of the range, if it could be
-    /// looked up.
+    /// Writes bytes to a range of the file, whatever it spans.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -73,11 +70,11 @@ impl File {
         range: ByteRange,
         bytes: &Bytes,
         last_attempt: &LastAttempt,
-    ) -> Result<Option<Arc<Layout>>, ClientError> {
+    ) -> Result<(), ClientError> {
         let what = format!("writing {} at byte {}", self.name(), range.offset);
         let plan = |layout: &Layout| Some(plan_write(layout, range));
         let new = (bytes, last_attempt);
-        Ok(self.rewrite(what, range, plan, new).await?.layout)
+        self.rewrite(what, range, plan, new).await.map(drop)
     }
 
     /// Writes bytes to a range within a stripe that other files share, so that the file has a stripe of its own
@@ -116,10 +113,8 @@ impl File {
         let mut attempts = self.client.attempts(what, moving_bytes);
         loop {
             let Some(rewrite) = plan(&layout) else {
-                return Ok(Rewritten {
-                    has_changed: false,
-                    layout: Some(layout),
-                });
+                let has_changed = false;
+                return Ok(Rewritten { has_changed });
             };
             let planned = (&layout, &rewrite);
             match self.try_replace(planned, &plan, new, &mut attempts).await {
@@ -132,10 +127,9 @@ impl File {
             }
         }
         // The write is done. Without the new layout, the next operation finds that it needs one.
-        Ok(Rewritten {
-            has_changed: true,
-            layout: self.refresh(range).await.ok(),
-        })
+        let _ = self.refresh(range).await;
+        let has_changed = true;
+        Ok(Rewritten { has_changed })
     }
 
     async fn try_replace(

@@ -148,7 +148,12 @@ impl File {
                     .await?,
             );
         }
-        Ok(())
+        self.await_withdrawal().await
+    }
+
+    /// Waits until no node serves stripes that the file has lost, also by changes of others that have not ended yet.
+    async fn await_withdrawal(&self) -> Result<(), ClientError> {
+        self.ask_to_grow(0, None).await.map(drop)
     }
 
     /// Makes the bytes of a range zero, and frees the space of stripes that are within it. The size of the
@@ -165,7 +170,7 @@ impl File {
         while at < range.end() {
             at = self.punch_window(range, at).await?;
         }
-        Ok(())
+        self.await_withdrawal().await
     }
 
     /// Makes the bytes of a range zero as far as they are in the window with the byte at an offset. Returns the offset

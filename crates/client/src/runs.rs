@@ -104,8 +104,7 @@ impl File {
     }
 
     /// Determines the outcome of a run, and makes it final, whatever is still on its way to its
-    /// primary. `layout` was looked up after the run was requested; `stripe` is the current one in
-    /// place of the run's.
+    /// primary. `stripe` is the one in place of the run's in `layout`.
     ///
     /// The update takes new bytes from each node where some were staged. So it suffices that one of
     /// them has withdrawn the run, or was declared failed since, after which it withdraws all runs
@@ -132,8 +131,7 @@ impl File {
         let Some(stripe) = stripe.filter(|stripe| stripe.id == open.question.stripe) else {
             return self.fate_after_end(layout, open, deadline_ms).await;
         };
-        let failed = failed_nodes(&layout.file.nodes);
-        if !is_shut && !open.staged_at.iter().any(|node| failed.contains(node)) {
+        if !is_shut && !self.has_failed_since(layout, open).await {
             let silent = open.staged_at.first().map(ToString::to_string);
             return Err(Refusal::Unavailable(silent.unwrap_or_default()));
         }
@@ -143,6 +141,20 @@ impl File {
         };
         let asked = self.ask_primary(layout, stripe, request, deadline_ms);
         Ok(asked.await?)
+    }
+
+    /// Whether a node where bytes of a run were staged is declared failed now. `layout` may be older than the run: then
+    /// the node may have failed and returned before.
+    async fn has_failed_since(&self, layout: &Layout, open: &OpenRun) -> bool {
+        let shows_it = |layout: &Layout| {
+            let failed = failed_nodes(&layout.file.nodes);
+            open.staged_at.iter().any(|node| failed.contains(node))
+        };
+        if !shows_it(layout) {
+            return false;
+        }
+        let present = self.refresh(open.range).await;
+        present.is_ok_and(|present| shows_it(&present))
     }
 
     /// The outcome of a run whose stripe has ended. A stripe is settled before it ends, so the

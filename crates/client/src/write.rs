@@ -96,8 +96,7 @@ impl File {
             let written = self.write_extents(&extents, &bytes, last_attempt);
             return written.await.map(drop);
         }
-        let replaced = self.replace(range, &bytes, last_attempt);
-        replaced.await.map(drop)
+        self.replace(range, &bytes, last_attempt).await
     }
 
     /// The range of the file that bytes to be written cover.
@@ -164,10 +163,9 @@ impl File {
             Box::pin(self.write_noted(extent.file_offset, bytes.clone(), last_attempt)).await?;
             return Ok(Some((Version::NONE.stripe, Version::NONE.sequence)));
         }
-        let layout = self.replace(extent.in_file(), bytes, last_attempt).await?;
-        // The new stripe has no update before this lookup, unless its mark shows it.
-        let stripe = layout.and_then(|layout| layout.find(extent).map(|stripe| stripe.id));
-        Ok(Some((stripe.unwrap_or(Version::NONE.stripe), Sequence(0))))
+        // Another client may have replaced the new stripe before a look-up.
+        self.replace(extent.in_file(), bytes, last_attempt).await?;
+        Ok(Some((Version::NONE.stripe, Version::NONE.sequence)))
     }
 
     /// Overwrites pieces of one stripe by one update, unless that is too large for records or other files share the

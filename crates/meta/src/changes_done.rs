@@ -16,6 +16,14 @@ const PER_ROW: usize = 16;
 const ROW_COUNT: u64 = 1 << 16;
 
 impl<K: KeyValue> Meta<K> {
+    /// Whether the change with this number was made.
+    ///
+    /// # Errors
+    /// [`MetaError::Storage`] and other errors of the metadata store.
+    pub fn is_change_done(&self, number: u64) -> Result<bool, MetaError> {
+        self.store.read(|txn| is_done(txn, number))
+    }
+
     /// Makes a change once: does nothing if the change with this number was made. A lost answer leads to a second request.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
+use crate::dropped::check_none_served;
 use crate::error::MetaError;
 use crate::files::{check_no_symlink, file_of, put_file};
 use crate::kv::{KeyValue, ReadTxn};
@@ -17,8 +18,12 @@ impl<K: KeyValue> Meta<K> {
     /// than the caller knows: a late message must not undo a truncation. Any client may do that, also beside an exclusive open: no
     /// byte that the file has changes. Returns the file, and whether it has that size.
     ///
+    /// It also waits for changes that others have not ended yet: the caller may have seen what they made, and after its
+    /// own change no reader may see what was there before. A growth to 0 bytes is this wait alone.
+    ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`];
+    /// [`MetaError::FileGone`]; [`MetaError::StillServed`] while nodes may serve stripes that the file has lost;
+    /// [`MetaError::FixedSize`]; [`MetaError::FileTooLarge`];
     /// [`MetaError::IsASymlink`]; [`SnapshotError::ReadOnly`](crate::SnapshotError); [`MetaError::Superseded`] while a
     /// snapshot is taken.
     pub fn grow(
@@ -30,6 +35,10 @@ impl<K: KeyValue> Meta<K> {
         let now = self.wall_time();
         self.change(|txn| {
             let mut file = file_of(txn, put)?;
+            check_none_served(txn, put)?;
+            if to == 0 {
+                return Ok((file, true));
+            }
             check_growth(txn, &file, to)?;
             if file.size_bytes >= to {
                 return Ok((file, true));

@@ -178,7 +178,7 @@ impl fmt::Display for Event {
                 let percent = space.used_percent();
                 write!(
                     f,
-                    "the disk of {node} is full: {percent} % of it is used or kept for updates"
+                    "the disk of {node} is full: {percent} % of it is used or reserved"
                 )
             }
             Self::DiskHasRoom(node, space) => {

@@ -7,6 +7,7 @@ use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FA
 use crate::listening::{KeptAddress, listen_error, listen_on};
 use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
+use crate::own_disk::OwnDisk;
 use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -214,6 +215,7 @@ fn environment(
         work: work.clone(),
         log: Arc::clone(log),
         audit: Arc::clone(&opened.audit),
+        disk: Arc::clone(&opened.disk),
         refusals: Refusals::default(),
     });
     let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
@@ -317,6 +319,7 @@ struct Opened {
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
     audit: Arc<AuditLog>,
+    disk: Arc<OwnDisk>,
 }
 
 impl Opened {
@@ -351,6 +354,7 @@ impl Opened {
             office: Arc::new(office),
             log,
             audit: Arc::new(audit),
+            disk: Arc::new(OwnDisk::of(&directory)),
         })
     }
 }
@@ -408,6 +412,7 @@ struct CoordinatorHandler {
     work: Option<Arc<CoordinatorWork>>,
     log: Arc<EventLog>,
     audit: Arc<AuditLog>,
+    disk: Arc<OwnDisk>,
     refusals: Refusals,
 }
 
@@ -433,6 +438,7 @@ impl Handler for CoordinatorHandler {
         let (coordinator, log) = (Arc::clone(coordinator), Arc::clone(&self.log));
         let connection = Arc::clone(connection);
         let (office, audit) = (Arc::clone(&self.office), Arc::clone(&self.audit));
+        let disk = Arc::clone(&self.disk);
         tokio::spawn(async move {
             let event = order_of(&request);
             let order = Order::of(&request).map(|order| (order, peer_of(&connection)));
@@ -453,6 +459,7 @@ impl Handler for CoordinatorHandler {
                     let mut reply = coordinator.handle(request).await;
                     if let CoordinatorReply::Status(status) = &mut reply {
                         status.audit_failure = audit.failure();
+                        status.coordinator_space = disk.space().await;
                     }
                     reply
                 }

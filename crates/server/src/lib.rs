@@ -17,6 +17,7 @@ mod listening;
 mod metadata;
 mod metrics;
 mod node;
+mod own_disk;
 mod slow;
 
 pub use array::ArrayConfig;

@@ -1,24 +1,24 @@
 //! A client of the simulated cluster: the real one, on a machine of its own, and its reports to the
 //! checkers.
 
+use crate::cached::CachedWrites;
 use crate::cells::{CELL_BYTES, UpdateId, fill};
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::names::is_snapshot;
 use crate::parties::{Party, Reply, Request, Service};
 use crate::ports::SimPorts;
-use crate::world::{World, lock};
+use crate::world::World;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
-use gabion_client::{CachedFile, Client, ClientError, ClientOptions, File, NewFile};
+use gabion_client::{Client, ClientError, ClientOptions, File, NewFile};
 use gabion_layout::{ByteRange, NodeId};
-use gabion_meta::{Existing, PutId};
+use gabion_meta::Existing;
 use gabion_protocol::client_ports::FlowRouter;
 use gabion_protocol::message::{Flow, NodeReply, Refusal};
 use gabion_protocol::ports::{Address, Asker};
-use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Wait of a client before it tries to connect to the coordinator again.
 const CONNECT_PAUSE_US: u64 = 300_000;
@@ -28,16 +28,11 @@ const CONNECT_PAUSE_US: u64 = 300_000;
 pub(crate) struct SimClient {
     pub(crate) client: Client,
     pub(crate) party: Party,
-    world: Arc<World>,
-    ledger: Arc<Ledger>,
+    pub(crate) world: Arc<World>,
+    pub(crate) ledger: Arc<Ledger>,
     tally: Arc<Tally>,
-    /// Writes through its cache that no flush is known to have stored: this client reads them, and others
-    /// may not yet.
-    unflushed: Arc<Mutex<BTreeSet<UpdateId>>>,
-    /// Those of them that have returned, so that the next flush stores them.
-    returned: Arc<Mutex<BTreeSet<UpdateId>>>,
-    /// Writes through its cache whose outcome a flush reported as unknown.
-    doubted: Arc<Mutex<BTreeSet<UpdateId>>>,
+    /// Its writes through its cache.
+    pub(crate) cached: CachedWrites,
 }
 
 /// The receiver of frames for a client's runs.
@@ -56,14 +51,6 @@ impl Service for ClientService {
     fn node(&self) -> Option<NodeId> {
         None
     }
-}
-
-/// A file opened through the cache.
-#[derive(Clone)]
-pub(crate) struct Cached {
-    pub(crate) file: CachedFile,
-    /// The call time of the open.
-    opened_us: u64,
 }
 
 /// The bytes of cells.
@@ -91,9 +78,7 @@ impl SimClient {
                     world,
                     ledger,
                     tally,
-                    unflushed: Arc::default(),
-                    returned: Arc::default(),
-                    doubted: Arc::default(),
+                    cached: CachedWrites::default(),
                 };
             }
             world.sleep(CONNECT_PAUSE_US).await;
@@ -233,16 +218,6 @@ impl SimClient {
     /// Ends the run: a guarantee is violated.
     pub(crate) fn fail(&self, reason: String) {
         self.world.fail(reason);
-    }
-
-    /// Opens a file to read and write it through the cache.
-    pub(crate) async fn open_cached(&self, name: &str) -> Result<Cached, ClientError> {
-        let opened_us = self.world.now_us();
-        let file = self.client.open_cached(name).await?;
-        let id = file.put_id();
-        self.ledger.is_there(name, id, opened_us);
-        self.ledger.size_is(id, file.size_bytes(), opened_us);
-        Ok(Cached { file, opened_us })
     }
 
     /// Overwrites cells. Returns the write, which another call may repeat.
@@ -453,87 +428,6 @@ impl SimClient {
         let again = self.open(name).await?;
         if again.put_id() == file.put_id() {
             self.ledger.read(file.put_id(), &[(0, bytes)], called_us);
-        }
-        Ok(())
-    }
-
-    /// Overwrites cells through the cache: each is a write of its own, since they need not be stored together.
-    pub(crate) async fn write_cached(
-        &self,
-        cached: &Cached,
-        cells: &Range<u64>,
-    ) -> Result<(), ClientError> {
-        let (mut bytes, mut writes) = (Vec::new(), Vec::new());
-        for cell in cells.clone() {
-            let write = self.ledger.name();
-            writes.push(write);
-            lock(&self.unflushed).insert(write);
-            let name = cached.file.name();
-            self.world
-                .note(&format!("{name}: {write:?} of cell {cell} is in the cache"));
-            self.ledger
-                .writing(cached.file.put_id(), write, &(cell..cell + 1));
-            bytes.extend(fill(write, cell, 1));
-        }
-        let offset = byte_range(cells).offset;
-        let written = cached.file.write(offset, bytes.into()).await;
-        if written.is_ok() {
-            let doubted = lock(&self.doubted);
-            let sure = writes.into_iter().filter(|write| !doubted.contains(write));
-            lock(&self.returned).extend(sure);
-        }
-        written
-    }
-
-    /// Flushes a file's writes through the cache.
-    pub(crate) async fn flush(&self, cached: &Cached) -> Result<(), ClientError> {
-        let id = cached.file.put_id();
-        let is_of_file = |write: &UpdateId| self.ledger.is_write_of(id, *write);
-        let before: Vec<UpdateId> = {
-            let returned = lock(&self.returned);
-            returned.iter().copied().filter(is_of_file).collect()
-        };
-        let flushed = cached.file.flush().await;
-        if matches!(flushed, Err(ClientError::Forgotten(_))) {
-            // The error does not name them: each may be stored, may be stored later, or is dropped.
-            let all = lock(&self.unflushed).clone();
-            let doubted: BTreeSet<UpdateId> = all.into_iter().filter(is_of_file).collect();
-            self.world.note(&format!(
-                "it is forgotten whether these are made: {doubted:?}"
-            ));
-            lock(&self.returned).retain(|write| !doubted.contains(write));
-            lock(&self.doubted).extend(doubted);
-        }
-        flushed?;
-        for write in before {
-            // Another flush may have reported it already.
-            if lock(&self.returned).remove(&write) {
-                lock(&self.unflushed).remove(&write);
-                self.world.note(&format!("{write:?} is flushed"));
-                self.ledger.written(id, write);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads cells through the cache: each has this client's last write, or the state of some moment since
-    /// the file was opened.
-    pub(crate) async fn read_cached(
-        &self,
-        cached: &Cached,
-        cells: &Range<u64>,
-    ) -> Result<(), ClientError> {
-        let before = lock(&self.unflushed).clone();
-        let bytes = cached.file.read(byte_range(cells)).await?;
-        let id: PutId = cached.file.put_id();
-        for (cell, bytes) in cells.clone().zip(bytes.chunks(CELL_BYTES as usize)) {
-            let is_own = crate::cells::writer(cell, bytes).is_some_and(|write| {
-                before.contains(&write) || lock(&self.unflushed).contains(&write)
-            });
-            if !is_own {
-                let seen = [(cell, bytes.to_vec())];
-                self.ledger.read(id, &seen, cached.opened_us);
-            }
         }
         Ok(())
     }

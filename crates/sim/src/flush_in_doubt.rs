@@ -9,7 +9,7 @@ use crate::snapshots::Snapshots;
 use crate::steps::Act;
 use crate::verify::verify;
 use crate::world::lock;
-use gabion_client::ClientOptions;
+use gabion_client::{ClientError, ClientOptions};
 use gabion_layout::UpdateScheme;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -76,12 +76,24 @@ async fn script(
     cluster.network.heal_links();
     let mut flush_count = 0;
     while let Err(error) = first.client.flush(&cached).await {
+        if matches!(error, ClientError::Forgotten(_)) {
+            world.fail(
+                "an outcome that all nodes and the coordinator remember is unknown".to_owned(),
+            );
+            break;
+        }
         flush_count += 1;
         if flush_count == FLUSH_COUNT_MAX {
             world.fail(format!("flushes of a whole cluster fail: {error}"));
             break;
         }
         world.sleep(PAUSE_US).await;
+    }
+    let some = cells.start..cells.start + 50;
+    if let Err(error) = first.client.read_cached(&cached, &some).await {
+        world.fail(format!(
+            "a read through the cache of a whole cluster fails: {error}"
+        ));
     }
     for runner in [first, second] {
         runner.read_again(false).await;

@@ -273,6 +273,12 @@ impl Ledger {
         }
     }
 
+    /// A client has stored a later write than this one of its own through its cache.
+    pub(crate) fn replaced_in_cache(&self, write: UpdateId) {
+        let now_us = self.world.now_us();
+        lock(&self.state).registers.replaced(write, now_us);
+    }
+
     /// Whether a write was of a file.
     pub(crate) fn is_write_of(&self, file: PutId, write: UpdateId) -> bool {
         let state = lock(&self.state);

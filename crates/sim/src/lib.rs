@@ -14,6 +14,8 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod cached;
+pub mod cached_hole;
 pub mod cells;
 mod client;
 mod cluster;
@@ -49,6 +51,7 @@ mod verify;
 mod watch;
 mod workload;
 mod world;
+pub mod zeroed_twice;
 mod zeros;
 
 pub use coverage::Coverage;

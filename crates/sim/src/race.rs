@@ -5,8 +5,9 @@
 //! There are no faults. So each operation must succeed, unless the other one removes its file, and the checkers of every
 //! run must find that the file has the bytes of both, in one order or the other.
 
+use crate::cached::Cached;
 use crate::cells::{CELL_BYTES, cell_count};
-use crate::client::{Cached, SimClient};
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::run::{Ran, run_script, start};
 use crate::shape::Shape;
@@ -41,6 +42,8 @@ const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 pub const PAUSE_MS: u64 = 5_000;
 /// Cells within the second stripe, which begins before them and ends behind them.
 pub const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
+/// Cells before and behind those that are written through the cache, which the client reads too.
+const AROUND_CELLS: u64 = 30;
 /// The number of the first client.
 const FIRST: usize = 0;
 /// A client's cache.
@@ -73,6 +76,11 @@ pub enum Operation {
     Snapshot,
     /// Another file of this many cells takes the name.
     Replace(u64),
+}
+
+/// The cells of the second stripe.
+pub(crate) const fn second_stripe() -> Range<u64> {
+    STRIPE_CELLS..2 * STRIPE_CELLS
 }
 
 impl Operation {
@@ -408,7 +416,7 @@ async fn share(
 /// A client that has the file open, and knows its layout.
 #[derive(Clone)]
 pub(crate) struct Runner {
-    cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) client: SimClient,
     snapshots: Arc<Snapshots>,
     pub(crate) file: File,
@@ -486,8 +494,13 @@ impl Runner {
             Operation::Punch(cells) => client.punch(file, cells).await,
             Operation::Cached(cells) => {
                 let cached = client.open_cached(FILE).await?;
+                // It fails if the other operation has truncated the file; what it shows is checked.
+                let around = cells.start - AROUND_CELLS..cells.end + AROUND_CELLS;
+                let _ = client.read_cached(&cached, &around).await;
                 client.write_cached(&cached, cells).await?;
-                client.flush(&cached).await
+                client.flush(&cached).await?;
+                let _ = client.read_cached(&cached, &around).await;
+                Ok(())
             }
             Operation::Alone(cells) => {
                 let sole = client.open_exclusive(FILE, TakeOver::Now).await?;
@@ -499,7 +512,8 @@ impl Runner {
         }
     }
 
-    /// Reads the file that was opened before the race, by the layout that the client knows. The checkers see the bytes.
+    /// Reads the file that was opened before the race, by the layout that the client knows, and through the cache some
+    /// cells of the file that has the name. The checkers see the bytes.
     pub(crate) async fn read_again(&self, may_be_gone: bool) {
         let mut read = self.read_all().await;
         if read.is_err() {
@@ -512,6 +526,19 @@ impl Runner {
             let world = &self.cluster.world;
             world.fail(format!("a read behind the race fails: {error}"));
         }
+        if let Err(error) = self.read_through_cache().await {
+            let world = &self.cluster.world;
+            world.fail(format!(
+                "a read through the cache behind the race fails: {error}"
+            ));
+        }
+    }
+
+    pub(crate) async fn read_through_cache(&self) -> Result<(), ClientError> {
+        let cached = self.client.open_cached(FILE).await?;
+        let end = cell_count(cached.file.size_bytes()).min(STRIPE_CELLS + 100);
+        let around_border = STRIPE_CELLS.min(end) - 50..end;
+        self.client.read_cached(&cached, &around_border).await
     }
 
     pub(crate) async fn read_all(&self) -> Result<(), ClientError> {

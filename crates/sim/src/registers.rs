@@ -69,6 +69,8 @@ const ZEROS: UpdateId = UpdateId(u32::MAX);
 #[derive(Debug, Default)]
 pub struct Registers {
     files: BTreeMap<PutId, Known>,
+    /// Writes that their client has replaced in its cache, and the time at which the later write was stored.
+    replaced: BTreeMap<UpdateId, u64>,
 }
 
 /// A file's cells.
@@ -210,6 +212,32 @@ impl Registers {
         told.map_err(|why| Anomaly::NoOrder { file, why })
     }
 
+    /// The client of a write has replaced it in its cache and stored the later write, so no read that is called from
+    /// now on may show it.
+    pub fn replaced(&mut self, write: UpdateId, now_us: u64) {
+        self.replaced.insert(write, now_us);
+    }
+
+    /// Whether a read shows none that was replaced before its call.
+    fn check_replaced(&self, seen: &Seen<'_>) -> Result<(), Anomaly> {
+        if self.replaced.is_empty() {
+            return Ok(());
+        }
+        let cells = seen.pieces.iter().flat_map(|(first, bytes)| {
+            let cells = bytes.chunks(CELL_BYTES as usize);
+            (*first..).zip(cells)
+        });
+        for (cell, bytes) in cells {
+            let write = writer(cell, bytes);
+            let at_us = write.and_then(|write| self.replaced.get(&write));
+            if at_us.is_some_and(|&at_us| at_us <= seen.called_us) {
+                let (file, shown) = (seen.file, format!("{write:?}"));
+                return Err(Anomaly::Replaced { file, cell, shown });
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a read.
     ///
     /// # Errors
@@ -218,6 +246,7 @@ impl Registers {
     /// # Panics
     /// When the file is unknown.
     pub fn read(&mut self, seen: &Seen<'_>) -> Result<(), Anomaly> {
+        self.check_replaced(seen)?;
         let (file, known) = (seen.file, self.file(seen.file));
         for shown in known.checked(seen)? {
             let told = known.blocks.read(&shown, seen.called_us, seen.answered_us);
@@ -234,6 +263,7 @@ impl Registers {
     /// # Panics
     /// When the file is unknown.
     pub fn check(&self, seen: &Seen<'_>) -> Result<(), Anomaly> {
+        self.check_replaced(seen)?;
         let (file, known) = (seen.file, &self.files[&seen.file]);
         for shown in known.checked(seen)? {
             let told = known.blocks.check(&shown, seen.called_us, seen.answered_us);

@@ -2,8 +2,9 @@
 //! files, write across stripes, let files grow and shrink, and use a cache. They keep files open until these are gone. Several clients
 //! work concurrently, on several machines, and each may be killed at any instant.
 
+use crate::cached::Cached;
 use crate::cells::{cell_count, known_cells};
-use crate::client::{Cached, SimClient};
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::directories::move_directory;

@@ -230,13 +230,58 @@ impl<B: Backing> SegmentCache<B> {
         let Some(first) = extents.first() else {
             return Ok(());
         };
-        let keys: Vec<Key> = extents.iter().map(|extent| handle.key(extent)).collect();
-        let mut leaving = self.take_all(keys.clone(), &handle.file).await;
-        for (&key, extent) in keys.iter().zip(extents) {
-            self.table().pass(key, extent.range);
-            leaving.passing.push((key, extent.range));
+        let parts = extents
+            .iter()
+            .map(|extent| (handle.key(extent), extent.range));
+        let parts = parts.collect();
+        self.pass(backing, handle, parts, (first.file_offset, bytes))
+            .await
+    }
+
+    /// Writes bytes of a file into a hole, at once. What the cache has of the hole is of stripes that were there
+    /// before, so it is older, and is dropped.
+    pub(crate) async fn fill_hole(
+        &self,
+        backing: &B,
+        handle: &Handle<B::File>,
+        offset: u64,
+        bytes: &Bytes,
+    ) -> Result<(), ClientError> {
+        let hole = ByteRange::new(offset, bytes.len() as u64);
+        let parts = self.table().segments_in(handle.put, hole);
+        self.pass(backing, handle, parts, (offset, bytes)).await?;
+        // Reads that began before the hole was filled may be of an earlier stripe.
+        self.table().forget_range(handle.put, hole);
+        Ok(())
+    }
+
+    /// The changes of a range of a file, each from its offset in the file on.
+    pub(crate) fn changes(
+        &self,
+        handle: &Handle<B::File>,
+        range: ByteRange,
+    ) -> Vec<(u64, Vec<u8>)> {
+        self.table().changes_in(handle.put, range)
+    }
+
+    /// Writes bytes to the cluster from an offset in the file on; `parts` has the cached segments that they concern.
+    async fn pass(
+        &self,
+        backing: &B,
+        handle: &Handle<B::File>,
+        parts: Vec<(Key, ByteRange)>,
+        (offset, bytes): (u64, &Bytes),
+    ) -> Result<(), ClientError> {
+        let keys = parts.iter().map(|&(key, _)| key).collect();
+        let mut leaving = self.take_all(keys, &handle.file).await;
+        for &(key, _) in &parts {
+            // It must not take effect behind this write.
+            self.decide(backing, key).await?;
         }
-        let offset = first.file_offset;
+        for &(key, range) in &parts {
+            self.table().pass(key, range);
+        }
+        leaving.passing = parts;
         backing.write(&handle.file, offset, bytes.clone()).await?;
         leaving.has_passed = true;
         self.table().counts.write_through_count += 1;

@@ -133,6 +133,11 @@ impl<F> CachedSegment<F> {
         count - self.pages.range(pages).count() as u64
     }
 
+    /// Whether the segment has bytes of a range, or may get some by a read in flight.
+    pub(super) fn concerns(&self, range: ByteRange) -> bool {
+        self.valid.touches(range) || !self.fetches.is_empty()
+    }
+
     /// Copies the valid bytes of a range to their places in `into`.
     pub(super) fn copy(&self, range: ByteRange, into: &mut [u8]) {
         for part in self.valid.within(range) {

@@ -292,6 +292,41 @@ impl<F: Clone> Table<F> {
         keys
     }
 
+    /// The segments of a file that concern a range of it, each with the range's part in it.
+    pub(super) fn segments_in(&self, file: PutId, range: ByteRange) -> Vec<(Key, ByteRange)> {
+        let key = |at| Key { file, at };
+        let before_end = self.segments.range(key(0)..key(range.end()));
+        let parts = before_end.map(|(&key, segment)| {
+            let start = range.offset.saturating_sub(key.at);
+            let part = ByteRange::new(start, range.end() - key.at - start);
+            (key, part, segment)
+        });
+        let concerned = parts.filter(|(_, part, segment)| segment.concerns(*part));
+        concerned.map(|(key, part, _)| (key, part)).collect()
+    }
+
+    /// The changes of a range of a file, each from its offset in the file on.
+    pub(super) fn changes_in(&self, file: PutId, range: ByteRange) -> Vec<(u64, Vec<u8>)> {
+        let mut changes = Vec::new();
+        for (key, part) in self.segments_in(file, range) {
+            let segment = &self.segments[&key];
+            for change in segment.changed().within(part) {
+                let mut bytes = vec![0; change.length as usize];
+                segment.copy(change, &mut bytes);
+                changes.push((key.at + change.offset, bytes));
+            }
+        }
+        changes
+    }
+
+    /// Forgets the unchanged bytes of a range of a file, and reads of it in flight.
+    pub(super) fn forget_range(&mut self, file: PutId, range: ByteRange) {
+        for (key, part) in self.segments_in(file, range) {
+            self.with(key, |segment| segment.forget(part));
+            self.forget_if_idle(key);
+        }
+    }
+
     /// Takes segments for a write to the cluster: all of them or, if one is already taken, none.
     /// Adds missing ones.
     pub(super) fn take_all(&mut self, keys: &[Key], file: &F) -> bool {

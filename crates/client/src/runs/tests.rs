@@ -15,7 +15,7 @@ use gabion_meta::Departure;
 use gabion_protocol::client_ports::{ClientPorts, RunFlows};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, Meter, NodeReply,
-    NodeRequest, NodeStatus, Refusal, RunId, RunMemory, RunQuestion,
+    NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunMemory, RunQuestion,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -32,9 +32,33 @@ struct Script {
     /// The first answers of the node that knows, and their number.
     refusal: Refusal,
     refusals_left: Mutex<u64>,
+    /// A node that cannot be reached.
+    silent: Option<NodeId>,
+    /// A node that is declared failed in as many look-ups.
+    failed: (NodeId, Mutex<u64>),
 }
 
 impl Script {
+    fn new(refusal: Refusal, refusal_count: u64) -> Self {
+        Self {
+            now_ms: Mutex::default(),
+            refusal,
+            refusals_left: Mutex::new(refusal_count),
+            silent: None,
+            failed: (NodeId(0), Mutex::default()),
+        }
+    }
+
+    fn look_up(&self) -> FileLayout {
+        let mut layout = layout();
+        let mut left = self.failed.1.lock().unwrap();
+        if *left > 0 {
+            *left -= 1;
+            layout.nodes[self.failed.0.0 as usize].liveness = Liveness::Failed;
+        }
+        layout
+    }
+
     fn now(&self) -> MutexGuard<'_, u64> {
         self.now_ms.lock().unwrap()
     }
@@ -69,6 +93,17 @@ fn nodes() -> Vec<NodeStatus> {
     (0..CHUNK_COUNT).map(status).collect()
 }
 
+fn ended_stripe() -> StripeRecord {
+    StripeRecord {
+        id: STRIPE,
+        pool: PoolId(0),
+        chunk_bytes: 4096,
+        generation: Generation(1),
+        nodes: (0..CHUNK_COUNT).map(NodeId).collect(),
+        stale: Vec::new(),
+    }
+}
+
 fn layout() -> FileLayout {
     FileLayout {
         nodes: nodes(),
@@ -83,7 +118,13 @@ impl Ports for Script {
         request: NodeRequest,
         _: u64,
     ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        if self.silent == Some(node) {
+            let reason = "is gone".to_owned();
+            let peer = node.to_string();
+            return ready(Err(CallError { peer, reason })).boxed();
+        }
         let reply = match request {
+            NodeRequest::Fate { .. } => NodeReply::Fate(RunFate::Never),
             NodeRequest::Unstage { .. } => NodeReply::Unstaged { was_waiting: false },
             NodeRequest::Recollect { .. } => self.recollect(node),
             _ => NodeReply::Done,
@@ -99,17 +140,10 @@ impl Ports for Script {
         let reply = match request {
             CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
             CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile { .. } => {
-                CoordinatorReply::File(layout())
+                CoordinatorReply::File(self.look_up())
             }
             CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
-                stripe: Some(StripeRecord {
-                    id: STRIPE,
-                    pool: PoolId(0),
-                    chunk_bytes: 4096,
-                    generation: Generation(1),
-                    nodes: (0..CHUNK_COUNT).map(NodeId).collect(),
-                    stale: Vec::new(),
-                }),
+                stripe: Some(ended_stripe()),
                 nodes: nodes(),
             },
             other => panic!("{other:?}"),
@@ -171,13 +205,18 @@ impl ClientPorts for Script {
 
 /// The client's conclusion when the node that knows refuses this many times first.
 fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, ClientError> {
-    let ports = Arc::new(Script {
-        now_ms: Mutex::default(),
-        refusal,
-        refusals_left: Mutex::new(refusal_count),
-    });
-    let all = (0..CHUNK_COUNT).map(NodeId).collect();
-    let open = OpenRun {
+    let ports = Arc::new(Script::new(refusal, refusal_count));
+    let open = open_run();
+    let found = async {
+        let client = Client::connect(ports, ClientOptions::default()).await?;
+        client.open("f").await?.decide(&open).await
+    };
+    found.now_or_never().expect("the script waits for nothing")
+}
+
+/// A run with bytes at node 1.
+fn open_run() -> OpenRun {
+    OpenRun {
         question: RunQuestion {
             stripe: STRIPE,
             generation: Generation(1),
@@ -187,14 +226,33 @@ fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, Client
         },
         range: ByteRange::new(0, 1),
         staged_at: vec![NodeId(1)],
-        holders: all,
+        holders: (0..CHUNK_COUNT).map(NodeId).collect(),
         fate: OnceLock::new(),
-    };
-    let found = async {
-        let client = Client::connect(ports, ClientOptions::default()).await?;
-        client.open("f").await?.decide(&open).await
-    };
-    found.now_or_never().expect("the script waits for nothing")
+    }
+}
+
+/// By an old layout, the node with the bytes has failed. It has returned since, and cannot be reached for a moment: the
+/// bytes may still be there, so a primary that knows nothing of the run may yet begin it.
+#[test]
+fn a_node_counts_as_failed_only_by_a_present_layout() {
+    for (failed_count, is_known) in [(1, false), (2, true)] {
+        let ports = Arc::new(Script {
+            silent: Some(NodeId(1)),
+            failed: (NodeId(1), Mutex::new(failed_count)),
+            ..Script::new(Refusal::NoLease, 0)
+        });
+        let open = open_run();
+        let found = async {
+            let client = Client::connect(ports, ClientOptions::default()).await?;
+            let file = client.open("f").await?;
+            let layout = file.layout_of(open.range).await?;
+            let stripe = ended_stripe();
+            Ok::<_, ClientError>(file.close_run(&layout, Some(&stripe), &open, 1_000).await)
+        };
+        let found = found.now_or_never().expect("the script waits for nothing");
+        let fate = found.expect("the file is there");
+        assert_eq!(fate.ok(), is_known.then_some(RunFate::Never));
+    }
 }
 
 #[test]

@@ -58,6 +58,10 @@ fn status(node_count: u32) -> ClusterStatus {
         nodes: nodes.collect(),
         spaces: up().map(|node| (node, space(node))).collect(),
         silence_ms: up().map(|node| (node, u64::from(node.0 % 700))).collect(),
+        coordinator_space: Some(Space {
+            capacity_bytes: 1 << 40,
+            free_bytes: 900 << 30,
+        }),
         stripes_by_failures_left: [(1, 90_000), (2, 1_200_000), (3, 98_000_000)].into(),
         at_risk: [(1, 90_000), (2, 1_200_000)].into(),
         lost_chunk_count: 1_380_000,

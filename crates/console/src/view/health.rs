@@ -4,6 +4,7 @@
 use super::{counted, repair};
 use gabion_layout::NodeId;
 use gabion_meta::Departure;
+use gabion_planner::placement::Space;
 use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
 
 /// Green when nothing is the matter, red when some stripe survives no further failure, yellow in between.
@@ -78,6 +79,7 @@ pub fn troubles(status: &ClusterStatus) -> Vec<String> {
     troubles.extend(counts.map(|(count, one, many)| counted(count, one, many)));
     let refused = status.audit_failure.as_ref();
     troubles.extend(refused.map(|why| format!("deletions and settings are refused: {why}")));
+    troubles.extend(space_trouble("the coordinator", status.coordinator_space));
     troubles
 }
 
@@ -105,12 +107,17 @@ fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
     if array.is_some_and(ArrayStatus::is_degraded) {
         return Some(format!("the array of {node} lacks a device"));
     }
-    match status.spaces.get(&node) {
-        None => Some(format!("the disk of {node} does not report its free space")),
+    space_trouble(&node.to_string(), status.spaces.get(&node).copied())
+}
+
+/// The problem of a disk, by its reported space.
+fn space_trouble(of: &str, space: Option<Space>) -> Option<String> {
+    match space {
+        None => Some(format!("the disk of {of} does not report its free space")),
         Some(space) if space.is_full() => {
             let percent = space.used_percent();
             Some(format!(
-                "the disk of {node} is full: {percent} % of it is used or kept for updates"
+                "the disk of {of} is full: {percent} % of it is used or reserved"
             ))
         }
         Some(_) => None,
@@ -143,7 +150,6 @@ pub fn age_ms(status: &ClusterStatus) -> Option<u64> {
 mod tests {
     use super::*;
     use gabion_layout::RackId;
-    use gabion_planner::placement::Space;
 
     fn well() -> ClusterStatus {
         let node = |node| NodeStatus {
@@ -162,6 +168,7 @@ mod tests {
             nodes: (0..3).map(node).collect(),
             spaces: ids().map(|node| (node, space)).collect(),
             silence_ms: ids().map(|node| (node, 100 * u64::from(node.0))).collect(),
+            coordinator_space: Some(space),
             ..ClusterStatus::default()
         }
     }
@@ -212,13 +219,28 @@ mod tests {
         check(
             full,
             "yellow",
-            "the disk of node 0 is full: 97 % of it is used or kept for updates",
+            "the disk of node 0 is full: 97 % of it is used or reserved",
         );
         let failing = |status: &mut ClusterStatus| status.spaces.retain(|node, _| node.0 != 0);
         check(
             failing,
             "yellow",
             "the disk of node 0 does not report its free space",
+        );
+        let no_room = |status: &mut ClusterStatus| {
+            let space = status.coordinator_space.as_mut();
+            space.unwrap().free_bytes = 2;
+        };
+        check(
+            no_room,
+            "yellow",
+            "the disk of the coordinator is full: 98 % of it is used or reserved",
+        );
+        let untold = |status: &mut ClusterStatus| status.coordinator_space = None;
+        check(
+            untold,
+            "yellow",
+            "the disk of the coordinator does not report its free space",
         );
         let unreachable = |status: &mut ClusterStatus| status.unreachable_chunk_count = 4;
         check(unreachable, "yellow", "4 chunks cannot be reached now");

@@ -47,7 +47,7 @@ pub enum Cause {
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
-    /// Another coordinator leads or may lead; this one did not carry out the request (`EIO`).
+    /// Another coordinator leads or may lead; it is unknown whether this one has carried out the request (`EIO`).
     NotLeading,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
     Failure,

@@ -131,6 +131,8 @@ pub struct ClusterStatus {
     pub lifecycle: LifecycleStatus,
     /// The cause if the coordinator cannot record orders, so that it refuses them: a sentence. None if it can.
     pub audit_failure: Option<String>,
+    /// The space of the disk on which the coordinator keeps its metadata and logs. None if its system does not tell it.
+    pub coordinator_space: Option<Space>,
 }
 
 /// Blocks that are replicated first, and the stripes that they become.

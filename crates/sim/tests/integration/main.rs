@@ -1,5 +1,6 @@
 //! The integration tests of `sim`, linked once: a module for each subject.
 
+mod cached_hole;
 mod conversions;
 mod flush_in_doubt;
 mod holes;
@@ -9,3 +10,4 @@ mod registers;
 mod seeds;
 mod silent_node;
 mod sizes;
+mod zeroed_twice;

@@ -8,7 +8,85 @@ const SILENT_NODE: Check = test(
     "silent_node::a_read_asks_another_source_soon_and_later_ones_ask_the_silent_node_last",
 );
 
+const CACHED_HOLE: Check = test(
+    "gabion-sim",
+    "integration",
+    "cached_hole::older_changes_in_the_cache_do_not_undo_a_write_into_a_hole",
+);
+
 pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-write-into-a-hole-leaves-older-changes-in-the-cache",
+        file: "crates/client/src/cache/mod.rs",
+        text: "let parts = self.table().segments_in(handle.put, hole);",
+        replacement: "let parts = Vec::new();",
+        check: CACHED_HOLE,
+    },
+    Mutant {
+        name: "a-hole-is-read-without-the-changes-in-the-cache",
+        file: "crates/client/src/cached_file.rs",
+        text: "for (offset, change) in earlier.iter().chain(&present) {",
+        replacement: "for (offset, change) in earlier.iter().chain(&present).take(0) {",
+        check: CACHED_HOLE,
+    },
+    Mutant {
+        name: "a-fill-of-a-hole-that-came-too-late-may-be-committed-later",
+        file: "crates/protocol/src/coordinator/files/replace.rs",
+        text: "Err(changed @ MetaError::FileChanged(_)) if meta.abort_put(put)? => Err(changed),",
+        replacement: "Err(changed @ MetaError::FileChanged(_)) => Err(changed),",
+        check: protocol(
+            "coordinator::replace::a_fill_that_came_too_late_stays_so_when_the_hole_is_emptied_again",
+        ),
+    },
+    Mutant {
+        name: "a-change-that-finds-nothing-to-do-does-not-wait-for-others",
+        file: "crates/client/src/resize.rs",
+        text: "self.ask_to_grow(0, None).await.map(drop)",
+        replacement: "self.refresh_record().await",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "zeroed_twice::zeroing_what_another_client_is_zeroing_ends_when_no_reader_sees_the_old_bytes",
+        ),
+    },
+    Mutant {
+        name: "a-growth-does-not-wait-for-what-others-have-dropped",
+        file: "crates/meta/src/growth.rs",
+        text: "check_none_served(txn, put)?;",
+        replacement: "let _ = check_none_served;",
+        check: protocol(
+            "coordinator::replace::no_hole_is_filled_while_a_node_serves_what_was_there",
+        ),
+    },
+    Mutant {
+        name: "a-run-is-closed-by-a-layout-older-than-it",
+        file: "crates/client/src/runs.rs",
+        text: "present.is_ok_and(|present| shows_it(&present))",
+        replacement: "present.is_ok()",
+        check: test(
+            "gabion-client",
+            "lib",
+            "runs::tests::a_node_counts_as_failed_only_by_a_present_layout",
+        ),
+    },
+    Mutant {
+        name: "a-coordinator-that-leads-no-more-gives-an-outcome",
+        file: "crates/client/src/error.rs",
+        text: "CoordinatorError::Refused(why) if why.cause == Cause::NotLeading => Ok(why),",
+        replacement: "CoordinatorError::Refused(why) if why.cause == Cause::NotLeading && why.sentence.is_empty() => Ok(why),",
+        check: test(
+            "gabion-client",
+            "lib",
+            "error::tests::an_answer_of_a_coordinator_that_leads_no_more_is_no_outcome",
+        ),
+    },
+    Mutant {
+        name: "a-refused-put-may-be-committed-later",
+        file: "crates/protocol/src/coordinator/files/puts.rs",
+        text: "!refused.ends_the_coordinator() && !matches!",
+        replacement: "refused.ends_the_coordinator() && !matches!",
+        check: protocol("coordinator::files::a_put_that_was_refused_at_its_end_stays_refused"),
+    },
     Mutant {
         name: "a-write-is-tried-again-under-its-run",
         file: "crates/client/src/write.rs",
@@ -59,13 +137,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-across-stripes-is-one-update-a-stripe",
         file: "crates/client/src/write.rs",
-        text: "        let replaced = self.replace(range, &bytes, last_attempt);\n",
+        text: "        self.replace(range, &bytes, last_attempt).await\n",
         replacement: "        if layout.stores(range) {\n            let mut rest = bytes.clone();\n            \
                       for extent in extents {\n                \
                       let piece = rest.split_to(extent.range.length as usize);\n                \
                       self.write_extents(&[extent], &piece, last_attempt).await?;\n            }\n            \
                       return Ok(());\n        }\n        \
-                      let replaced = self.replace(range, &bytes, last_attempt);\n",
+                      self.replace(range, &bytes, last_attempt).await\n",
         check: Check::Simulator,
     },
     Mutant {
@@ -176,8 +254,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what-was-written-back-without-an-answer-is-written-again",
         file: "crates/client/src/cache/mod.rs",
-        text: "self.decide(backing, key).await?;",
-        replacement: "let _ = self.decide(backing, key);",
+        text: "self.decide(backing, key).await?;\n        let mut left",
+        replacement: "let _ = self.decide(backing, key);\n        let mut left",
         check: Check::Test {
             package: "gabion-client",
             target: "lib",

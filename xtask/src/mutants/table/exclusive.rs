@@ -1,8 +1,26 @@
 //! Rules of files that one session alone may write.
 
-use super::{Mutant, test};
+use super::{Mutant, protocol, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-session-that-displaces-an-abandoned-one-stays-when-it-cannot-begin",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "let closed = self.close_exclusive(close).await?;",
+        replacement: "let closed = CoordinatorReply::Done;\n        drop(close);",
+        check: protocol(
+            "coordinator::exclusive::a_removal_that_cannot_end_an_abandoned_session_leaves_none_behind",
+        ),
+    },
+    Mutant {
+        name: "a-rename-that-was-made-is-refused-for-a-later-session",
+        file: "crates/protocol/src/coordinator/files/exclusive.rs",
+        text: "if number.map_or(Ok(false), |number| meta.is_change_done(number))? {",
+        replacement: "if number.is_some_and(|number| number == u64::MAX) {",
+        check: protocol(
+            "coordinator::exclusive::a_rename_that_was_made_is_not_refused_because_of_a_later_file_and_its_session",
+        ),
+    },
     Mutant {
         name: "a-change-commits-under-a-token-from-before",
         file: "crates/meta/src/replacements.rs",

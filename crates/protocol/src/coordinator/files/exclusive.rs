@@ -82,13 +82,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 seen,
                 takes_over: false,
             })
-            .await?;
-        if matches!(opened, CoordinatorReply::Exclusive(_)) {
-            return self
-                .close_exclusive(ask::CloseExclusive { file, session })
-                .await;
+            .await;
+        if matches!(opened, Ok(CoordinatorReply::NotOpened(_))) {
+            return opened;
         }
-        Ok(opened)
+        // The new session has no client, also if the writes of the earlier one have not ended yet.
+        let close = ask::CloseExclusive { file, session };
+        let closed = self.close_exclusive(close).await?;
+        match opened? {
+            CoordinatorReply::Exclusive(_) => Ok(closed),
+            hindered => Ok(hindered),
+        }
     }
 
     /// Ends all writes of the file that clients have begun. They may begin others: a client that may not knows it by
@@ -234,22 +238,28 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 
     /// Refuses to remove or replace a file whose session is alive, if the request `concerns` the file that has the name,
     /// and displaces a session that is not alive. The transaction that removes the file refuses again if a session has
-    /// it by then.
+    /// it by then. If the change with this `number` was made already, nothing is in its way.
     pub(in crate::coordinator) async fn check_unused(
         self: &Arc<Self>,
         name: &RelativePath,
+        number: Option<u64>,
         concerns: impl Fn(PutId) -> bool,
     ) -> Result<(), Denial> {
         let at = name.clone();
-        let find = move |meta: &Meta<K>| match meta.inode(at.clone()).map(|status| status.inode) {
-            Ok(Inode::File(file)) => Ok(Some((file, meta.exclusive(file)?))),
-            Ok(Inode::Directory(_))
-            | Err(
-                MetaError::UnknownPath(_)
-                | MetaError::DirectoryGone(_)
-                | MetaError::NotADirectory(_),
-            ) => Ok(None),
-            Err(error) => Err(error),
+        let find = move |meta: &Meta<K>| {
+            if number.map_or(Ok(false), |number| meta.is_change_done(number))? {
+                return Ok(None);
+            }
+            match meta.inode(at.clone()).map(|status| status.inode) {
+                Ok(Inode::File(file)) => Ok(Some((file, meta.exclusive(file)?))),
+                Ok(Inode::Directory(_))
+                | Err(
+                    MetaError::UnknownPath(_)
+                    | MetaError::DirectoryGone(_)
+                    | MetaError::NotADirectory(_),
+                ) => Ok(None),
+                Err(error) => Err(error),
+            }
         };
         let Some((file, present)) = self.core.with_meta(find).await? else {
             return Ok(());

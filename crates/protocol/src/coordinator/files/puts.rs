@@ -26,7 +26,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             attributes,
         } = asked;
         if existing != Existing::Stays {
-            self.check_unused(&at, |_| true).await?;
+            self.check_unused(&at, None, |_| true).await?;
         }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
@@ -147,7 +147,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let created_ms = self.core.lifetime_ms();
         let this = Arc::clone(self);
         let commit = move |meta: &Meta<K>| {
-            let file = meta.commit_put(put, created_ms)?;
+            let file = match meta.commit_put(put, created_ms) {
+                // Other changes could make it possible again, and the client takes the answer as final.
+                Err(refused) if is_final(&refused) && meta.abort_put(put)? => return Err(refused),
+                Err(refused) if is_final(&refused) => meta.commit_put(put, created_ms),
+                committed => committed,
+            }?;
             this.timetable.enter(meta, &file)?;
             match meta.layout_of(put) {
                 Err(MetaError::FileGone(_)) => Ok(Vec::new()),
@@ -163,6 +168,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
             // The answer to the first request was lost.
             Err(MetaError::CommittedBefore(_)) => {}
+            Err(error) if is_final(&error) => {
+                self.abort_put(put).await?;
+                return Err(error.into());
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(CoordinatorReply::Done)
@@ -227,7 +236,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Err(MetaError::Superseded { .. }) => Ok((meta.file_of(file)?, false)),
             grown => grown,
         };
-        let (file, is_done) = self.core.with_meta(look).await?;
+        let (file, is_done) = match self.core.with_meta(look).await {
+            Err(error @ MetaError::StillServed(_)) => {
+                self.leftovers.wake();
+                return Ok(CoordinatorReply::Busy(error.into()));
+            }
+            grown => grown?,
+        };
         Ok(CoordinatorReply::Grown(Growth {
             size_bytes: file.size_bytes,
             truncation_count: file.truncation_count,
@@ -246,7 +261,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             existing,
         } = asked;
         if existing != Existing::Stays {
-            self.check_unused(&to, |present| present != file).await?;
+            self.check_unused(&to, Some(number), |present| present != file)
+                .await?;
         }
         let rename = move |meta: &Meta<K>| {
             let (named, version) = ((file, from.clone()), (generation, number));
@@ -269,12 +285,18 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             generation,
             number,
         } = asked;
-        self.check_unused(&at, |present| present == file).await?;
+        self.check_unused(&at, Some(number), |present| present == file)
+            .await?;
         let remove = move |meta: &Meta<K>| meta.remove_file(at.clone(), file, (generation, number));
         self.core.with_meta(remove).await?;
         self.leftovers.wake();
         Ok(CoordinatorReply::Done)
     }
+}
+
+/// Whether a refusal to commit a put is the coordinator's decision, and not the end of the coordinator.
+fn is_final(refused: &MetaError) -> bool {
+    !refused.ends_the_coordinator() && !matches!(refused, MetaError::CommittedBefore(_))
 }
 
 /// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.

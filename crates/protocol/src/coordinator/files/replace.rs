@@ -242,10 +242,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     ) -> Answer {
         let ask::CommitReplace { put, displaced } = asked;
         let put = self.tickets.own(put)?;
-        let committed = self
-            .core
-            .with_meta(move |meta| meta.commit_replacement(put))
-            .await;
+        let commit = move |meta: &Meta<K>| match meta.commit_replacement(put) {
+            // Other changes could make it possible again, and the client takes the answer as final.
+            Err(changed @ MetaError::FileChanged(_)) if meta.abort_put(put)? => Err(changed),
+            Err(MetaError::FileChanged(_)) => meta.commit_replacement(put),
+            committed => committed,
+        };
+        let committed = self.core.with_meta(commit).await;
         let outcome = match committed {
             Ok(stripes) => {
                 lock(&self.puts).remove(&put);

@@ -269,3 +269,59 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
         CoordinatorReply::Done
     );
 }
+
+/// The session that displaces an abandoned one for a removal has no client.
+#[test]
+fn a_removal_that_cannot_end_an_abandoned_session_leaves_none_behind() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(&mut bed, "f");
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    bed.pass(10_000);
+    bed.acquire(stripe.id, stripe.nodes[0]);
+    let silent = stripe.nodes[2];
+    bed.hook(move |node, request| {
+        let is_silent = node == silent && matches!(request, NodeRequest::Collect { .. });
+        is_silent.then(|| ready(Err(gone(node))).boxed())
+    });
+    let removed = bed.ask(ask::RemoveFile {
+        at: "f".into(),
+        file,
+        generation: 0,
+        number: 203,
+    });
+    assert!(
+        matches!(&removed, CoordinatorReply::Refused(why) if why.sentence.contains("try again")),
+        "{removed:?}"
+    );
+    vouch(&mut bed, &[]);
+    assert_eq!(open(&mut bed, file, SECOND, false), opened(3));
+}
+
+#[test]
+fn a_rename_that_was_made_is_not_refused_because_of_a_later_file_and_its_session() {
+    let mut bed = Bed::three_racks();
+    bed.put("a", 1);
+    bed.put("b", 1);
+    let renamed = put_of(&mut bed, "a");
+    let rename = |file, from: &str, number| ask::Rename {
+        file,
+        from: from.into(),
+        generation: 0,
+        number,
+        to: "c".into(),
+        existing: Existing::IsReplaced,
+    };
+    assert_eq!(bed.ask(rename(renamed, "a", 204)), CoordinatorReply::Done);
+    let later = put_of(&mut bed, "b");
+    assert_eq!(bed.ask(rename(later, "b", 205)), CoordinatorReply::Done);
+    assert_eq!(open(&mut bed, later, FIRST, false), opened(1));
+    // The first answer was lost.
+    assert_eq!(bed.ask(rename(renamed, "a", 204)), CoordinatorReply::Done);
+    assert_eq!(put_of(&mut bed, "c"), later);
+    let another = bed.ask(rename(renamed, "a", 206));
+    assert!(
+        matches!(another, CoordinatorReply::Refused(_)),
+        "{another:?}"
+    );
+}

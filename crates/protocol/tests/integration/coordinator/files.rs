@@ -605,3 +605,29 @@ fn removed_of(log: &[Asked], stripe: StripeId) -> usize {
     nodes.dedup();
     nodes.len()
 }
+
+/// Its client takes the refusal as final. A delayed copy of the request must not store the file later.
+#[test]
+fn a_put_that_was_refused_at_its_end_stays_refused() {
+    let mut bed = Bed::three_racks();
+    let (late, _) = bed.begin_put("f", 4 << 20);
+    bed.put("f", 1);
+    let refused = |bed: &mut Bed| match bed.ask(CoordinatorRequest::CommitPut(late)) {
+        CoordinatorReply::Refused(why) => why.cause,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(&mut bed), Cause::Exists);
+    let CoordinatorReply::File(layout) = look_up(&mut bed, "f") else {
+        panic!("it was stored")
+    };
+    let removed = bed.ask(ask::RemoveFile {
+        at: "f".into(),
+        file: layout.file.put,
+        generation: 0,
+        number: 212,
+    });
+    assert_eq!(removed, CoordinatorReply::Done);
+    refused(&mut bed);
+    let gone = look_up(&mut bed, "f");
+    assert!(matches!(gone, CoordinatorReply::Refused(_)), "{gone:?}");
+}

@@ -410,12 +410,29 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
         (layout.file.size_bytes, &layout.stripes[..]),
         (STRIPE, &old[..1])
     );
+    // Another client truncates to the same size, or punches the same hole. Its own change is to do nothing.
+    let wait = |bed: &mut Bed, size_bytes| {
+        bed.ask(ask::Grow {
+            file: layout.file.put,
+            size_bytes,
+            truncation_count: layout.file.truncation_count,
+            from: None,
+            token: FencingToken::default(),
+        })
+    };
+    for size_bytes in [0, STRIPE] {
+        busy(&wait(&mut bed, size_bytes), "nodes may still serve it");
+    }
     // The client of the truncation dies here. Another one writes where the stripes were.
     let fill =
         |bed: &mut Bed| begin_change(bed, &[], &[2 * STRIPE], SizeChange::AtLeast(3 * STRIPE));
     busy(&fill(&mut bed), "nodes may still serve it");
     bed.unhook();
     assert_eq!(commit(&mut bed, cut.put, &old[1..]), CoordinatorReply::Done);
+    for size_bytes in [0, STRIPE] {
+        let grown = wait(&mut bed, size_bytes);
+        assert!(matches!(grown, CoordinatorReply::Grown(_)), "{grown:?}");
+    }
     let CoordinatorReply::Replacement(filled) = fill(&mut bed) else {
         panic!("no node serves the old stripe")
     };
@@ -471,6 +488,37 @@ fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
     assert_eq!(withdrawn, CoordinatorReply::Done);
     assert_eq!(commit(&mut bed, late.put, &[]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).offsets, [0, STRIPE]);
+}
+
+/// Its client takes the answer as final and tells its user that nothing was written. A delayed copy of the request must
+/// not undo the later punch.
+#[test]
+fn a_fill_that_came_too_late_stays_so_when_the_hole_is_emptied_again() {
+    const STRIPE: u64 = 4 << 20;
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let fill =
+        |bed: &mut Bed| match begin_change(bed, &[], &[STRIPE], SizeChange::AtLeast(2 * STRIPE)) {
+            CoordinatorReply::Replacement(filled) => filled,
+            other => panic!("{other:?}"),
+        };
+    let late = fill(&mut bed);
+    let between = fill(&mut bed);
+    assert_eq!(commit(&mut bed, between.put, &[]), CoordinatorReply::Done);
+    let is_too_late = |reply: &CoordinatorReply| matches!(reply, CoordinatorReply::NotCommitted(_));
+    let refused = commit(&mut bed, late.put, &[]);
+    assert!(is_too_late(&refused), "{refused:?}");
+    let cut = begin_change(&mut bed, &[1], &[], SizeChange::Exactly(STRIPE));
+    let CoordinatorReply::Replacement(cut) = cut else {
+        panic!("{cut:?}")
+    };
+    let emptied = commit(&mut bed, cut.put, &between.stripes);
+    assert_eq!(emptied, CoordinatorReply::Done);
+    let again = commit(&mut bed, late.put, &[]);
+    assert!(is_too_late(&again), "{again:?}");
+    assert_eq!(look(&mut bed).offsets, [0]);
+    // What is committed stays so, whatever is asked again.
+    assert_eq!(commit(&mut bed, between.put, &[]), CoordinatorReply::Done);
 }
 
 #[test]
