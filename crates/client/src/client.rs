@@ -2,7 +2,7 @@
 
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
-use crate::error::ClientError;
+use crate::error::{ClientError, passing};
 use crate::health::Health;
 use crate::locks::table::Locks;
 use crate::open_runs::OpenRuns;
@@ -175,7 +175,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe
-    /// has been committed for the time limit of an operation; [`ClientError::NoCoordinator`].
+    /// has been committed for the time limit of an operation, or the coordinator did not answer.
     pub async fn commit_pool(&self, name: &str) -> Result<(), ClientError> {
         let request = ask::CommitPool {
             name: name.to_owned(),
@@ -195,8 +195,8 @@ impl Client {
                     continue;
                 }
                 Ok(left_count) => format!("{left_count} stripes are not committed yet").into(),
-                Err(CoordinatorError::Busy(why)) => why,
-                Err(error) => return Err(error.into()),
+                // A second commit of the same stripes changes nothing.
+                Err(error) => passing(error)?,
             };
             attempts.pause(why).await?;
         }

@@ -2,6 +2,8 @@
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
 mod clients;
+mod commands;
+mod connections;
 mod console;
 mod database;
 mod directories;
@@ -9,6 +11,7 @@ mod disks;
 mod exclusive;
 mod images;
 mod locks;
+mod members;
 mod quotas;
 mod sizes;
 mod snapshots;
@@ -38,6 +41,16 @@ const fn store(name: &'static str) -> Check {
     test("gabion-store", "integration", name)
 }
 
+/// A unit test of the binary.
+const fn command(name: &'static str) -> Check {
+    test("gabion", "bin", name)
+}
+
+/// A test of the binary's processes.
+const fn process(name: &'static str) -> Check {
+    test("gabion", "integration", name)
+}
+
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
     UPDATES
@@ -55,6 +68,9 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(database::MUTANTS)
         .chain(console::MUTANTS)
         .chain(images::MUTANTS)
+        .chain(connections::MUTANTS)
+        .chain(members::MUTANTS)
+        .chain(commands::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

@@ -1,7 +1,13 @@
 //! Reports of a cluster when nodes die and come back: its status and its log.
 
 use crate::support::{TestCluster, fails_on, pattern, text, wait_for};
+use gabion_layout::{NodeId, RackId};
+use gabion_protocol::message::{CoordinatorReply, Flow, StoreFailure};
+use gabion_wire::{Connection, Endpoint, Handler, Hello, Options, PeerIdentity, Role};
 use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 #[test]
 fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
@@ -22,6 +28,8 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
             .run(&["cluster", "status"])
             .contains("green: every node answers")
     );
+    let said = cluster.run(&["cluster", "status"]).replace("\n", " ");
+    assert!(said.contains("every node reported within"), "{said}");
     cluster.run(&["chaos", "kill-node", "1"]);
     wait_for("the node is missed", || status()["light"] != "green");
     cluster.wait_until_failed(&[1]);
@@ -70,4 +78,43 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
         1
     );
     fails_on(&cluster, &["cluster", "log", "--last=some"], 2);
+}
+
+/// Takes part in no runs.
+struct Nothing;
+
+impl Handler for Nothing {
+    fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_tells_why_a_store_has_failed() {
+    let cluster = TestCluster::start_with(1, 2, &["--insecure"]);
+    let identity = PeerIdentity {
+        node: Some(NodeId(1)),
+        rack: Some(RackId(0)),
+    };
+    let hello = Hello {
+        cluster: None,
+        role: Role::Node,
+        identity,
+    };
+    let handler = Arc::new(Nothing) as Arc<dyn Handler>;
+    let endpoint = Endpoint::new(hello, handler, Options::default(), Arc::default());
+    let connection = Connection::connect(&cluster.coordinator(), &endpoint).await;
+    let failure = StoreFailure {
+        node: NodeId(1),
+        incarnation: 1,
+        reason: "cannot sync journal/7: the disk is gone".to_owned(),
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let told = connection.expect("the coordinator listens");
+    let told = told.call_coordinator(&failure.into(), deadline).await;
+    assert_eq!(told.expect("it answers"), CoordinatorReply::Done);
+    let log = cluster.run(&["cluster", "log", "--last=100"]);
+    let mut lines = log.lines();
+    let found = lines.find(|line| line.contains("store has failed"));
+    let line = found.unwrap_or_else(|| panic!("{log}"));
+    let is_whole = line.contains("node 1") && line.contains("the disk is gone");
+    assert!(is_whole, "{line}");
 }

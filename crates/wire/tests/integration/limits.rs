@@ -4,9 +4,12 @@ use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, soon, within};
 use gabion_protocol::message::{NodeReply, NodeRequest};
 use gabion_wire::{Connection, ConnectionLimits, Hello, Options, WireError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 #[tokio::test]
 async fn calls_beyond_those_that_may_wait_at_a_time_wait_to_be_sent() {
@@ -130,4 +133,52 @@ async fn one_address_cannot_take_all_places() {
         refused.contains("maximum number of clients from that address"),
         "{refused}"
     );
+}
+
+/// Set in the process of a test that runs alone.
+const ALONE: &str = "GABION_TEST_ALONE";
+
+#[test]
+fn a_server_without_descriptors_accepts_again_when_it_has_some() {
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        return runtime.block_on(lack_descriptors());
+    }
+    // The limit is that of a whole process.
+    let name = "limits::a_server_without_descriptors_accepts_again_when_it_has_some";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "")
+        .output()
+        .unwrap();
+    let said =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    let is_well = said[0].contains("1 passed");
+    assert!(is_well, "the process alone: {}", said.concat());
+}
+
+async fn lack_descriptors() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Process::new(node_hello(1, 0));
+    let mut serving = tokio::spawn(Arc::clone(&server.endpoint).serve(listener));
+    let client = Process::new(Hello::client());
+    let socket = TcpSocket::new_v4().unwrap();
+    let limit = Rlimit {
+        current: Some(64),
+        ..getrlimit(Resource::Nofile)
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let mut others = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        others.push(file);
+    }
+    let _waits = socket.connect(address).await.unwrap();
+    let ended = tokio::time::timeout_at(soon(), &mut serving).await;
+    assert!(ended.is_err(), "{}", ended.unwrap().unwrap());
+    others.clear();
+    let connection = within(Connection::connect(&address.to_string(), &client.endpoint)).await;
+    let reply = connection.unwrap().call_node(&ask(3), far()).await;
+    assert_eq!(reply.unwrap(), answer(3));
 }

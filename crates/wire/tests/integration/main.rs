@@ -2,6 +2,7 @@
 
 mod coordinators;
 mod limits;
+mod ports;
 mod processes;
 mod security;
 

@@ -118,4 +118,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "let shortages = [Errno::NFILE, Errno::NOMEM];",
         check: store("failing::a_lack_of_descriptors_refuses_and_fails_nothing"),
     },
+    Mutant {
+        name: "a-page-that-cannot-be-read-is-no-damage",
+        file: "crates/store/src/chunk/file.rs",
+        text: "if is_inconclusive(&error) || error.kind() == io::ErrorKind::WouldBlock {",
+        replacement: "if is_inconclusive(&error) || error.kind() != io::ErrorKind::UnexpectedEof {",
+        check: store("failing::a_page_that_cannot_be_read_costs_its_bytes"),
+    },
+    Mutant {
+        name: "a-header-that-cannot-be-read-counts-as-a-failed-store",
+        file: "crates/store/src/chunk/loading.rs",
+        text: "Err(ReadFailure::Corrupt(_)) => Err(self.lose(chunk)),",
+        replacement: "Err(ReadFailure::Corrupt(_)) => Err(StoreError::Failed { cause: chunk.to_string() }),",
+        check: store("failing::a_header_that_cannot_be_read_costs_its_chunk"),
+    },
 ];

@@ -1,11 +1,7 @@
 //! Mutants of what surrounds updates: whose store it is, runs that are asked after, what clients
 //! and people are told.
 
-use super::{Check, Mutant, protocol, test, unit};
-
-const fn command(name: &'static str) -> Check {
-    test("gabion", "bin", name)
-}
+use super::{Mutant, command, protocol, test, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[

@@ -1,0 +1,52 @@
+//! Mutants of calls and connections between processes.
+
+use super::{Check, Mutant, test};
+
+const fn wire(name: &'static str) -> Check {
+    test("gabion-wire", "integration", name)
+}
+
+/// All of them.
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-process-waits-for-its-own-answer-for-ever",
+        file: "crates/wire/src/ports.rs",
+        text: "match timeout_at(deadline, answer).await {",
+        replacement: "match timeout_at(deadline + Duration::from_hours(1), answer).await {",
+        check: wire(
+            "ports::a_call_of_a_process_to_itself_ends_at_its_deadline_and_its_work_goes_on",
+        ),
+    },
+    Mutant {
+        name: "a-process-s-work-for-itself-ends-with-its-call",
+        file: "crates/wire/src/ports.rs",
+        text: "let answer = self.runtime.spawn(answer(request));",
+        replacement: "let answer = answer(request).map(Ok::<_, tokio::task::JoinError>);",
+        check: wire(
+            "ports::a_call_of_a_process_to_itself_ends_at_its_deadline_and_its_work_goes_on",
+        ),
+    },
+    Mutant {
+        name: "a-refused-connection-fails-a-request-at-once",
+        file: "crates/client/src/client.rs",
+        text: "Err(error) => (error, true),",
+        replacement: "Err(error) => (error, false),",
+        check: wire(
+            "ports::a_client_waits_until_its_deadline_for_a_coordinator_that_refuses_connections",
+        ),
+    },
+    Mutant {
+        name: "a-lack-of-descriptors-ends-a-server",
+        file: "crates/wire/src/endpoint.rs",
+        text: "Err(error) if is_shortage(&error) => {",
+        replacement: "Err(error) if is_shortage(&error) && error.raw_os_error().is_none() => {",
+        check: wire("limits::a_server_without_descriptors_accepts_again_when_it_has_some"),
+    },
+    Mutant {
+        name: "a-commit-of-a-pool-fails-with-its-first-connection",
+        file: "crates/client/src/client.rs",
+        text: "Err(error) => passing(error)?,",
+        replacement: "Err(CoordinatorError::Busy(why)) => why,\n                Err(error) => return Err(error.into()),",
+        check: wire("ports::a_commit_of_a_pool_is_asked_for_again_when_the_coordinator_goes"),
+    },
+];

@@ -1,0 +1,101 @@
+//! Mutants of membership: suspicions, the pages of a join, and the lines of the log that tell of nodes.
+
+use super::{Mutant, process, protocol};
+
+/// All of them.
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-closed-connection-is-no-suspicion",
+        file: "crates/server/src/coordinator.rs",
+        text: "tokio::spawn(async move { coordinator.handle(request.into()).await });",
+        replacement: "drop((coordinator, request));",
+        check: process("gray_failures::a_killed_node_is_suspect_long_before_its_lease_is_over"),
+    },
+    Mutant {
+        name: "a-node-that-does-not-answer-counts-as-up-while-its-lease-runs",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
+        text: "held.is_some_and(|held| held.is_silent || held.evicted.is_some())",
+        replacement: "held.is_some_and(|held| held.evicted.is_some())",
+        check: protocol(
+            "coordinator::suspicion::a_node_that_does_not_answer_is_suspect_at_once_and_failed_when_its_lease_is_over",
+        ),
+    },
+    Mutant {
+        name: "a-join-ends-though-its-digests-differ",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
+        text: "known.told.is_all && known.told.digest == digest && known.may_set_aside()",
+        replacement: "known.told.is_all && digest == digest && known.may_set_aside()",
+        check: protocol(
+            "coordinator::joins::a_session_that_lost_a_page_or_counts_one_twice_is_void",
+        ),
+    },
+    Mutant {
+        name: "a-join-goes-on-without-its-first-page",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
+        text: "if known.before.is_all || known.before.upto != after {",
+        replacement: "if known.before.is_all && known.before.upto != after {",
+        check: protocol(
+            "coordinator::joins::a_session_that_lost_a_page_or_counts_one_twice_is_void",
+        ),
+    },
+    Mutant {
+        name: "a-page-that-is-told-again-counts-twice",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
+        text: "known.told = known.before;",
+        replacement: "known.before = known.told;",
+        check: protocol(
+            "coordinator::joins::a_node_tells_in_pages_and_is_no_member_before_the_end",
+        ),
+    },
+    // Lines of the log.
+    Mutant {
+        name: "no-line-tells-of-an-expired-lease",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
+        text: "self.note_loss(node, &Event::Suspect(node));",
+        replacement: "let _ = node;",
+        check: protocol(
+            "coordinator::condition::silence_is_told_before_a_node_has_failed_and_its_chunks_are_out_of_reach",
+        ),
+    },
+    Mutant {
+        name: "no-line-tells-of-a-failed-node",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
+        text: "self.note_loss(node, &Event::Failed(node));",
+        replacement: "let _ = node;",
+        check: protocol(
+            "coordinator::condition::silence_is_told_before_a_node_has_failed_and_its_chunks_are_out_of_reach",
+        ),
+    },
+    Mutant {
+        name: "no-line-tells-of-an-eviction",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        text: "self.core.ports.note_event(&Event::Evicted(node));",
+        replacement: "let _ = Event::Evicted(node);",
+        check: protocol(
+            "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
+        ),
+    },
+    Mutant {
+        name: "no-line-tells-of-an-eviction-for-a-link",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        text: "self.core.ports.note_event(&event);",
+        replacement: "",
+        check: protocol(
+            "coordinator::suspicion::one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended",
+        ),
+    },
+    Mutant {
+        name: "no-line-tells-why-a-store-has-failed",
+        file: "crates/server/src/coordinator.rs",
+        text: "tracing::error!(%node, reason, \"the node's store has failed; it leaves the cluster\");",
+        replacement: "let _ = (node, reason);",
+        check: process("health::the_log_tells_why_a_store_has_failed"),
+    },
+    Mutant {
+        name: "events-get-no-line-in-the-log",
+        file: "crates/wire/src/ports.rs",
+        text: "tracing::warn!(target: \"cluster\", node, stripe, \"{event}\");",
+        replacement: "let _ = (node, stripe);",
+        check: process("health::status_and_log_tell_of_a_node_that_dies_and_of_repairs"),
+    },
+];
