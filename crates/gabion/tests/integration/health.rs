@@ -28,7 +28,7 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
             .run(&["cluster", "status"])
             .contains("green: every node answers")
     );
-    let said = cluster.run(&["cluster", "status"]).replace("\n", " ");
+    let said = cluster.run(&["cluster", "status"]).replace('\n', " ");
     assert!(said.contains("every node reported within"), "{said}");
     cluster.run(&["chaos", "kill-node", "1"]);
     wait_for("the node is missed", || status()["light"] != "green");
@@ -111,10 +111,11 @@ async fn the_log_tells_why_a_store_has_failed() {
     let told = connection.expect("the coordinator listens");
     let told = told.call_coordinator(&failure.into(), deadline).await;
     assert_eq!(told.expect("it answers"), CoordinatorReply::Done);
-    let log = cluster.run(&["cluster", "log", "--last=100"]);
-    let mut lines = log.lines();
+    let log = cluster.json(&["cluster", "log", "--last=100"]);
+    let lines = log.as_array().expect("lines").iter();
+    let mut lines = lines.filter_map(Value::as_str);
     let found = lines.find(|line| line.contains("store has failed"));
-    let line = found.unwrap_or_else(|| panic!("{log}"));
+    let line = found.unwrap_or_else(|| panic!("no line tells of it: {log}"));
     let is_whole = line.contains("node 1") && line.contains("the disk is gone");
     assert!(is_whole, "{line}");
 }

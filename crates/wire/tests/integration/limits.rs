@@ -159,26 +159,29 @@ fn a_server_without_descriptors_accepts_again_when_it_has_some() {
 }
 
 async fn lack_descriptors() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind a port");
+    let address = listener.local_addr().expect("its address");
     let server = Process::new(node_hello(1, 0));
     let mut serving = tokio::spawn(Arc::clone(&server.endpoint).serve(listener));
     let client = Process::new(Hello::client());
-    let socket = TcpSocket::new_v4().unwrap();
+    let socket = TcpSocket::new_v4().expect("a socket");
     let limit = Rlimit {
         current: Some(64),
         ..getrlimit(Resource::Nofile)
     };
-    setrlimit(Resource::Nofile, limit).unwrap();
+    setrlimit(Resource::Nofile, limit).expect("a lower limit");
     let mut others = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         others.push(file);
     }
-    let _waits = socket.connect(address).await.unwrap();
+    let _waits = socket.connect(address).await.expect("it is queued");
     let ended = tokio::time::timeout_at(soon(), &mut serving).await;
-    assert!(ended.is_err(), "{}", ended.unwrap().unwrap());
+    assert!(ended.is_err(), "the server has ended: {ended:?}");
     others.clear();
     let connection = within(Connection::connect(&address.to_string(), &client.endpoint)).await;
-    let reply = connection.unwrap().call_node(&ask(3), far()).await;
-    assert_eq!(reply.unwrap(), answer(3));
+    let reply = connection
+        .expect("it accepts again")
+        .call_node(&ask(3), far())
+        .await;
+    assert_eq!(reply.expect("it answers"), answer(3));
 }

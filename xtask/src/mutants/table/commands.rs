@@ -64,10 +64,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-process-that-was-killed-just-now-counts-as-running",
-        file: "crates/testbed/src/cluster/run_files.rs",
-        text: "if running.is_ending() {",
-        replacement: "if running.is_ending() && running.pid == 0 {",
-        check: process("cluster::a_start_right_after_a_kill_finds_no_running_process"),
+        file: "crates/testbed/src/cluster/process.rs",
+        text: "has_kill(\"ShdPnd:\") || has_kill(\"SigPnd:\") || field",
+        replacement: "has_kill(\"none\") || field",
+        check: unit(
+            "gabion-testbed",
+            "cluster::process::tests::a_process_is_ending_once_it_is_killed",
+        ),
     },
     // The status.
     Mutant {

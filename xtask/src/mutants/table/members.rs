@@ -91,11 +91,4 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "let _ = (node, reason);",
         check: process("health::the_log_tells_why_a_store_has_failed"),
     },
-    Mutant {
-        name: "events-get-no-line-in-the-log",
-        file: "crates/wire/src/ports.rs",
-        text: "tracing::warn!(target: \"cluster\", node, stripe, \"{event}\");",
-        replacement: "let _ = (node, stripe);",
-        check: process("health::status_and_log_tell_of_a_node_that_dies_and_of_repairs"),
-    },
 ];
