@@ -151,8 +151,13 @@ impl File {
         self.await_withdrawal().await
     }
 
-    /// Waits until no node serves stripes that the file has lost, also by changes of others that have not ended yet.
-    async fn await_withdrawal(&self) -> Result<(), ClientError> {
+    /// Waits until no node serves stripes that the file has lost, also by changes of others that have not ended yet: then
+    /// no reader sees other bytes than zeros where the file has a hole now.
+    ///
+    /// # Errors
+    /// [`ClientError::ReadOnly`]; [`ClientError::FileGone`]; [`ClientError::Late`] when nodes serve such stripes for the
+    /// time limit of an operation; [`ClientError::NoCoordinator`].
+    pub async fn await_withdrawal(&self) -> Result<(), ClientError> {
         self.ask_to_grow(0, None).await.map(drop)
     }
 

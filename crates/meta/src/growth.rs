@@ -77,6 +77,7 @@ impl<K: KeyValue> Meta<K> {
             if growths.iter().any(|growth| growth.number == number) {
                 return Ok((file, true));
             }
+            check_none_served(txn, put)?;
             check_token(txn, &file, token)?;
             if (file.size_bytes, file.truncation_count) != (from, truncation_count) {
                 return Ok((file, false));

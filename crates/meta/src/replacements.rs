@@ -15,7 +15,7 @@
 //! file gets no stripe for a hole: a reader with an old layout would read the bytes from before.
 
 use crate::displaced::{check_held, discard};
-use crate::dropped::{check_none_served, note_dropped};
+use crate::dropped::{check_none_served, note_dropped, prune_dropped};
 use crate::error::MetaError;
 use crate::extents::{self, Found, data_bytes, extents_from, find, map_of, take_out};
 use crate::files::{check_no_symlink, file_of, file_row, put_file};
@@ -180,7 +180,15 @@ impl<K: KeyValue> Meta<K> {
                 extents::insert(txn, file.map, offset, std::slice::from_ref(new))?;
                 file.stripe_count += 1;
             }
-            note_dropped(txn, file.put, places.values())?;
+            let displaced = rewrite.displaced.iter().map(|(_, old)| &old.stripe);
+            if !rewrite.displaced.is_empty() {
+                prune_dropped(txn, file.put)?;
+            }
+            // What is behind the end of a shorter file has no successor, even if the rest of its stripe has one.
+            match rewrite.size {
+                SizeChange::Exactly(_) => note_dropped(txn, file.put, displaced)?,
+                SizeChange::AtLeast(_) => note_dropped(txn, file.put, places.values())?,
+            }
             recount(txn, &file, before, copies.len() as u64)?;
             file.attributes.note_content(now);
             put_file(txn, &file)?;

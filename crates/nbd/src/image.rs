@@ -203,7 +203,12 @@ impl Image {
         if self.narrowed(range).is_empty() && self.file.is_stored(range) {
             return self.store_zeros(range).await;
         }
-        for stored in self.retry(|| self.file.stored_within(range)).await? {
+        let all_stored = self.retry(|| self.file.stored_within(range)).await?;
+        if all_stored.is_empty() {
+            // Another server may have punched it, and not have ended.
+            return self.retry(|| self.file.await_withdrawal()).await;
+        }
+        for stored in all_stored {
             let mut at = stored.offset;
             while at < stored.end() {
                 let first = self.widened(ByteRange::new(at, 1)).offset;

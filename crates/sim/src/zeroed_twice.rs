@@ -22,6 +22,8 @@ const HEAD_START_US: u64 = 20_000;
 /// Time after which the node can be told, shorter than its lease.
 const CUT_US: u64 = 400_000;
 const READ_EVERY_US: u64 = 10_000;
+/// Cells that the reader reads, in one chunk: another node could tell it that its layout is old.
+const READ_COUNT: u64 = 10;
 
 /// The change that both clients make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,8 @@ pub enum Zeroing {
     Punch,
     /// They truncate the file to its first stripe.
     Truncate,
+    /// They truncate it to a part of the chunk that the reader reads.
+    Divide,
 }
 
 /// Runs it: the node, counted from 0, is cut off from this step of the first client's change on.
@@ -79,9 +83,8 @@ async fn script(
             world.sleep(HEAD_START_US).await;
             zero(&second, zeroing).await
         };
-        // Another node could tell the reader that its layout is old.
         let start = second_stripe().start;
-        let in_one_chunk = start..start + 10;
+        let in_one_chunk = start..start + READ_COUNT;
         let read = async {
             let end_us = world.now_us() + CUT_US;
             while world.now_us() < end_us {
@@ -108,5 +111,9 @@ async fn zero(runner: &Runner, zeroing: Zeroing) -> Result<(), ClientError> {
     match zeroing {
         Zeroing::Punch => runner.client.punch(&runner.file, &stripe).await,
         Zeroing::Truncate => runner.client.truncate(&runner.file, stripe.start).await,
+        Zeroing::Divide => {
+            let end = stripe.start + READ_COUNT / 2;
+            runner.client.truncate(&runner.file, end).await
+        }
     }
 }

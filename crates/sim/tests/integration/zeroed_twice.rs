@@ -8,7 +8,7 @@ const NODE_COUNT: usize = 4;
 
 #[test]
 fn zeroing_what_another_client_is_zeroing_ends_when_no_reader_sees_the_old_bytes() {
-    for zeroing in [Zeroing::Punch, Zeroing::Truncate] {
+    for zeroing in [Zeroing::Punch, Zeroing::Truncate, Zeroing::Divide] {
         let check = |node, step| {
             let run = zeroed_twice(zeroing, node, step);
             let log = || run.log.join("\n");

@@ -52,8 +52,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-growth-does-not-wait-for-what-others-have-dropped",
         file: "crates/meta/src/growth.rs",
-        text: "check_none_served(txn, put)?;",
-        replacement: "let _ = check_none_served;",
+        text: "            check_none_served(txn, put)?;\n            if to == 0 {",
+        replacement: "            if to == 0 {",
         check: protocol(
             "coordinator::replace::no_hole_is_filled_while_a_node_serves_what_was_there",
         ),

@@ -215,8 +215,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// Gives a file more bytes.
-    pub(in crate::coordinator) async fn grow(&self, asked: ask::Grow) -> Answer {
+    /// Gives a file more bytes, when no node serves stripes that the file has lost.
+    pub(in crate::coordinator) async fn grow(self: &Arc<Self>, asked: ask::Grow) -> Answer {
         let ask::Grow {
             file,
             size_bytes,
@@ -238,7 +238,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         let (file, is_done) = match self.core.with_meta(look).await {
             Err(error @ MetaError::StillServed(_)) => {
-                self.leftovers.wake();
+                // The client that has dropped them may be gone, and a pass over all garbage takes long.
+                let served = move |meta: &Meta<K>| meta.served_dropped(file);
+                let served = self.core.with_meta(served).await?;
+                self.withdraw(served).await?;
                 return Ok(CoordinatorReply::Busy(error.into()));
             }
             grown => grown?,

@@ -423,6 +423,14 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
     for size_bytes in [0, STRIPE] {
         busy(&wait(&mut bed, size_bytes), "nodes may still serve it");
     }
+    let append = bed.ask(ask::Grow {
+        file: layout.file.put,
+        size_bytes: STRIPE + 1,
+        truncation_count: layout.file.truncation_count,
+        from: Some((STRIPE, 7)),
+        token: FencingToken::default(),
+    });
+    busy(&append, "nodes may still serve it");
     // The client of the truncation dies here. Another one writes where the stripes were.
     let fill =
         |bed: &mut Bed| begin_change(bed, &[], &[2 * STRIPE], SizeChange::AtLeast(3 * STRIPE));
