@@ -334,8 +334,9 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert!(full.failure(&error).to_string().contains("/dev/full"));
         let directory = tempfile::tempdir().unwrap();
-        let refused = OutputFile::create(directory.path()).unwrap_err();
-        assert!(refused.to_string().contains("directory"), "{refused}");
+        let refused = OutputFile::create(directory.path()).map(drop);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("is a directory; name a file"), "{refused}");
         assert_eq!(names(directory.path()), [""; 0]);
     }
 }

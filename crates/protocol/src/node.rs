@@ -238,12 +238,10 @@ impl Node {
         let mut upkeep = Upkeep::new(ports.now_ms(), self.options.reserve_bytes_per_s);
         loop {
             ports.sleep_ms(UPKEEP_EVERY_MS).await;
-            match upkeep.round(&self.participant).await {
-                Ok(damage) if damage.is_empty() => {}
-                Ok(damage) => self.report(damage),
-                Err(Refusal::Damaged(damage)) => self.report(vec![damage]),
-                // The next round retries; requests that need the disk get the error.
-                Err(_) => {}
+            // After an error the next round retries; requests that need the disk get the error.
+            let damage = upkeep.round(&self.participant).await;
+            if !damage.is_empty() {
+                self.report(damage);
             }
             *lock(&self.usage) = upkeep.usage().cloned();
             *lock(&self.pending_since_ms) = upkeep.pending_since_ms();

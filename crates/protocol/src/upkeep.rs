@@ -84,16 +84,23 @@ impl Upkeep {
         self.pending_since_ms
     }
 
-    /// One round. Returns the damage that it found.
-    ///
-    /// # Errors
-    /// The store's error; the next round retries.
-    pub(crate) async fn round(
+    /// One round. Returns the damage that it found, also if it ends with an error of the store: the next round retries.
+    pub(crate) async fn round(&mut self, participant: &Participant) -> Vec<Damage> {
+        let mut damage = Vec::new();
+        if let Err(Refusal::Damaged(found)) = self.try_round(participant, &mut damage).await {
+            damage.push(found);
+        }
+        damage
+    }
+
+    async fn try_round(
         &mut self,
         participant: &Participant,
-    ) -> Result<Vec<Damage>, Refusal> {
+        damage: &mut Vec<Damage>,
+    ) -> Result<(), Refusal> {
         log_witnesses(participant).await?;
-        let (mut damage, is_pending) = apply(participant).await?;
+        let (found, is_pending) = apply(participant).await?;
+        damage.extend(found);
         let now_ms = participant.ports.now_ms();
         self.pending_since_ms = is_pending.then(|| self.pending_since_ms.unwrap_or(now_ms));
         let counts = participant.store.counts();
@@ -117,30 +124,17 @@ impl Upkeep {
                 break;
             }
         }
-        Ok(damage)
+        Ok(())
     }
 
-    /// Deletes due files from the trash, and checks all reserves: grows those whose writes have stalled,
-    /// and reviews those whose period has ended.
+    /// Checks all reserves: grows those whose writes have stalled, and reviews those whose period has ended. Deletes due
+    /// files from the trash.
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| {
             let found = found_reserves(store)?;
             Ok((found, store.trash()?, store.used_bytes()))
         });
         let (found, trash, used_bytes) = looked.await?;
-        let unmeasured = self.trash.unmeasured(&trash);
-        if !unmeasured.is_empty() {
-            let measured = participant.with_store(move |store| {
-                let measure = |name: String| store.trash_bytes(&name).map(|bytes| (name, bytes));
-                unmeasured.into_iter().map(measure).collect()
-            });
-            self.trash.learn(measured.await?);
-        }
-        let due = self.trash.due(trash, now_ms);
-        if !due.is_empty() {
-            let emptied = participant.with_store(move |store| store.empty_trash(&due));
-            emptied.await?;
-        }
         self.reserves.retain(|chunk, _| {
             let known = found.binary_search_by_key(chunk, |(stats, _)| stats.chunk);
             known.is_ok()
@@ -175,7 +169,31 @@ impl Upkeep {
         }
         self.agenda.add(tasks);
         self.look_ms = next_look_ms;
-        Ok(())
+        // At last, since a file that cannot be deleted must end nothing else.
+        self.tend_trash(participant, trash, now_ms).await
+    }
+
+    /// Measures new files of the trash, and deletes due ones.
+    async fn tend_trash(
+        &mut self,
+        participant: &Participant,
+        trash: Vec<String>,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        let unmeasured = self.trash.unmeasured(&trash);
+        if !unmeasured.is_empty() {
+            let measured = participant.with_store(move |store| {
+                let measure = |name: String| store.trash_bytes(&name).map(|bytes| (name, bytes));
+                unmeasured.into_iter().map(measure).collect()
+            });
+            self.trash.learn(measured.await?);
+        }
+        let due = self.trash.due(trash, now_ms);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let emptied = participant.with_store(move |store| store.empty_trash(&due));
+        emptied.await
     }
 
     /// The space of the store. A reserve whose pool is not known yet is in the sum only.

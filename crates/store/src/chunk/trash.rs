@@ -45,12 +45,12 @@ impl Store {
     /// Deletes these files from the trash. A missing file is no error.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; some of them may be deleted then.
+    /// [`StoreError::Io`] of the first file that cannot be deleted; the others are.
     pub fn empty_trash(&self, names: &[String]) -> Result<(), StoreError> {
         let disk = &*self.shared.disk;
-        names
-            .iter()
-            .try_for_each(|name| remove_if_there(disk, &format!("{TRASH_DIRECTORY}/{name}")))
+        let remove = |name| remove_if_there(disk, &format!("{TRASH_DIRECTORY}/{name}"));
+        let removed: Vec<Result<(), StoreError>> = names.iter().map(remove).collect();
+        removed.into_iter().collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Limits of connections and calls: what is refused or waits, and that others are served.
 
+#![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
+
 use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, soon, within};
 use gabion_protocol::message::{NodeReply, NodeRequest};
@@ -159,29 +161,26 @@ fn a_server_without_descriptors_accepts_again_when_it_has_some() {
 }
 
 async fn lack_descriptors() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind a port");
-    let address = listener.local_addr().expect("its address");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
     let server = Process::new(node_hello(1, 0));
     let mut serving = tokio::spawn(Arc::clone(&server.endpoint).serve(listener));
     let client = Process::new(Hello::client());
-    let socket = TcpSocket::new_v4().expect("a socket");
+    let socket = TcpSocket::new_v4().unwrap();
     let limit = Rlimit {
         current: Some(64),
         ..getrlimit(Resource::Nofile)
     };
-    setrlimit(Resource::Nofile, limit).expect("a lower limit");
+    setrlimit(Resource::Nofile, limit).unwrap();
     let mut others = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         others.push(file);
     }
-    let _waits = socket.connect(address).await.expect("it is queued");
+    let _waits = socket.connect(address).await.unwrap();
     let ended = tokio::time::timeout_at(soon(), &mut serving).await;
-    assert!(ended.is_err(), "the server has ended: {ended:?}");
+    assert!(ended.is_err(), "{}", ended.unwrap().unwrap());
     others.clear();
     let connection = within(Connection::connect(&address.to_string(), &client.endpoint)).await;
-    let reply = connection
-        .expect("it accepts again")
-        .call_node(&ask(3), far())
-        .await;
-    assert_eq!(reply.expect("it answers"), answer(3));
+    let reply = connection.unwrap().call_node(&ask(3), far()).await;
+    assert_eq!(reply.unwrap(), answer(3));
 }

@@ -5,6 +5,33 @@ use super::{Mutant, process, protocol};
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "a-read-that-fails-once-in-a-repair-condemns-a-chunk",
+        file: "crates/protocol/src/coordinator/repair/settle.rs",
+        text: "(Refusal::Damaged(damage), Some(node)) => {",
+        replacement: "(Refusal::Damaged(damage), Some(node)) if damage.range.length == 0 => {",
+        check: protocol(
+            "coordinator::repair::a_helper_that_could_not_read_once_is_left_out_and_its_chunk_is_not_lost",
+        ),
+    },
+    Mutant {
+        name: "a-node-that-waits-for-the-operator-is-given-up",
+        file: "crates/protocol/src/coordinator/members/joins.rs",
+        text: "if permission.is_some() {",
+        replacement: "if permission.is_none() {",
+        check: protocol(
+            "coordinator::joins::a_failed_node_is_not_given_up_while_it_waits_for_the_operator",
+        ),
+    },
+    Mutant {
+        name: "drained-nodes-count-as-losses-when-one-is-to-be-evicted",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        text: ".filter(|&failed| !roster.is_drained(failed))",
+        replacement: ".filter(|&failed| !roster.is_drained(failed) || failed.0 < u32::MAX)",
+        check: protocol(
+            "coordinator::suspicion::drained_nodes_do_not_keep_others_from_being_evicted",
+        ),
+    },
+    Mutant {
         name: "a-closed-connection-is-no-suspicion",
         file: "crates/server/src/coordinator.rs",
         text: "tokio::spawn(async move { coordinator.handle(request.into()).await });",

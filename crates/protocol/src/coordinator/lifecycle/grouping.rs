@@ -229,9 +229,8 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         });
         if let Err(failed) = ran.await {
             let blamed = survey.blamed(&failed.refusal);
-            let blamed = blamed.filter(|c| survey.stripe.node_of(*c) == Some(failed.node));
-            if let Some(chunk) = blamed {
-                self.repair.mark(survey.stripe.id, vec![chunk]).await?;
+            if blamed.is_some_and(|c| survey.stripe.node_of(c) == Some(failed.node)) {
+                self.repair.mark_blamed(survey, &failed.refusal).await?;
             }
             return Err(failed.into());
         }

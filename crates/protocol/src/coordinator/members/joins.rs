@@ -146,8 +146,12 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
 
     /// Whether a node may set unknown chunks aside.
     pub(in crate::coordinator) fn set_aside(&self, session: JoinSession) -> CoordinatorReply {
-        let node = session.node;
-        match lock(&self.nodes.sessions).may_set_aside(session, self.core.ports.now_ms()) {
+        let (node, now_ms) = (session.node, self.core.ports.now_ms());
+        let permission = lock(&self.nodes.sessions).may_set_aside(session, now_ms);
+        if permission.is_some() {
+            lock(&self.nodes.roster).await_return(node, now_ms);
+        }
+        match permission {
             None => void(),
             Some(Ok(())) => CoordinatorReply::Done,
             Some(Err((unknown_count, is_news))) => {

@@ -147,8 +147,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         lost_count += {
             let (roster, suspicions) = (lock(&self.nodes.roster), lock(&self.nodes.suspicions));
             let failed = roster.failed().into_iter();
+            // A drained node has no chunks to lose.
             failed
                 .filter(|&failed| failed != node && !suspicions.is_evicted(failed))
+                .filter(|&failed| !roster.is_drained(failed))
                 .count()
         };
         let pools = Arc::clone(&self.pools);

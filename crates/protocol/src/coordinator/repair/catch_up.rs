@@ -158,7 +158,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Reconstructs ranges of a chunk as of the round's mark, and stores them as a record on its node.
     async fn write_missed(
-        &self,
+        self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
         node: NodeId,
@@ -194,9 +194,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             unreachable!("catching up moves bytes between nodes alone")
         });
         if let Err(failed) = ran.await {
-            if let Some(blamed) = survey.blamed(&failed.refusal) {
-                self.mark(survey.stripe.id, vec![blamed]).await?;
-            }
+            self.mark_blamed(survey, &failed.refusal).await?;
             return Ok(false);
         }
         let cost = Cost::of(&plan, &topology);

@@ -4,7 +4,7 @@ use super::Repair;
 use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
 use crate::message::{CoordinatorReply, Damage, Denial, ScrubReport, Scrubbed, ask};
-use crate::ports::Ask as _;
+use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
@@ -155,7 +155,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let ports = &self.core.ports;
         match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
             Ok(scrubbed) => confirmed.extend(scrubbed.damage),
-            Err(_) => confirmed.extend(news),
+            Err(NodeError::Silent(_)) => confirmed.extend(news),
+            // It reports them again.
+            Err(_) => {}
         }
         Ok(confirmed)
     }

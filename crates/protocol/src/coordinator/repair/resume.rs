@@ -13,6 +13,7 @@ use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_meta::KeyValue;
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::repair;
+use std::sync::Arc;
 
 /// The rest of a chunk that is being made.
 enum Rest {
@@ -27,7 +28,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// where it stopped; if one of several requestors fails, the others finish their chunks. False when a
     /// new plan for the whole is needed; otherwise `rebuild` keeps the chunks that are whole, at least one.
     pub(super) async fn make(
-        &self,
+        self: &Arc<Self>,
         survey: &Survey,
         rebuild: &mut Rebuild,
         progress: &mut Progress,
@@ -63,7 +64,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Runs the plan, and plans the rest after each failure. False when a new plan for the whole is needed.
     async fn bring_together(
-        &self,
+        self: &Arc<Self>,
         survey: &Survey,
         rebuild: &mut Rebuild,
         progress: &mut Progress,
@@ -158,16 +159,17 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Handles the failures of a run that need a new plan for the whole. Returns whether there are any.
     async fn judge(
-        &self,
+        self: &Arc<Self>,
         survey: &Survey,
         rebuild: &Rebuild,
         failed: &PartFailed,
         progress: &mut Progress,
     ) -> Result<bool, TaskError> {
         let blamed = survey.blamed(&failed.refusal);
-        if let Some(chunk) = blamed.filter(|&c| survey.stripe.node_of(c) == Some(failed.node)) {
-            self.mark(survey.stripe.id, vec![chunk]).await?;
-            return Ok(true);
+        if blamed.is_some_and(|c| survey.stripe.node_of(c) == Some(failed.node)) {
+            // What it could not read once it may read the next time, and others may be enough without it.
+            let is_lost = self.mark_blamed(survey, &failed.refusal).await?;
+            return Ok(is_lost || progress.distrusted.insert(failed.node));
         }
         let mut made = rebuild.made.iter();
         let made_there = made.find(|made| made.requestor == failed.node);

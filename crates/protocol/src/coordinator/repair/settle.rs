@@ -161,19 +161,42 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Marks the chunk lost that a refusal names as missing or corrupt.
     ///
     /// # Errors
-    /// The refusal, if it names no chunk.
-    async fn blame(&self, survey: &Survey, refusal: Refusal) -> Result<(), TaskError> {
-        let blamed = survey.blamed(&refusal).ok_or(refusal)?;
-        self.mark(survey.stripe.id, vec![blamed]).await?;
-        Ok(())
+    /// The refusal, if no chunk counts as lost because of it.
+    async fn blame(self: &Arc<Self>, survey: &Survey, refusal: Refusal) -> Result<(), TaskError> {
+        if self.mark_blamed(survey, &refusal).await? {
+            return Ok(());
+        }
+        Err(refusal.into())
+    }
+
+    /// Marks the chunk lost that a refusal names as missing or corrupt, unless its node can read it now. Returns whether
+    /// it counts as lost then.
+    pub(in crate::coordinator) async fn mark_blamed(
+        self: &Arc<Self>,
+        survey: &Survey,
+        refusal: &Refusal,
+    ) -> Result<bool, MetaError> {
+        let Some(chunk) = survey.blamed(refusal) else {
+            return Ok(false);
+        };
+        let id = survey.stripe.id;
+        match (refusal, survey.stripe.node_of(chunk)) {
+            (Refusal::Damaged(damage), Some(node)) => {
+                self.mark_damaged(node, vec![damage.clone()]).await?;
+            }
+            _ => self.mark(id, vec![chunk]).await?,
+        }
+        let look = move |meta: &Meta<K>| match meta.stripe(id) {
+            Ok(stripe) => Ok(stripe.is_stale(chunk)),
+            // The next survey finds that there is nothing to do.
+            Err(MetaError::UnknownStripe(_)) => Ok(true),
+            Err(error) => Err(error),
+        };
+        self.core.with_meta(look).await
     }
 
     /// Marks chunks as missing or corrupt.
-    pub(in crate::coordinator) async fn mark(
-        &self,
-        id: StripeId,
-        chunks: Vec<ChunkIndex>,
-    ) -> Result<(), MetaError> {
+    async fn mark(&self, id: StripeId, chunks: Vec<ChunkIndex>) -> Result<(), MetaError> {
         let mark = move |meta: &Meta<K>| {
             let mut chunks = chunks.into_iter();
             chunks.try_for_each(|chunk| meta.mark_stale(id, chunk).map(|_| ()))

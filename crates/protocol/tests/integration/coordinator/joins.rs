@@ -286,6 +286,30 @@ fn a_failed_node_is_not_given_up_while_it_joins() {
 }
 
 #[test]
+fn a_failed_node_is_not_given_up_while_it_waits_for_the_operator() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 1);
+    let (node, mut chunks) = chunks_of_one(&stripes);
+    bed.fail(&[node]);
+    let unknown = (900..930).map(StripeId).map(|stripe| {
+        held(ChunkId {
+            stripe,
+            index: ChunkIndex(0),
+        })
+    });
+    chunks.extend(unknown);
+    let applicant = returning(&bed, node, 1 << 20);
+    let (session, _) = bed.tell(applicant, &chunks).expect("it may join");
+    for _ in 0..2 * TIMING.grace_ms / 5_000 {
+        bed.pass(5_000);
+        let may = bed.ask(CoordinatorRequest::SetAside(session));
+        assert!(matches!(may, CoordinatorReply::JoinHeld(_)), "{may:?}");
+    }
+    assert_eq!(bed.status().repair.queued_chunk_count, 0);
+    assert_eq!(bed.status().repair.repaired_chunk_count, 0);
+}
+
+#[test]
 fn more_than_a_little_of_what_nobody_knows_waits_for_the_operator() {
     let mut bed = Bed::three_racks();
     let node = NodeId(3);

@@ -184,26 +184,58 @@ fn a_stripe_that_an_update_waits_for_is_repaired_before_its_nodes_are_given_up()
     assert_eq!((at_last.nodes, at_last.stale), (after, vec![]));
 }
 
+/// From now on, the first part of a run on a node fails with damage to its chunk, which the node can read again or not.
+fn fail_one_read(bed: &mut Bed, chunk: ChunkId, node: NodeId, is_whole_again: bool) {
+    let damage = Damage {
+        chunk,
+        generation: Generation(1),
+        range: gabion_layout::ByteRange::new(0, 4096),
+    };
+    let mut told = false;
+    bed.hook(move |asked, request| {
+        let reply = match request {
+            _ if asked != node => return None,
+            NodeRequest::RunPart(_) if !told => {
+                told = true;
+                NodeReply::Refused(Refusal::Damaged(damage.clone()))
+            }
+            NodeRequest::Scrub(_) if !is_whole_again => NodeReply::Scrubbed(Scrubbed {
+                chunk_count: 1,
+                bytes: 1,
+                damage: vec![damage.clone()],
+            }),
+            _ => return None,
+        };
+        Some(ready(Ok(reply)).boxed())
+    });
+}
+
+/// Its chunk may be the last one that the stripe can spare.
+#[test]
+fn a_helper_that_could_not_read_once_is_left_out_and_its_chunk_is_not_lost() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (lost, helper) = (before.nodes[0], before.nodes[3]);
+    fail_one_read(&mut bed, chunk_on(&before, helper), helper, true);
+    bed.fail(&[lost]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let runs = runs(&bed.take_log());
+    assert_eq!(runs.len(), 2);
+    assert!(readers(&runs[0]).contains(&helper));
+    assert!(!readers(&runs[1]).contains(&helper));
+    let after = bed.stripe("f");
+    assert_eq!((after.nodes[3], after.stale), (helper, vec![]));
+    assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+    assert!(bed.status().damaged_chunk_counts.is_empty());
+}
+
 #[test]
 fn a_damaged_helper_is_left_out_and_repaired_too() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);
     let (lost, damaged) = (before.nodes[0], before.nodes[3]);
-    let chunk = chunk_on(&before, damaged);
-    let mut told = false;
-    bed.hook(move |node, request| {
-        let reads = node == damaged && matches!(request, NodeRequest::RunPart(_)) && !told;
-        reads.then(|| {
-            told = true;
-            let range = gabion_layout::ByteRange::new(0, 4096);
-            let damage = Refusal::Damaged(Damage {
-                chunk,
-                generation: Generation(1),
-                range,
-            });
-            ready(Ok(NodeReply::Refused(damage))).boxed()
-        })
-    });
+    fail_one_read(&mut bed, chunk_on(&before, damaged), damaged, false);
     bed.fail(&[lost]);
     bed.ask(REPAIR_NOW);
     bed.pass(100);

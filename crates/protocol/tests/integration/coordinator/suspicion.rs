@@ -227,6 +227,24 @@ fn no_more_nodes_are_evicted_than_all_pools_survive() {
     assert_eq!(liveness(&mut bed), Liveness::Up);
 }
 
+/// They have no chunks that could be lost.
+#[test]
+fn drained_nodes_do_not_keep_others_from_being_evicted() {
+    let mut bed = Bed::three_racks();
+    let drained = [NodeId(7), NodeId(8)];
+    for node in drained {
+        bed.ask(CoordinatorRequest::Drain(node));
+    }
+    bed.pass(10_000);
+    bed.fail(&drained);
+    cut_off(&mut bed, 7);
+    suspect(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    let events = bed.take_events();
+    assert!(events.contains(&Event::Evicted(NODE)), "{events:?}");
+}
+
 /// From now on two nodes cannot reach each other; all else is well.
 fn break_link(bed: &mut Bed, ends: [NodeId; 2]) {
     bed.hook(move |node, request| {
