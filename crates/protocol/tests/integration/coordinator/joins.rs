@@ -288,16 +288,30 @@ fn a_failed_node_is_not_given_up_while_it_joins() {
 #[test]
 fn a_failed_node_is_not_given_up_while_it_waits_for_the_operator() {
     let mut bed = Bed::three_racks();
+    let gone = bed.put("g", 30);
+    let CoordinatorReply::File(layout) = bed.ask(ask::Lookup {
+        name: "g".to_owned(),
+    }) else {
+        panic!("it is there");
+    };
+    bed.ask(ask::RemoveFile {
+        at: "g".into(),
+        file: layout.file.put,
+        generation: 0,
+        number: 215,
+    });
     let stripes = bed.put("f", 1);
     let (node, mut chunks) = chunks_of_one(&stripes);
+    bed.pass(1_000);
     bed.fail(&[node]);
-    let unknown = (900..930).map(StripeId).map(|stripe| {
+    let unknown = gone.iter().map(|stripe| {
         held(ChunkId {
-            stripe,
+            stripe: stripe.id,
             index: ChunkIndex(0),
         })
     });
     chunks.extend(unknown);
+    chunks.sort_unstable_by_key(|held| held.chunk);
     let applicant = returning(&bed, node, 1 << 20);
     let (session, _) = bed.tell(applicant, &chunks).expect("it may join");
     for _ in 0..2 * TIMING.grace_ms / 5_000 {

@@ -191,7 +191,7 @@ fn fail_one_read(bed: &mut Bed, chunk: ChunkId, node: NodeId, is_whole_again: bo
         generation: Generation(1),
         range: gabion_layout::ByteRange::new(0, 4096),
     };
-    let mut told = false;
+    let (mut told, mut is_damaged) = (false, !is_whole_again);
     bed.hook(move |asked, request| {
         let reply = match request {
             _ if asked != node => return None,
@@ -199,11 +199,15 @@ fn fail_one_read(bed: &mut Bed, chunk: ChunkId, node: NodeId, is_whole_again: bo
                 told = true;
                 NodeReply::Refused(Refusal::Damaged(damage.clone()))
             }
-            NodeRequest::Scrub(_) if !is_whole_again => NodeReply::Scrubbed(Scrubbed {
-                chunk_count: 1,
-                bytes: 1,
-                damage: vec![damage.clone()],
-            }),
+            NodeRequest::Scrub(_) if is_damaged => {
+                // The repaired chunk is whole.
+                is_damaged = false;
+                NodeReply::Scrubbed(Scrubbed {
+                    chunk_count: 1,
+                    bytes: 1,
+                    damage: vec![damage.clone()],
+                })
+            }
             _ => return None,
         };
         Some(ready(Ok(reply)).boxed())
