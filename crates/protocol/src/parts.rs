@@ -50,6 +50,8 @@ impl Participant {
         };
         let mut flows = arrivals.flows;
         let ran = run_part(&*self.ports, &io, &request.part, context, &mut flows).await;
+        // Frames that come later take no memory.
+        drop(flows);
         if let Err(refusal) = ran {
             let writer = lock(&io.gathered).writer.take();
             self.leave(&request, writer, &refusal).await;

@@ -15,7 +15,7 @@ use gabion_planner::repair::{self, Touched};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes and pieces in one record of missed updates.
+/// Bytes and ranges of the record by which a chunk catches up, at most.
 const RECORD_BYTES: u64 = 1 << 20;
 const RECORD_PIECE_COUNT: usize = 1_024;
 
@@ -60,16 +60,14 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         if mark <= from {
             return Ok(true);
         }
-        let Some(records) = self.missed(survey, chunk, from, round).await? else {
+        let Some(ranges) = self.missed(survey, chunk, from, round).await? else {
             return Ok(false);
         };
-        // The records need sequences of their own: they take those of the missed updates.
-        let first = (mark.0 + 1).checked_sub(records.len() as u64);
-        let Some(first) = first.filter(|&first| first > from.0) else {
-            return Ok(false);
-        };
-        for (sequence, ranges) in (first..).map(Sequence).zip(records) {
-            let ran = self.write_missed(survey, chunk, node, &ranges, sequence, round);
+        if !ranges.is_empty() {
+            // The record needs a number of its own: it takes that of the last missed update. A chunk that catches up by
+            // it later gets at least the ranges that it has missed itself. Several records, each with a part of them
+            // under the number of another update, could not promise that.
+            let ran = self.write_missed(survey, chunk, node, &ranges, mark, round);
             if !ran.await? {
                 return Ok(false);
             }
@@ -123,16 +121,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(answered(answer)?.is_some())
     }
 
-    /// The ranges that a chunk has missed since `from`, from the logs of the others, in portions for one
-    /// record each. None when the logs do not reach back to `from`, or when the ranges are half of the
-    /// chunk or more.
+    /// The ranges that a chunk has missed since `from`, from the logs of the others. None when the logs do not reach back
+    /// to `from`, and when the ranges are half of the chunk or more, or more than one record can have.
     async fn missed(
         &self,
         survey: &Survey,
         chunk: ChunkIndex,
         from: Sequence,
         round: &Round,
-    ) -> Result<Option<Vec<Vec<ByteRange>>>, TaskError> {
+    ) -> Result<Option<Vec<ByteRange>>, TaskError> {
         let mut lost = survey.unreadable(&round.absent);
         lost.push(chunk);
         let witnesses = survey.stripe.chunks().filter(|c| !lost.contains(c));
@@ -152,8 +149,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             return Ok(None);
         };
         let bytes: u64 = ranges.iter().map(|range| range.length).sum();
-        let is_little = bytes <= survey.stripe.chunk_bytes / 2;
-        Ok(is_little.then(|| portions(&ranges)))
+        let is_little = bytes <= survey.stripe.chunk_bytes / 2 && fit_one_record(&ranges);
+        Ok(is_little.then_some(ranges))
     }
 
     /// Reconstructs ranges of a chunk as of the round's mark, and stores them as a record on its node.
@@ -206,29 +203,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 }
 
-/// Ranges in portions that fit into one record each.
-fn portions(ranges: &[ByteRange]) -> Vec<Vec<ByteRange>> {
-    let pieces = ranges.iter().flat_map(|range| {
-        let starts = (range.offset..range.end()).step_by(RECORD_BYTES as usize);
-        starts.map(|at| ByteRange::new(at, RECORD_BYTES.min(range.end() - at)))
-    });
-    let mut portions: Vec<Vec<ByteRange>> = Vec::new();
-    let mut bytes = 0;
-    for piece in pieces {
-        match portions.last_mut() {
-            Some(last)
-                if bytes + piece.length <= RECORD_BYTES && last.len() < RECORD_PIECE_COUNT =>
-            {
-                last.push(piece);
-                bytes += piece.length;
-            }
-            _ => {
-                portions.push(vec![piece]);
-                bytes = piece.length;
-            }
-        }
-    }
-    portions
+/// Whether one record can have these ranges.
+fn fit_one_record(ranges: &[ByteRange]) -> bool {
+    let bytes: u64 = ranges.iter().map(|range| range.length).sum();
+    bytes <= RECORD_BYTES && ranges.len() <= RECORD_PIECE_COUNT
 }
 
 #[cfg(test)]
@@ -236,24 +214,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn portions_hold_all_and_no_more_than_fits() {
-        let ranges = [
-            ByteRange::new(0, 10),
-            ByteRange::new(100, 2 * RECORD_BYTES + 5),
-            ByteRange::new(8 * RECORD_BYTES, 7),
-        ];
-        let portions = portions(&ranges);
-        let lengths: Vec<Vec<u64>> = portions
-            .iter()
-            .map(|portion| portion.iter().map(|range| range.length).collect())
-            .collect();
-        assert_eq!(
-            lengths,
-            [vec![10], vec![RECORD_BYTES], vec![RECORD_BYTES], vec![5, 7]]
-        );
-        assert_eq!(portions[3][0].end(), ranges[1].end());
-        assert!(super::portions(&[]).is_empty());
-        let many: Vec<ByteRange> = (0..2_000).map(|at| ByteRange::new(at * 9, 1)).collect();
-        assert_eq!(super::portions(&many).len(), 2);
+    fn a_record_has_so_many_bytes_and_ranges_at_most() {
+        let whole = ByteRange::new(100, RECORD_BYTES);
+        assert!(fit_one_record(&[]) && fit_one_record(&[whole]));
+        assert!(!fit_one_record(&[whole, ByteRange::new(0, 1)]));
+        let bits = |count: u64| {
+            (0..count)
+                .map(|at| ByteRange::new(at * 9, 1))
+                .collect::<Vec<_>>()
+        };
+        assert!(fit_one_record(&bits(RECORD_PIECE_COUNT as u64)));
+        assert!(!fit_one_record(&bits(RECORD_PIECE_COUNT as u64 + 1)));
     }
 }
