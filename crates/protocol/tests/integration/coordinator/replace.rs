@@ -411,26 +411,22 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
         (STRIPE, &old[..1])
     );
     // Another client truncates to the same size, or punches the same hole. Its own change is to do nothing.
-    let wait = |bed: &mut Bed, size_bytes| {
+    let wait = |bed: &mut Bed, size_bytes, from| {
         bed.ask(ask::Grow {
             file: layout.file.put,
             size_bytes,
             truncation_count: layout.file.truncation_count,
-            from: None,
+            from,
             token: FencingToken::default(),
         })
     };
-    for size_bytes in [0, STRIPE] {
-        busy(&wait(&mut bed, size_bytes), "nodes may still serve it");
+    // An append waits too.
+    for (size_bytes, from) in [(0, None), (STRIPE, None), (STRIPE + 1, Some((STRIPE, 7)))] {
+        busy(
+            &wait(&mut bed, size_bytes, from),
+            "nodes may still serve it",
+        );
     }
-    let append = bed.ask(ask::Grow {
-        file: layout.file.put,
-        size_bytes: STRIPE + 1,
-        truncation_count: layout.file.truncation_count,
-        from: Some((STRIPE, 7)),
-        token: FencingToken::default(),
-    });
-    busy(&append, "nodes may still serve it");
     // The client of the truncation dies here. Another one writes where the stripes were.
     let fill =
         |bed: &mut Bed| begin_change(bed, &[], &[2 * STRIPE], SizeChange::AtLeast(3 * STRIPE));
@@ -438,7 +434,7 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
     bed.unhook();
     assert_eq!(commit(&mut bed, cut.put, &old[1..]), CoordinatorReply::Done);
     for size_bytes in [0, STRIPE] {
-        let grown = wait(&mut bed, size_bytes);
+        let grown = wait(&mut bed, size_bytes, None);
         assert!(matches!(grown, CoordinatorReply::Grown(_)), "{grown:?}");
     }
     let CoordinatorReply::Replacement(filled) = fill(&mut bed) else {
