@@ -131,7 +131,9 @@ impl Gateway {
         }
         linked?;
         let renamed = self.client.rename(from, to, existing).await;
-        if renamed.is_err() && unlink_kept(&self.client, kept, shared.put).await {
+        // In other cases the file may have this name alone; its last close takes it away.
+        let is_refused = matches!(renamed, Err(ClientError::Refused(_)));
+        if is_refused && unlink_kept(&self.client, kept, shared.put).await {
             shared.hide(&mut state, None);
         }
         Ok(renamed?)

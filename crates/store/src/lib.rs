@@ -81,6 +81,7 @@ mod recovery;
 mod reserve;
 mod state;
 mod store;
+mod sync_lock;
 mod usage;
 
 pub use chunk::apply::ApplySummary;

@@ -1,7 +1,7 @@
 //! The store: locks, shared syncs, and the latch after a failure.
 
 use crate::counts::{Counters, StoreCounts};
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StoreError};
 use crate::identity::{self, Identity};
 use crate::journal::checkpoint::Room;
@@ -14,6 +14,9 @@ use crate::paths::segment_path;
 use crate::records::lsn::Lsn;
 use crate::reserve::sync::ReserveSyncs;
 use crate::state::State;
+use crate::sync_lock::{SyncLock, SyncLocks};
+use gabion_layout::ChunkId;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// One node's durable chunks, records and promises. Clones share one store. All operations block;
@@ -30,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) reserve_syncs: Arc<ReserveSyncs>,
     state: Mutex<State>,
     pub(crate) group: GroupCommit,
+    /// The syncs of the journal's current segment.
+    tail_syncs: Arc<SyncLock>,
+    /// Those of chunks' files.
+    chunk_syncs: SyncLocks,
     /// The identity on the disk.
     identity: Mutex<Identity>,
     /// The first failure of a required write or sync.
@@ -58,6 +65,8 @@ impl Shared {
             disk,
             options,
             group: GroupCommit::new(state.journal.synced()),
+            tail_syncs: state.journal.tail_syncs(),
+            chunk_syncs: SyncLocks::default(),
             counters: state.journal.counters(),
             reserve_syncs: state.reserves.syncs(),
             identity: Mutex::new(identity),
@@ -148,11 +157,17 @@ impl Shared {
             .wait(lsn, || self.check_latch(), || self.lead_sync())
     }
 
+    /// Syncs the file of a chunk.
+    pub(crate) fn sync_chunk(&self, chunk: ChunkId, file: &dyn DiskFile) -> io::Result<()> {
+        self.chunk_syncs.of(chunk.stripe.0).sync(file)
+    }
+
     fn lead_sync(&self) -> Result<(), StoreError> {
         let tail = self.lock().journal.tail();
         let (number, file, end_lsn) =
             tail.expect("a caller that waits for a sync appended to a segment");
-        self.require(file.sync().context("sync", &segment_path(number)))?;
+        let synced = self.tail_syncs.sync(&*file);
+        self.require(synced.context("sync", &segment_path(number)))?;
         self.counters.add(|c| &c.sync_count, 1);
         self.group.reached(end_lsn);
         // No later entry confirms that the last entry of a quiet journal was synced, so damage to

@@ -284,7 +284,8 @@ impl Shared {
         };
         // The journal keeps the image and the records until the file is durable. If its sync fails,
         // it keeps them for the next start.
-        self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
+        let synced = self.sync_chunk(chunk, &*file);
+        self.require_or_distrust(chunk, synced.context("sync", &path))?;
         self.counters.add(|c| &c.sync_count, 1);
         summary.record_count += batch.layers.len() as u64;
         let frames = batch.layers.iter().map(|layer| layer.located.frame_bytes);

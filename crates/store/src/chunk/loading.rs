@@ -51,7 +51,8 @@ impl Shared {
         file: &dyn DiskFile,
         header: &[u8],
     ) -> Result<(), StoreError> {
-        let written = file.write_all_at(header, 0).and_then(|()| file.sync());
+        let written = file.write_all_at(header, 0);
+        let written = written.and_then(|()| self.sync_chunk(chunk, file));
         self.require_or_distrust(chunk, written.context("write", &chunk_path(chunk)))
     }
 }

@@ -94,17 +94,29 @@ impl Store {
         // The journal entry comes first: if the file went while its records remained, a new file of
         // the same chunk would adopt the old records.
         let mut removed = Vec::with_capacity(chunks.len());
-        let mut needed_lsn = 0;
+        let (mut needed_lsn, mut ended) = (0, Ok(()));
         for chunk in chunks {
             let mut state = shared.lock();
             if state.chunk(chunk).is_none() {
                 continue;
             }
-            check(&state.stripes[&chunk.stripe])?;
             let entry = Entry::Removed { chunk };
-            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
-            removed.push((chunk, position.lsn));
-            needed_lsn = position.end_lsn();
+            let appended = check(&state.stripes[&chunk.stripe])
+                .and_then(|()| shared.append(&mut state, &entry, &[], Room::Reserved));
+            match appended {
+                Ok(position) => {
+                    removed.push((chunk, position.lsn));
+                    needed_lsn = position.end_lsn();
+                }
+                // The earlier ones have their entries, which the next start would carry out.
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+        }
+        if removed.is_empty() || shared.check_latch().is_err() {
+            return ended;
         }
         shared.sync(needed_lsn)?;
         shared.require(put_away(&*shared.disk, &removed))?;
@@ -112,7 +124,7 @@ impl Store {
         for (chunk, _) in removed {
             state.forget_chunk(chunk);
         }
-        Ok(())
+        ended
     }
 }
 

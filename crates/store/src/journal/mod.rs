@@ -32,6 +32,7 @@ use crate::journal::segment::{
 use crate::options::SEGMENT_BYTES_MIN;
 use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, parse_segment_name, segment_path};
 use crate::records::record::Damage;
+use crate::sync_lock::SyncLock;
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io;
@@ -53,6 +54,8 @@ pub(crate) struct Journal {
     /// The position behind the last frame that a caller may wait for.
     needed_lsn: u64,
     synced_lsn: Arc<AtomicU64>,
+    /// The syncs of the current segment.
+    tail_syncs: Arc<SyncLock>,
     /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
     spare: Option<Spare>,
     /// The size that segments have grown to; the largest number until the newest segment says.
@@ -70,6 +73,7 @@ impl Journal {
             end_lsn: 0,
             needed_lsn: 0,
             synced_lsn: Arc::new(AtomicU64::new(0)),
+            tail_syncs: Arc::default(),
             spare: None,
             grown_bytes: SEGMENT_BYTES_MIN,
             scratch: Vec::new(),
@@ -197,6 +201,11 @@ impl Journal {
         Arc::clone(&self.synced_lsn)
     }
 
+    /// The syncs of the current segment.
+    pub(crate) fn tail_syncs(&self) -> Arc<SyncLock> {
+        Arc::clone(&self.tail_syncs)
+    }
+
     /// The current segment, and the position up to which a sync of it makes the journal durable.
     pub(crate) fn tail(&self) -> Option<(u64, Arc<dyn DiskFile>, u64)> {
         let (number, segment) = self.segments.last_key_value()?;
@@ -285,7 +294,8 @@ impl Journal {
         let (file, capacity_bytes) = (spare.file, spare.bytes);
         let mut number = 1;
         if let Some((last, tail, _)) = self.tail() {
-            tail.sync().context("sync", &segment_path(last))?;
+            let synced = self.tail_syncs.sync(&*tail);
+            synced.context("sync", &segment_path(last))?;
             self.counters.add(|c| &c.sync_count, 1);
             self.synced_lsn.fetch_max(self.end_lsn, Ordering::AcqRel);
             number = last + 1;

@@ -4,6 +4,7 @@ use crate::chunk::apply::ApplySummary;
 use crate::error::StoreError;
 use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
+use crate::journal::segment::Position;
 use crate::records::layer::Pending;
 use crate::state::State;
 use crate::store::Shared;
@@ -29,27 +30,38 @@ impl Shared {
             self.apply_in_background(chunk, u64::MAX, summary)?;
         }
         let mut state = self.lock();
-        let needed_lsn = match self.copy_records(&mut state, oldest) {
-            Ok(()) => state.journal.needed_lsn(),
-            Err(StoreError::NoSpace { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let mut older = Vec::new();
+        let copied = self.copy_records(&mut state, oldest, &mut older);
+        let needed_lsn = state.journal.needed_lsn();
         drop(state);
         self.sync(needed_lsn)?;
         let mut state = self.lock();
+        for position in older {
+            state.journal.release(position);
+        }
+        match copied {
+            Err(StoreError::NoSpace { .. }) => return Ok(()),
+            copied => copied?,
+        }
         summary.segment_count += self.require(state.journal.reclaim())?;
         Ok(())
     }
 
-    /// Appends copies of a segment's pending records. The older copies are needed until the newer
-    /// ones are durable; the caller runs [`Journal::reclaim`](crate::journal::Journal::reclaim)
-    /// after that. An unreadable record stays in place and keeps its segment.
-    fn copy_records(&self, state: &mut State, segment: u64) -> Result<(), StoreError> {
+    /// Appends copies of a segment's pending records. `older` gets the positions of their older copies, which the journal
+    /// keeps, whichever thread reclaims: the caller releases them when the newer ones are durable. An unreadable record
+    /// stays in place and keeps its segment.
+    fn copy_records(
+        &self,
+        state: &mut State,
+        segment: u64,
+        older: &mut Vec<Position>,
+    ) -> Result<(), StoreError> {
         let chunks = state.all_chunks();
         let found = chunks.flat_map(|(_, chunk)| chunk.records.in_segment(segment));
-        let found: Vec<_> = found.map(|record| state.journaled(record)).collect();
+        let found = found.map(|record| (record.position, state.journaled(record)));
+        let found: Vec<_> = found.collect();
         let mut buffer = Vec::new();
-        for layer in found {
+        for (copied, layer) in found {
             let body = match layer.body(&mut buffer) {
                 Ok(body) => body,
                 Err(StoreError::Corrupt { .. }) => continue,
@@ -58,6 +70,8 @@ impl Shared {
             let entry = Entry::Update(layer.head.clone());
             let position = self.append(state, &entry, &[body], Room::Ordinary)?;
             let head = layer.head;
+            state.journal.keep(copied);
+            older.push(copied);
             state.remember(Pending { head, position });
         }
         Ok(())

@@ -131,7 +131,8 @@ impl Store {
         let file = shared.lock().open_file(chunk)?;
         shared.allocate_reserve(&header, &*file, ByteRange::new(old_bytes, more_bytes))?;
         // The file must have the space, durably, before the header includes it.
-        shared.require(file.sync().context("sync", &path))?;
+        let synced = shared.sync_chunk(chunk, &*file);
+        shared.require(synced.context("sync", &path))?;
         shared.counters.add(|c| &c.sync_count, 1);
         let resized = shared.set_reserve_bytes(&gate, chunk, new_bytes);
         resized.map(|_| ())

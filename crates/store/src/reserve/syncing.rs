@@ -10,7 +10,8 @@ impl Shared {
     pub(crate) fn sync_reserve(&self, chunk: ChunkId, lsn: u64) -> Result<(), StoreError> {
         let check = || self.check_latch();
         while let Some((file, written_lsn)) = self.reserve_syncs.begin(chunk, lsn, check)? {
-            let synced = file.sync().context("sync", &chunk_path(chunk));
+            let synced = self.sync_chunk(chunk, &*file);
+            let synced = synced.context("sync", &chunk_path(chunk));
             let synced = self.require(synced);
             self.counters.add(|c| &c.sync_count, 1);
             let reached = synced.is_ok().then_some(written_lsn);

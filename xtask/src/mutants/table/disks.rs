@@ -5,6 +5,17 @@ use super::{Mutant, store, test};
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "a-sync-behind-a-failed-one-succeeds",
+        file: "crates/store/src/sync_lock.rs",
+        text: "*has_failed = synced.is_err();",
+        replacement: "*has_failed = false;",
+        check: Check::Test {
+            package: "gabion-store",
+            target: "lib",
+            name: "sync_lock::tests::a_sync_behind_a_failed_one_does_not_succeed",
+        },
+    },
+    Mutant {
         name: "runs-are-forgotten-with-their-records",
         file: "crates/store/src/records/runs.rs",
         text: "sequence > self.complete_after && self.known.insert((sequence, run))",
