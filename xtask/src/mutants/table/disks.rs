@@ -9,11 +9,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/store/src/sync_lock.rs",
         text: "*has_failed = synced.is_err();",
         replacement: "*has_failed = false;",
-        check: Check::Test {
-            package: "gabion-store",
-            target: "lib",
-            name: "sync_lock::tests::a_sync_behind_a_failed_one_does_not_succeed",
-        },
+        check: test(
+            "gabion-store",
+            "lib",
+            "sync_lock::tests::a_sync_behind_a_failed_one_does_not_succeed",
+        ),
     },
     Mutant {
         name: "runs-are-forgotten-with-their-records",
