@@ -253,6 +253,12 @@ fn a_late_growth_does_not_undo_a_truncation() {
         let (file, is_done) = grown.expect("the file is there");
         (file.size_bytes, is_done)
     };
+    // A node may serve what the truncation has removed, and nothing may rest on it before.
+    let waits = meta.grow(file.put, 0, 1).map(|_| ());
+    assert_eq!(waits, Err(MetaError::StillServed(old)));
+    assert_eq!(meta.served_dropped(file.put), Ok(vec![old]));
+    meta.withdrawn(&[old]).unwrap();
+    assert_eq!(meta.served_dropped(file.put), Ok(vec![]));
     // Both were asked for before.
     assert_eq!(size(meta.grow(file.put, 100, 0)), (0, false));
     assert_eq!(
