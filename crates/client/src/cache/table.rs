@@ -295,8 +295,11 @@ impl<F: Clone> Table<F> {
     /// The segments of a file that concern a range of it, each with the range's part in it.
     pub(super) fn segments_in(&self, file: PutId, range: ByteRange) -> Vec<(Key, ByteRange)> {
         let key = |at| Key { file, at };
-        let before_end = self.segments.range(key(0)..key(range.end()));
-        let parts = before_end.map(|(&key, segment)| {
+        // Segments do not overlap, so of those that begin before the range, the last one alone may reach into it.
+        let mut earlier = self.segments.range(key(0)..=key(range.offset));
+        let first = earlier.next_back().map_or(range.offset, |(key, _)| key.at);
+        let near = self.segments.range(key(first)..key(range.end()));
+        let parts = near.map(|(&key, segment)| {
             let start = range.offset.saturating_sub(key.at);
             let part = ByteRange::new(start, range.end() - key.at - start);
             (key, part, segment)

@@ -10,9 +10,12 @@ use gabion_layout::{
 use gabion_meta::{FencingToken, SizeChange};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, Holding, NewExtent, NodeReply,
-    NodeRequest, OpenPut, PendingRecord, SettledStripe, ask,
+    NodeRequest, OpenPut, PendingRecord, Replacement, SettledStripe, ask,
 };
 use gabion_store::AppendedState;
+
+/// Bytes of a stripe.
+const STRIPE: u64 = 4 << 20;
 
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
@@ -391,7 +394,6 @@ fn begin_change(
 
 #[test]
 fn no_hole_is_filled_while_a_node_serves_what_was_there() {
-    const STRIPE: u64 = 4 << 20;
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 3);
     let cut = begin_change(&mut bed, &[1, 2], &[], SizeChange::Exactly(STRIPE));
@@ -458,19 +460,21 @@ fn no_hole_is_filled_while_a_node_serves_what_was_there() {
     );
 }
 
+/// Begins to fill the hole behind a file of one stripe.
+fn begin_fill(bed: &mut Bed) -> Replacement {
+    match begin_change(bed, &[], &[STRIPE], SizeChange::AtLeast(2 * STRIPE)) {
+        CoordinatorReply::Replacement(filled) => filled,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
-    const STRIPE: u64 = 4 << 20;
     let mut bed = Bed::three_racks();
     bed.put("f", 1);
-    let fill =
-        |bed: &mut Bed| match begin_change(bed, &[], &[STRIPE], SizeChange::AtLeast(2 * STRIPE)) {
-            CoordinatorReply::Replacement(filled) => filled,
-            other => panic!("{other:?}"),
-        };
-    let late = fill(&mut bed);
+    let late = begin_fill(&mut bed);
     // Another client fills the hole, and a third one empties it.
-    let between = fill(&mut bed);
+    let between = begin_fill(&mut bed);
     assert_eq!(commit(&mut bed, between.put, &[]), CoordinatorReply::Done);
     let cut = begin_change(&mut bed, &[1], &[], SizeChange::Exactly(STRIPE));
     let CoordinatorReply::Replacement(cut) = cut else {
@@ -498,16 +502,10 @@ fn a_hole_that_was_emptied_anew_is_filled_when_no_node_serves_what_was_there() {
 /// not undo the later punch.
 #[test]
 fn a_fill_that_came_too_late_stays_so_when_the_hole_is_emptied_again() {
-    const STRIPE: u64 = 4 << 20;
     let mut bed = Bed::three_racks();
     bed.put("f", 1);
-    let fill =
-        |bed: &mut Bed| match begin_change(bed, &[], &[STRIPE], SizeChange::AtLeast(2 * STRIPE)) {
-            CoordinatorReply::Replacement(filled) => filled,
-            other => panic!("{other:?}"),
-        };
-    let late = fill(&mut bed);
-    let between = fill(&mut bed);
+    let late = begin_fill(&mut bed);
+    let between = begin_fill(&mut bed);
     assert_eq!(commit(&mut bed, between.put, &[]), CoordinatorReply::Done);
     let is_too_late = |reply: &CoordinatorReply| matches!(reply, CoordinatorReply::NotCommitted(_));
     let refused = commit(&mut bed, late.put, &[]);
