@@ -337,7 +337,9 @@ pub enum MetaError {
     #[error("the file has changed meanwhile: {0}")]
     FileChanged(&'static str),
     /// A stripe that has left a file may be served yet.
-    #[error("{0} no longer belongs to the file, but nodes may still serve it; try again")]
+    #[error(
+        "{0} no longer belongs to the file, but nodes may still serve it; try again, or start its failed nodes"
+    )]
     StillServed(StripeId),
     /// The files of this pool keep their sizes.
     #[error(

@@ -17,6 +17,7 @@ use crate::ports::{Ask as _, CoordinatorError};
 use crate::ticket::Keyring;
 use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
 use gabion_store::{HeldPage, Identity, Store};
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Time limit of the coordinator's answer to a join or a heartbeat.
@@ -298,7 +299,7 @@ impl Joining<'_> {
         let mut changed: Vec<StripeId> = Vec::new();
         let mut late = Vec::new();
         for _ in 0..CHANGE_ROUND_COUNT {
-            let stripes = changed.clone();
+            let (reported, stripes) = (changed.clone(), changed.clone());
             let held = self
                 .participant
                 .with_store(move |store| store.held_stripes(&stripes));
@@ -318,6 +319,7 @@ impl Joining<'_> {
             match asked.await? {
                 Err((answer, stripes)) => {
                     changed = stripes;
+                    supersede(&mut late, reported);
                     late.push(answer);
                     // Executing an answer takes time, in which more stripes may change. The work at the end
                     // has to be short, because the lease runs then.
@@ -327,6 +329,7 @@ impl Joining<'_> {
                     }
                 }
                 Ok(joined) => {
+                    supersede(&mut late, reported);
                     late.push(joined.answer.clone());
                     return self
                         .become_member(late, joined, sent_ms, options, begun)
@@ -389,6 +392,18 @@ impl Joining<'_> {
             nodes,
             keyring,
         })
+    }
+}
+
+/// Drops what answers say about stripes that were reported again before the answers were executed: the next answer is
+/// about the same state of the store, and about later decisions too. An update that was dropped may stand since.
+fn supersede(late: &mut [PageAnswer], reported: Vec<StripeId>) {
+    let reported: BTreeSet<StripeId> = reported.into_iter().collect();
+    let is_other = |stripe: StripeId| !reported.contains(&stripe);
+    for answer in late {
+        answer.decided.retain(|decided| is_other(decided.stripe));
+        answer.obsolete.retain(|chunk| is_other(chunk.stripe));
+        answer.unknown.retain(|chunk| is_other(chunk.stripe));
     }
 }
 

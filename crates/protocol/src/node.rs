@@ -13,7 +13,7 @@ use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
 use crate::message::{
     Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
-    NodeUsage, Progress, Refusal, RunPart, Scrubbed, Served, Standing, ask,
+    NodeUsage, Refusal, RunPart, Scrubbed, Served, Standing, ask,
 };
 use crate::participant::{Participant, generation_of};
 use crate::ports::{Address, Ask as _, Asker, Ports};
@@ -116,7 +116,7 @@ impl Node {
             ..options
         };
         let (own, incarnation) = (participant.clone(), options.start.number);
-        let own_progress = Arc::new(move || progress(&own, incarnation));
+        let own_progress = Arc::new(move || own.progress(incarnation));
         let heard = Arc::<Heard>::default();
         let limits = options.limits;
         let primaries = Primaries::new(id, incarnation, ports, own_progress, Arc::clone(&heard));
@@ -398,7 +398,7 @@ impl Node {
         let arrivals = lock(&self.staging).start(&runs, ports.now_ms())?;
         let done = self.participant.run(part, arrivals, origin).await;
         lock(&self.staging).end(&runs, ports.now_ms());
-        let progress = progress(&self.participant, self.options.start.number);
+        let progress = self.participant.progress(self.options.start.number);
         done.map(|as_of| NodeReply::PartDone {
             as_of,
             progress: Some(progress),
@@ -500,6 +500,9 @@ impl Node {
                 };
                 if is_followed {
                     lock(&self.keyring).learn(keys, sent_ms);
+                    // The coordinator may have been restarted with shorter leases.
+                    self.heartbeat_ms
+                        .fetch_min((lease_ms / 3).max(1), Ordering::Relaxed);
                     self.renew(sent_ms.saturating_add(lease_ms), nodes);
                 }
             }
@@ -565,6 +568,8 @@ impl Node {
             Ok(membership) => {
                 *lock(&self.session) = membership.session;
                 *lock(&self.keyring) = membership.keyring;
+                self.heartbeat_ms
+                    .store(membership.heartbeat_ms, Ordering::Relaxed);
                 self.renew(membership.lease_until_ms, membership.nodes);
                 self.must_join.store(false, Ordering::Release);
                 lock(&self.join_refused).take();
@@ -586,13 +591,5 @@ impl Node {
         self.participant.ports.learn_nodes(&nodes);
         *lock(&self.nodes) = nodes;
         self.lease_until_ms.store(lease_until_ms, Ordering::Release);
-    }
-}
-
-/// A node's journal position in its present run.
-fn progress(participant: &Participant, incarnation: u64) -> Progress {
-    Progress {
-        incarnation,
-        position: participant.store.position(),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::locks::lock;
 use crate::message::{
-    Attestation, CommittedMark, Damage, Holding, Origin, PendingRecord, Refusal, ask,
+    Attestation, CommittedMark, Damage, Holding, Origin, PendingRecord, Progress, Refusal, ask,
 };
 use crate::ports::{Ports, run_blocking};
 use crate::unfinished::Unfinished;
@@ -106,6 +106,14 @@ impl Participant {
         select_biased! {
             done = done.fuse() => done,
             () = self.ports.disk_hang().fuse() => Err(Refusal::Stalled(Vec::new())),
+        }
+    }
+
+    /// The node's journal position in this run.
+    pub(crate) fn progress(&self, incarnation: u64) -> Progress {
+        Progress {
+            incarnation,
+            position: self.store.position(),
         }
     }
 

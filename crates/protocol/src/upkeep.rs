@@ -132,9 +132,9 @@ impl Upkeep {
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| {
             let found = found_reserves(store)?;
-            Ok((found, store.trash()?, store.used_bytes()))
+            Ok((found, store.used_bytes()))
         });
-        let (found, trash, used_bytes) = looked.await?;
+        let (found, used_bytes) = looked.await?;
         self.reserves.retain(|chunk, _| {
             let known = found.binary_search_by_key(chunk, |(stats, _)| stats.chunk);
             known.is_ok()
@@ -170,22 +170,16 @@ impl Upkeep {
         self.agenda.add(tasks);
         self.look_ms = next_look_ms;
         // At last, since a file that cannot be deleted must end nothing else.
-        self.tend_trash(participant, trash, now_ms).await
+        self.tend_trash(participant, now_ms).await
     }
 
-    /// Measures new files of the trash, and deletes due ones.
-    async fn tend_trash(
-        &mut self,
-        participant: &Participant,
-        trash: Vec<String>,
-        now_ms: u64,
-    ) -> Result<(), Refusal> {
+    /// Measures new files of the trash, and deletes due ones. A file that cannot be measured takes no space, and is
+    /// measured again.
+    async fn tend_trash(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
+        let trash = participant.with_store(Store::trash).await?;
         let unmeasured = self.trash.unmeasured(&trash);
         if !unmeasured.is_empty() {
-            let measured = participant.with_store(move |store| {
-                let measure = |name: String| store.trash_bytes(&name).map(|bytes| (name, bytes));
-                unmeasured.into_iter().map(measure).collect()
-            });
+            let measured = participant.with_store(move |store| Ok(store.trash_bytes(unmeasured)));
             self.trash.learn(measured.await?);
         }
         let due = self.trash.due(trash, now_ms);

@@ -24,11 +24,17 @@ impl Store {
         chunk_bytes + state.journal.allocated_bytes() + other_bytes
     }
 
-    /// Bytes of disk space that a file in the trash takes. They never change.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`] and [`StoreError::Io`].
-    pub fn trash_bytes(&self, name: &str) -> Result<u64, StoreError> {
+    /// Bytes of disk space that these files in the trash take. They never change. A file that cannot be measured now
+    /// is left out.
+    pub fn trash_bytes(&self, names: Vec<String>) -> Vec<(String, u64)> {
+        let measure = |name: String| {
+            let bytes = self.measure_trash(&name).ok()?;
+            Some((name, bytes))
+        };
+        names.into_iter().filter_map(measure).collect()
+    }
+
+    fn measure_trash(&self, name: &str) -> Result<u64, StoreError> {
         let path = format!("{TRASH_DIRECTORY}/{name}");
         let file = self.shared.disk.open(&path);
         let file = file.context_or_busy("open", &path)?;

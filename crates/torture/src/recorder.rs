@@ -18,6 +18,17 @@ pub(crate) enum Kind {
     Coordinated,
 }
 
+impl Kind {
+    /// The goal of gaps after a single failure, in microseconds; none where clients wait for the coordinator.
+    pub(crate) const fn goal_us(self) -> Option<u64> {
+        match self {
+            Self::Read => Some(1_000_000),
+            Self::Write => Some(5_000_000),
+            Self::Coordinated => None,
+        }
+    }
+}
+
 /// A time during which a client waited for an operation of one kind to succeed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gap {
@@ -168,7 +179,9 @@ impl Recorder {
             state.note_broken(violation.to_string());
         }
         state.counts.read += 1;
-        state.succeeded(read.client, Kind::Read, ended);
+        if let Some(gap) = state.succeeded(read.client, Kind::Read, ended) {
+            say_late(&gap, read);
+        }
     }
 
     /// Notes that a write was acknowledged.
@@ -181,7 +194,9 @@ impl Recorder {
             state.note_broken(violation.to_string());
         }
         state.counts.written += 1;
-        state.succeeded(write.client, write.kind, ended);
+        if let Some(gap) = state.succeeded(write.client, write.kind, ended) {
+            say_late(&gap, write);
+        }
     }
 
     /// Notes that a write has failed: for good, or such that it may still take effect for a minute.
@@ -273,12 +288,40 @@ impl Recorder {
     }
 }
 
+/// Prints a gap that is longer than its goal.
+fn say_late(gap: &Gap, last: &UnderWay) {
+    let waited_us = gap.to - gap.from;
+    if gap
+        .kind
+        .goal_us()
+        .is_some_and(|goal_us| waited_us > goal_us)
+    {
+        eprintln!(
+            "{:>9.3} s  client {} has waited {:.2} s for a {} of file {}, cells {} to {}",
+            gap.to as f64 / 1e6,
+            last.client,
+            waited_us as f64 / 1e6,
+            if gap.kind == Kind::Read {
+                "read"
+            } else {
+                "write"
+            },
+            last.span.file,
+            last.span.cells.start,
+            last.span.cells.end - 1
+        );
+    }
+}
+
 impl State {
-    fn succeeded(&mut self, client: u32, kind: Kind, to: Instant) {
+    /// Notes the gap that a success ends. Returns it if it is worth keeping.
+    fn succeeded(&mut self, client: u32, kind: Kind, to: Instant) -> Option<Gap> {
         let from = self.waiting.remove(&(client, kind)).unwrap_or(to);
-        if to - from >= GAP_MIN_US {
-            self.gaps.push(Gap { kind, from, to });
-        }
+        let gap = Gap { kind, from, to };
+        (to - from >= GAP_MIN_US).then(|| {
+            self.gaps.push(gap);
+            gap
+        })
     }
 
     fn note_broken(&mut self, what: String) {

@@ -8,10 +8,6 @@ use crate::stop::Stop;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Goals after a single failure, in seconds.
-const READ_GOAL_S: f64 = 1.0;
-const WRITE_GOAL_S: f64 = 5.0;
-
 /// The cause of a gap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cause {
@@ -145,14 +141,16 @@ impl Report {
                 "{:<18} {:>6} {:>20} {:>20} {:>20}",
                 cause.name(),
                 count,
-                seconds(row.read_us, *cause, READ_GOAL_S),
-                seconds(row.write_us, *cause, WRITE_GOAL_S),
-                seconds(row.coordinated_us, Cause::None, 0.0)
+                seconds(row.read_us, *cause, Kind::Read),
+                seconds(row.write_us, *cause, Kind::Write),
+                seconds(row.coordinated_us, *cause, Kind::Coordinated)
             );
         }
         println!(
-            "* above the goal after a single failure: reads {READ_GOAL_S} s, writes within a stripe \
-             {WRITE_GOAL_S} s;\n  openings and writes across stripes wait for the coordinator"
+            "* above the goal after a single failure: reads {} s, writes within a stripe {} s;\n  \
+             openings and writes across stripes wait for the coordinator",
+            goal_s(Kind::Read),
+            goal_s(Kind::Write)
         );
         let mut errors: Vec<_> = self.errors.iter().collect();
         errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -177,9 +175,13 @@ impl Report {
     }
 }
 
-fn seconds(us: u64, cause: Cause, goal_s: f64) -> String {
+fn goal_s(kind: Kind) -> f64 {
+    kind.goal_us().map_or(f64::INFINITY, |us| us as f64 / 1e6)
+}
+
+fn seconds(us: u64, cause: Cause, kind: Kind) -> String {
     let seconds = us as f64 / 1e6;
-    let is_late = matches!(cause, Cause::One(_)) && seconds > goal_s;
+    let is_late = matches!(cause, Cause::One(_)) && seconds > goal_s(kind);
     format!("{seconds:.2} s{}", if is_late { "*" } else { " " })
 }
 

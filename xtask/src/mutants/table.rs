@@ -291,8 +291,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "one-failed-read-condemns-a-chunk",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
-        text: "Ok(scrubbed) => confirmed.extend(scrubbed.damage),",
-        replacement: "Ok(_) => confirmed.extend(news),",
+        text: "confirmed.extend(scrubbed.damage);",
+        replacement: "let _ = scrubbed;\n                    confirmed.extend(news.clone());",
         check: protocol("coordinator::condition::a_chunk_that_its_node_can_read_again_is_not_lost"),
     },
     Mutant {

@@ -72,11 +72,19 @@ pub struct CoordinatorOptions {
     pub placement_seed: Option<u64>,
 }
 
+/// Shortest time that a single link may be broken: some checks in a row.
+const LINK_PATIENCE_MS_MIN: u64 = 2_000;
+
 impl CoordinatorOptions {
-    /// Returns the time that a single link between two nodes may be broken before one of them is evicted: three times
-    /// as long as a silent node takes to be declared failed. By default 10.5 s.
+    /// Returns the time that a single link between two nodes may be broken before one of them is evicted: half as long
+    /// as a silent node takes to be declared failed, and at least two seconds. That is the default too.
     pub const fn link_patience_ms(&self) -> u64 {
-        3 * (self.timing.lease_ms + self.timing.margin_ms)
+        let half_ms = self.timing.lease_ms.midpoint(self.timing.margin_ms);
+        if half_ms > LINK_PATIENCE_MS_MIN {
+            half_ms
+        } else {
+            LINK_PATIENCE_MS_MIN
+        }
     }
 }
 

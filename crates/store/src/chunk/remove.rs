@@ -115,8 +115,11 @@ impl Store {
                 }
             }
         }
-        if removed.is_empty() || shared.check_latch().is_err() {
+        if removed.is_empty() {
             return ended;
+        }
+        if let Err(latched) = shared.check_latch() {
+            return ended.and(Err(latched));
         }
         shared.sync(needed_lsn)?;
         shared.require(put_away(&*shared.disk, &removed))?;

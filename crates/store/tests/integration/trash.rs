@@ -62,6 +62,21 @@ fn a_chunk_that_is_set_aside_is_not_served_and_its_file_stays() {
 }
 
 #[test]
+fn a_file_in_the_trash_that_cannot_be_opened_hides_no_other() {
+    let (disk, store, id) = updated(2);
+    store.set_aside(&[id]).unwrap();
+    write_chunk(&store, id, spec(2, 10_000, 0), &pattern(2, 10_000)).unwrap();
+    store.set_aside(&[id]).unwrap();
+    let names = store.trash().unwrap();
+    let [bad, good] = [names[0].clone(), names[1].clone()];
+    disk.break_path(&format!("trash/{bad}"), 5);
+    let measured = store.trash_bytes(names);
+    assert_eq!(measured.len(), 1);
+    assert_eq!(measured[0].0, good);
+    assert!(measured[0].1 >= 10_000, "{measured:?}");
+}
+
+#[test]
 fn a_crash_leaves_a_chunk_where_it_was_or_in_the_trash() {
     let (mut kept_count, mut moved_count) = (0, 0);
     for number in 1.. {

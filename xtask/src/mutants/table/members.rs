@@ -74,6 +74,69 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "coordinator::joins::a_node_tells_in_pages_and_is_no_member_before_the_end",
         ),
     },
+    Mutant {
+        name: "a-joining-node-executes-a-decision-that-was-overtaken",
+        file: "crates/protocol/src/joining.rs",
+        text: "let is_other = |stripe: StripeId| !reported.contains(&stripe);",
+        replacement: "let is_other = |stripe: StripeId| stripe.0 < u64::MAX || reported.is_empty();",
+        check: protocol(
+            "update::left_out::a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken",
+        ),
+    },
+    Mutant {
+        name: "a-node-that-never-joined-to-the-end-is-a-member",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
+        text: "if roster.is_known(node) {",
+        replacement: "if !record.failed {",
+        check: protocol(
+            "coordinator::joins::a_node_that_never_joined_to_the_end_is_no_member_when_its_address_is_taken",
+        ),
+    },
+    Mutant {
+        name: "a-coordinator-waits-for-nodes-that-never-joined",
+        file: "crates/protocol/src/coordinator/members/roster.rs",
+        text: ".filter(|r| r.admitted.is_some());",
+        replacement: ".filter(|r| r.admitted.is_some() || r.capacity_bytes > 0);",
+        check: protocol(
+            "coordinator::joins::a_node_that_never_joined_to_the_end_is_no_member_when_its_address_is_taken",
+        ),
+    },
+    Mutant {
+        name: "damage-that-its-node-cannot-confirm-at-once-is-forgotten",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "Err(_) => ports.sleep_ms(wait_ms).await,",
+        replacement: "Err(_) => return Ok(confirmed),",
+        check: protocol(
+            "coordinator::repair::damage_is_not_forgotten_when_its_node_cannot_read_it_again_at_once",
+        ),
+    },
+    Mutant {
+        name: "a-session-ends-that-has-not-begun",
+        file: "crates/protocol/src/coordinator/files/sessions.rs",
+        text: "heard.session != session || heard.has_begun",
+        replacement: "heard.session != session || heard.at_ms.is_none()",
+        check: protocol(
+            "coordinator::exclusive::a_session_that_ends_before_it_begins_does_not_open_the_file_to_all_while_a_node_serves_its_predecessor",
+        ),
+    },
+    Mutant {
+        name: "a-late-renewal-revives-a-session-whose-client-has-left",
+        file: "crates/protocol/src/coordinator/files/sessions.rs",
+        text: "if heard.session == session && heard.at_ms.is_some() {",
+        replacement: "if heard.session == session {",
+        check: protocol(
+            "coordinator::exclusive::a_session_that_ends_before_it_begins_does_not_open_the_file_to_all_while_a_node_serves_its_predecessor",
+        ),
+    },
+    Mutant {
+        name: "a-drain-forgets-a-node-that-was-silent",
+        file: "crates/protocol/src/coordinator/members/departures.rs",
+        text: "if is_up && (was_silent || self.backlog.is_idle()) {",
+        replacement: "if is_up && (self.backlog.is_idle() || was_silent && !is_up) {",
+        check: protocol(
+            "coordinator::manager::a_drain_goes_on_after_a_silence_while_another_repair_fails",
+        ),
+    },
     // Lines of the log.
     Mutant {
         name: "no-line-tells-of-an-expired-lease",

@@ -59,9 +59,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
             Err(error) => return Err(error.into()),
         };
-        self.sessions.begin(file, session, self.core.ports.now_ms());
+        self.sessions
+            .take_over(file, session, self.core.ports.now_ms());
         drop(opening);
         let answer = self.raise(file, token).await;
+        if matches!(answer, Ok(CoordinatorReply::Exclusive(_))) {
+            self.sessions.begin(file, session);
+        }
         // The client begins to renew when it has the answer.
         self.sessions.renew(file, session, self.core.ports.now_ms());
         answer
@@ -86,7 +90,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         if matches!(opened, Ok(CoordinatorReply::NotOpened(_))) {
             return opened;
         }
-        // The new session has no client, also if the writes of the earlier one have not ended yet.
+        // The new session has no client. If the writes of the earlier one have not ended yet, it stays until they have.
         let close = ask::CloseExclusive { file, session };
         let closed = self.close_exclusive(close).await?;
         match opened? {
@@ -215,12 +219,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Renewed(goes_on))
     }
 
-    /// Ends a session.
+    /// Ends a session. One that has not begun stays without a client: the next writer displaces it first.
     pub(in crate::coordinator) async fn close_exclusive(
         &self,
         asked: ask::CloseExclusive,
     ) -> Answer {
         let ask::CloseExclusive { file, session } = asked;
+        let has_it = self.exclusive(file).await?.session == Some(session);
+        if has_it && !self.sessions.leave(file, session) {
+            return Ok(CoordinatorReply::Done);
+        }
         let close = move |meta: &Meta<K>| meta.close_exclusive(file, session);
         self.core.with_meta(close).await?;
         self.sessions.forget(file, session);

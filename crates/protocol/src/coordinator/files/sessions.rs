@@ -18,14 +18,29 @@ pub(super) struct Sessions(Mutex<BTreeMap<PutId, Heard>>);
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     session: SessionId,
-    at_ms: u64,
+    /// The last renewal; none once the client has left.
+    at_ms: Option<u64>,
+    /// Whether all earlier writes had ended, which a coordinator that was restarted does not know.
+    has_begun: bool,
+}
+
+impl Heard {
+    fn until_ms(&self) -> u64 {
+        self.at_ms.map_or(0, |at_ms| at_ms + SESSION_MS)
+    }
 }
 
 impl Sessions {
     /// The sessions of an earlier run.
     pub(super) fn new(open: Vec<(PutId, SessionId)>, now_ms: u64) -> Self {
-        let at_ms = now_ms;
-        let heard = |(file, session)| (file, Heard { session, at_ms });
+        let heard = |(file, session)| {
+            let heard = Heard {
+                session,
+                at_ms: Some(now_ms),
+                has_begun: false,
+            };
+            (file, heard)
+        };
         Self(Mutex::new(open.into_iter().map(heard).collect()))
     }
 
@@ -33,7 +48,7 @@ impl Sessions {
     pub(super) fn left_ms(&self, file: PutId, session: SessionId, now_ms: u64) -> Option<u64> {
         let heard = lock(&self.0).get(&file).copied();
         let heard = heard.filter(|heard| heard.session == session)?;
-        let left_ms = (heard.at_ms + SESSION_MS).saturating_sub(now_ms);
+        let left_ms = heard.until_ms().saturating_sub(now_ms);
         (left_ms > 0).then_some(left_ms)
     }
 
@@ -41,23 +56,56 @@ impl Sessions {
     pub(super) fn has_room(&self, file: PutId, now_ms: u64) -> bool {
         let mut heard = lock(&self.0);
         if heard.len() >= SESSIONS_MAX {
-            heard.retain(|_, heard| now_ms < heard.at_ms + SESSION_MS);
+            heard.retain(|_, heard| now_ms < heard.until_ms());
         }
         heard.len() < SESSIONS_MAX || heard.contains_key(&file)
     }
 
-    /// A session has begun, in the place of any other.
-    pub(super) fn begin(&self, file: PutId, session: SessionId, at_ms: u64) {
-        lock(&self.0).insert(file, Heard { session, at_ms });
+    /// A session takes the place of any other. It begins when all earlier writes have ended.
+    pub(super) fn take_over(&self, file: PutId, session: SessionId, now_ms: u64) {
+        let heard = Heard {
+            session,
+            at_ms: Some(now_ms),
+            has_begun: false,
+        };
+        lock(&self.0).insert(file, heard);
     }
 
-    /// The client of a session is alive. Does nothing if another session has begun since.
-    pub(super) fn renew(&self, file: PutId, session: SessionId, at_ms: u64) {
-        let mut heard = lock(&self.0);
-        let heard = heard.entry(file).or_insert(Heard { session, at_ms });
-        if heard.session == session {
-            heard.at_ms = at_ms;
+    /// All earlier writes have ended. Does nothing if another session has come since.
+    pub(super) fn begin(&self, file: PutId, session: SessionId) {
+        if let Some(heard) = lock(&self.0).get_mut(&file)
+            && heard.session == session
+        {
+            heard.has_begun = true;
         }
+    }
+
+    /// The client of a session is alive. Does nothing if it has left, or if another session has come since.
+    pub(super) fn renew(&self, file: PutId, session: SessionId, now_ms: u64) {
+        let mut heard = lock(&self.0);
+        let heard = heard.entry(file).or_insert(Heard {
+            session,
+            at_ms: Some(now_ms),
+            has_begun: false,
+        });
+        if heard.session == session && heard.at_ms.is_some() {
+            heard.at_ms = Some(now_ms);
+        }
+    }
+
+    /// The client of a session has left. Returns whether the session may end: if it has not begun, an earlier client
+    /// may still write, so the session stays until another one displaces it.
+    pub(super) fn leave(&self, file: PutId, session: SessionId) -> bool {
+        let mut heard = lock(&self.0);
+        let heard = heard.entry(file).or_insert(Heard {
+            session,
+            at_ms: None,
+            has_begun: false,
+        });
+        if heard.session == session {
+            heard.at_ms = None;
+        }
+        heard.session != session || heard.has_begun
     }
 
     /// A session has ended.

@@ -30,8 +30,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Releases the drained nodes, and queues the chunks of the others again: a chunk whose node was silent
-    /// at its turn has left the queue.
+    /// Releases the drained nodes, and queues the chunks of the others again when nothing is queued, and when a node
+    /// answers again: a chunk whose node was silent at its turn has left the queue.
     pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denial> {
         let draining = lock(&self.nodes.roster).draining();
         for node in draining {
@@ -40,7 +40,19 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 lock(&self.nodes.roster).learn_standing(node, standing);
                 self.nodes.forget_links(node);
                 self.core.ports.note_event(&Event::Drained(node));
-            } else if self.backlog.is_idle() && self.nodes.fleet().is_up(node) {
+                continue;
+            }
+            let is_up = self.nodes.fleet().is_up(node);
+            let was_silent = {
+                let mut silent = lock(&self.silent_drains);
+                if is_up {
+                    silent.remove(&node)
+                } else {
+                    silent.insert(node);
+                    false
+                }
+            };
+            if is_up && (was_silent || self.backlog.is_idle()) {
                 self.backlog.add_node(node).await?;
             }
         }
@@ -53,12 +65,16 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         nodes: Vec<NodeId>,
     ) -> Result<(), Denial> {
         for node in nodes {
-            {
+            let is_given_up = {
                 // No join runs concurrently: a node either joins first and stays, or joins after it and
                 // returns.
                 let _joins = self.nodes.hold_joins().await;
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
                 lock(&self.nodes.roster).give_up(node, standing);
+                standing.given_up
+            };
+            if !is_given_up {
+                continue;
             }
             self.note_loss(node, &Event::GivenUp(node));
             self.backlog.add_node(node).await?;

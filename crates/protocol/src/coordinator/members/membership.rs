@@ -60,7 +60,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 }
                 let forget = move |meta: &Meta<K>| meta.forget_address(node);
                 let record = self.core.with_meta(forget).await?;
-                lock(&self.nodes.roster).learn(record);
+                {
+                    let mut roster = lock(&self.nodes.roster);
+                    // A node that has never joined to the end is no member.
+                    if roster.is_known(node) {
+                        roster.learn(record);
+                    }
+                }
                 self.core.with_meta(admit).await?
             }
             joined => joined?,

@@ -24,11 +24,13 @@ use super::pool_facts::Pools;
 use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
 use super::tickets::Tickets;
+use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, MetaError};
 use nodes::Nodes;
 use positions::Positions;
 use starts::Starts;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 /// Admits nodes, monitors them and releases them.
 pub(in crate::coordinator) struct Members<K> {
@@ -42,6 +44,8 @@ pub(in crate::coordinator) struct Members<K> {
     starts: Starts,
     /// Nodes' journal positions.
     positions: Arc<Positions<K>>,
+    /// Draining nodes that do not answer now.
+    silent_drains: Mutex<BTreeSet<NodeId>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
@@ -59,6 +63,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             tickets: Arc::clone(&shared.tickets),
             starts: Starts::new(&shared.core.meta.note_start(shared.core.ports.random())?),
             positions: Arc::new(Positions::new(&shared.core, &shared.nodes)?),
+            silent_drains: Mutex::default(),
         })
     }
 

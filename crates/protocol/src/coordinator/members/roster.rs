@@ -85,10 +85,12 @@ impl Roster {
             .collect()
     }
 
-    /// The expected nodes: all but drained ones and those whose return this run of the coordinator awaits no
-    /// longer. A node that an earlier run gave up counts: in an old copy of the metadata that is no longer so.
+    /// The expected nodes: all that have ever been members, but for drained ones and those whose return this run of the
+    /// coordinator awaits no longer. A node that an earlier run gave up counts: in an old copy of the metadata that is
+    /// no longer so.
     pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
-        let nodes = self.records.keys().copied();
+        let members = self.records.values().filter(|r| r.admitted.is_some());
+        let nodes = members.map(|record| record.id);
         nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))
     }
 

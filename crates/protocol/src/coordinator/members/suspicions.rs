@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 /// Period of the checks of a suspected node, in milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
-/// The same while consecutive checks find it cut off, from the beginning of one check to the next, and the
-/// least time between them: others wait until it is evicted.
+/// The same while consecutive checks find it cut off or a link to it broken, from the beginning of one check to the
+/// next, and the least time between them: others wait until it is evicted.
 const LOOK_AGAIN_EVERY_MS: u64 = 700;
 const LOOK_PAUSE_MS: u64 = 100;
 /// A node is evicted when this many consecutive checks find it cut off, and may return when this many do
@@ -140,7 +140,7 @@ impl Suspicions {
     /// The wait until the next check of a node, after a check of this duration.
     pub(super) fn look_after_ms(&self, node: NodeId, look_took_ms: u64) -> u64 {
         match self.held.get(&node) {
-            Some(held) if held.evicted.is_none() && (1..LOOK_COUNT).contains(&held.look_count) => {
+            Some(held) if held.is_about_to_be_evicted() => {
                 let left_ms = LOOK_AGAIN_EVERY_MS.saturating_sub(look_took_ms);
                 left_ms.max(LOOK_PAUSE_MS)
             }
@@ -270,6 +270,12 @@ impl Suspicions {
 }
 
 impl Suspicion {
+    /// Whether others wait until it is evicted.
+    fn is_about_to_be_evicted(&self) -> bool {
+        self.evicted.is_none()
+            && (self.link.is_some() || (1..LOOK_COUNT).contains(&self.look_count))
+    }
+
     /// Notes the broken link of a check, if there is one. Returns whether the last check found the same.
     fn note_link(&mut self, link_to: Option<NodeId>, now_ms: u64) -> bool {
         let found = link_to.filter(|_| self.evicted.is_none());

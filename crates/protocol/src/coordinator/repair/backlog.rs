@@ -114,6 +114,11 @@ impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
         queue.running_count() > 0 || queue.ready().next().is_some()
     }
 
+    /// Whether a stripe waits for its repair, or is being repaired.
+    pub(super) fn holds(&self, stripe: StripeId) -> bool {
+        lock(&self.waiting).queue.holds(stripe)
+    }
+
     /// Returns the number of stripes that are being repaired.
     pub(in crate::coordinator) fn running_count(&self) -> usize {
         lock(&self.waiting).queue.running_count()

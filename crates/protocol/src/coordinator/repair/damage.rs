@@ -3,13 +3,16 @@
 use super::Repair;
 use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
-use crate::message::{CoordinatorReply, Damage, Denial, ScrubReport, Scrubbed, ask};
+use crate::message::{CoordinatorReply, Damage, Denial, Refusal, ScrubReport, Scrubbed, ask};
 use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
+
+/// How often a node is asked to read damage again if it cannot now.
+const CONFIRM_COUNT: u32 = 4;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Verifies all bytes of every node that is up, and repairs the damaged chunks.
@@ -124,8 +127,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Makes a node read damaged chunks again, and returns the damage that is still there. What the disk
     /// failed to read once may be whole, and a settlement that could read all of it may have made the chunk
-    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer
-    /// counts.
+    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer, or
+    /// that refuses several times, counts.
     async fn confirm(
         self: &Arc<Self>,
         node: NodeId,
@@ -151,14 +154,27 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let mut chunks: Vec<_> = news.iter().map(|found| found.chunk).collect();
         chunks.sort_unstable();
         chunks.dedup();
-        let scrub = ask::Scrub { chunks };
         let ports = &self.core.ports;
-        match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
-            Ok(scrubbed) => confirmed.extend(scrubbed.damage),
-            Err(NodeError::Silent(_)) => confirmed.extend(news),
-            // It reports them again.
-            Err(_) => {}
+        let mut wait_ms = self.core.options.retry_ms;
+        for _ in 0..CONFIRM_COUNT {
+            let chunks = chunks.clone();
+            let scrub = ask::Scrub { chunks };
+            match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
+                Ok(scrubbed) => {
+                    confirmed.extend(scrubbed.damage);
+                    return Ok(confirmed);
+                }
+                Err(NodeError::Silent(_)) => break,
+                // It leaves the cluster, and none of its chunks counts then.
+                Err(
+                    NodeError::NotBegun(Refusal::StoreFailed(_))
+                    | NodeError::Refused(Refusal::StoreFailed(_)),
+                ) => return Ok(confirmed),
+                Err(_) => ports.sleep_ms(wait_ms).await,
+            }
+            wait_ms *= 2;
         }
+        confirmed.extend(news);
         Ok(confirmed)
     }
 }

@@ -32,6 +32,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             !self.throttle.is_paused() && has_places(&survey) && self.nodes.hasten(id);
         if is_possible {
             self.backlog.add(vec![survey.stripe]).await?;
+            if !self.backlog.holds(id) {
+                // Its nodes have returned.
+                self.nodes.note_repaired(id);
+            }
         }
         Ok(CoordinatorReply::Hastened(is_possible))
     }

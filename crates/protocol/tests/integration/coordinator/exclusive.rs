@@ -294,8 +294,49 @@ fn a_removal_that_cannot_end_an_abandoned_session_leaves_none_behind() {
         matches!(&removed, CoordinatorReply::Refused(why) if why.sentence.contains("try again")),
         "{removed:?}"
     );
+    assert!(
+        has_session(&mut bed, "f"),
+        "writers without a session would not displace the first one's writes"
+    );
     vouch(&mut bed, &[]);
     assert_eq!(open(&mut bed, file, SECOND, false), opened(3));
+}
+
+fn has_session(bed: &mut Bed, name: &str) -> bool {
+    let name = name.to_owned();
+    match bed.ask(ask::Lookup { name }) {
+        CoordinatorReply::File(layout) => layout.exclusive.session.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_session_that_ends_before_it_begins_does_not_open_the_file_to_all_while_a_node_serves_its_predecessor()
+ {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(&mut bed, "f");
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    let silent = stripe.nodes[1];
+    bed.hook(move |node, request| {
+        let is_silent = node == silent && matches!(request, NodeRequest::RaiseToken { .. });
+        is_silent.then(|| ready(Err(gone(node))).boxed())
+    });
+    let busy = open(&mut bed, file, SECOND, true);
+    assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    let session = SECOND;
+    let close = ask::CloseExclusive { file, session };
+    assert_eq!(bed.ask(close), CoordinatorReply::Done);
+    assert!(has_session(&mut bed, "f"));
+    // A renewal that was on its way.
+    renew(&mut bed, file, SECOND);
+    vouch(&mut bed, &[]);
+    let third = SessionId(9);
+    assert_eq!(open(&mut bed, file, third, false), opened(3), "at once");
+    let session = third;
+    let close = ask::CloseExclusive { file, session };
+    assert_eq!(bed.ask(close), CoordinatorReply::Done);
+    assert!(!has_session(&mut bed, "f"));
 }
 
 #[test]

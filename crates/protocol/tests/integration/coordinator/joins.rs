@@ -1,6 +1,6 @@
 //! Joins of a node in pages: the fate of sessions, and of changes during a session.
 
-use crate::coordinator::bed::{Bed, TIMING, chunk_on, words};
+use crate::coordinator::bed::{Bed, TIMING, all_with, chunk_on, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{
@@ -400,6 +400,36 @@ fn a_new_node_whose_first_word_arrives_twice_is_one_node() {
     let nodes = bed.status().nodes;
     assert_eq!(nodes.len(), 10);
     assert!(nodes.iter().all(|status| !status.address.is_empty()));
+}
+
+#[test]
+fn a_node_that_never_joined_to_the_end_is_no_member_when_its_address_is_taken() {
+    let mut bed = Bed::three_racks();
+    for address in [20, 21] {
+        let applicant = bed.applicant(None, address, 0, 5);
+        bed.begin_join(applicant, 0).expect("it is welcome");
+    }
+    bed.pass(20_000);
+    let applicant = bed.applicant(None, 20, 0, 6);
+    let session = bed.begin_join(applicant, 0).expect("it is welcome");
+    bed.tell_range(session, (None, None), &[]);
+    let joined = bed.end_join(session, &[]);
+    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    let liveness: Vec<Liveness> = bed.status().nodes.iter().map(|n| n.liveness).collect();
+    assert_eq!(liveness, [Liveness::Up; 10]);
+    // Nor does a coordinator wait for it that is started again.
+    for node in [NodeId(6), NodeId(7), NodeId(8), session.node] {
+        bed.stop(node);
+    }
+    bed.restart();
+    for node in 0..6 {
+        bed.rejoin(NodeId(node), Vec::new());
+    }
+    let listed = bed.ask(all_with(""));
+    assert!(
+        !matches!(listed, CoordinatorReply::Busy(_)),
+        "6 of 10 nodes are there: {listed:?}"
+    );
 }
 
 #[test]

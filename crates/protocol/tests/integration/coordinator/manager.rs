@@ -1,7 +1,7 @@
 //! The repair manager: limits, the foreground guard, pauses, departures, and what outlives the
 //! coordinator's process.
 
-use crate::coordinator::bed::{Asked, Bed, TIMING, chunk_on, gone};
+use crate::coordinator::bed::{Asked, Bed, TIMING, chunk_on, gone, look_up};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::ready;
@@ -412,4 +412,42 @@ fn a_draining_node_that_was_silent_for_a_moment_is_looked_at_again() {
     bed.pass(2_000);
     assert_eq!(bed.stripe("f").chunk_on(node), None);
     assert_eq!(departure(&mut bed, node), Departure::Drained);
+}
+
+#[test]
+fn a_drain_goes_on_after_a_silence_while_another_repair_fails() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 12);
+    let node = stripes[0].nodes[2];
+    let mut others = stripes.iter().filter(|s| s.chunk_on(node).is_none());
+    let other = others
+        .next()
+        .expect("it has not all chunks of twelve stripes")
+        .clone();
+    let lost = chunk_on(&other, other.nodes[0]);
+    bed.hook(move |asked, request| {
+        let fails =
+            matches!(request, NodeRequest::RunPart(part) if part.part.stripe == lost.stripe);
+        fails.then(|| ready(Err(gone(asked))).boxed())
+    });
+    order(&mut bed, RepairOrder::Pause);
+    bed.report_damage(lost);
+    bed.ask(CoordinatorRequest::Drain(node));
+    let incarnation = bed.incarnation(node);
+    bed.stop(node);
+    // Its lease ends, and it is not declared failed yet.
+    bed.pass(TIMING.lease_ms);
+    order(&mut bed, RepairOrder::Resume);
+    bed.revive(node, incarnation);
+    bed.pass(20_000);
+    assert_eq!(departure(&mut bed, node), Departure::Drained);
+    let CoordinatorReply::File(layout) = look_up(&mut bed, "f") else {
+        panic!("it is there");
+    };
+    let other = layout.stripes.iter().find(|s| s.id == lost.stripe);
+    assert_eq!(
+        other.expect("it is there").stale.len(),
+        1,
+        "its repair fails"
+    );
 }

@@ -578,6 +578,31 @@ fn finds_twice(
 }
 
 #[test]
+fn damage_is_not_forgotten_when_its_node_cannot_read_it_again_at_once() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let node = before.nodes[0];
+    let own = chunk_on(&before, node);
+    let mut refusal_count = 0;
+    bed.hook(move |asked, request| {
+        let is_again = matches!(request, NodeRequest::Scrub(scrub) if !scrub.chunks.is_empty());
+        let refuses = asked == node && is_again && refusal_count < 2;
+        refusal_count += u32::from(refuses);
+        refuses.then(|| {
+            let busy = Refusal::Busy("it has no descriptor left".to_owned());
+            ready(Ok(NodeReply::Refused(busy))).boxed()
+        })
+    });
+    bed.report_damage(own);
+    bed.pass(10_000);
+    assert_ne!(
+        bed.stripe("f").generation,
+        before.generation,
+        "it is repaired"
+    );
+}
+
+#[test]
 fn a_scrub_finds_damage_and_has_it_repaired() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);

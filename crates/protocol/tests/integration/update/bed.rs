@@ -342,6 +342,14 @@ impl Bed {
         !held.expect("it has a chunk").records.is_empty()
     }
 
+    /// The terms and numbers of a node's records that are not settled.
+    pub(crate) fn undecided(&self, node: u32) -> Vec<(gabion_layout::Epoch, Sequence)> {
+        let held = self.stores[node as usize].held(STRIPE);
+        let held = held.expect("it has a chunk").records.into_iter();
+        held.map(|record| (record.stamp.epoch, record.stamp.sequence))
+            .collect()
+    }
+
     /// The first bytes of a chunk as of an update.
     pub(crate) fn read(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
         let id = ChunkId {
@@ -481,6 +489,12 @@ impl Bed {
     /// Starts a node again, which finds this at the coordinator.
     pub(crate) fn restart_with(&self, node: u32, decided: Vec<Decided>) {
         self.world().decided = decided;
+        self.restart(node);
+    }
+
+    /// The same, with decisions that are made one after another while it ends its join.
+    pub(crate) fn restart_during(&self, node: u32, decided: impl IntoIterator<Item = Decided>) {
+        self.world().decided_late = decided.into_iter().collect();
         self.restart(node);
     }
 

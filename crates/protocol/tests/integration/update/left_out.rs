@@ -198,6 +198,27 @@ fn a_node_that_returns_refuses_the_layouts_from_before() {
     assert_eq!(bed.read_by_first_layout(1, NEWEST), refused);
 }
 
+/// A settlement without the node drops an update, and a later one finds it at a third node and lets it stand.
+#[test]
+fn a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken() {
+    let bed = Bed::new(&[]);
+    bed.break_node(Some(3));
+    bed.stage(0, 1, 0, NEWS);
+    let torn = bed.update(1, 0, NEWS.len(), &[]);
+    assert!(matches!(torn, NodeReply::Refused(_)), "{torn:?}");
+    let records = bed.undecided(0);
+    assert_eq!(records.len(), 1, "the update is undecided");
+    let decided = |epoch, stands: &[(Epoch, Sequence)]| Decided {
+        stripe: STRIPE,
+        epoch: Epoch(epoch),
+        generation: Generation(1),
+        stands: stands.to_vec(),
+    };
+    let epoch = bed.epoch();
+    bed.restart_during(0, [decided(epoch + 1, &[]), decided(epoch + 2, &records)]);
+    assert_eq!(bed.undecided(0), records, "its bytes may be acknowledged");
+}
+
 #[test]
 fn a_mark_says_nothing_of_records_of_another_term() {
     let bed = Bed::new(&[]);

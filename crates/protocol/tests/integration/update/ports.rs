@@ -1,7 +1,7 @@
 //! The ports of nodes on the bed: to each other, to a clock that a test moves, and to a coordinator that grants
 //! everything.
 
-use crate::update::bed::{CHUNK_BYTES, stripe};
+use crate::update::bed::{CHUNK_BYTES, STRIPE, stripe};
 use crate::update::tickets::{TICKET_GRACE_MS, ticket_key};
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -19,7 +19,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, Asker, CallError, Ports};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -75,6 +75,8 @@ pub(crate) struct World {
     /// The decisions that a joining node is told.
     pub(crate) decided: Vec<Decided>,
     pub(crate) obsolete: Vec<ChunkId>,
+    /// The decisions about the stripe that are made one after another while a node ends its join.
+    pub(crate) decided_late: VecDeque<Decided>,
     /// The file's fencing token.
     pub(crate) token: FencingToken,
 }
@@ -239,6 +241,16 @@ impl BedPorts {
                 })
             }
             CoordinatorRequest::TellChunks(page) => self.told(&page),
+            CoordinatorRequest::EndJoin(_) if !self.world().decided_late.is_empty() => {
+                let decided = self.world().decided_late.pop_front();
+                CoordinatorReply::Changed {
+                    answer: PageAnswer {
+                        decided: decided.into_iter().collect(),
+                        ..PageAnswer::default()
+                    },
+                    stripes: vec![STRIPE],
+                }
+            }
             CoordinatorRequest::EndJoin(end) => CoordinatorReply::Joined(Joined {
                 node: end.session.node,
                 lease_ms: self.lease_ms(),
