@@ -45,28 +45,36 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.geometry.reserved_stripes() + (share / 1000) as u32
     }
 
-    /// Empties one stripe. Returns false if none has stale pages.
+    /// Empties one stripe. Returns false if none that can be emptied has stale pages: a stripe with an
+    /// unreadable live page is set aside until the page is stale or the stripe is rebuilt
+    /// ([`FlashStore::unreadable`] lists it), and the next one is taken.
     ///
     /// # Errors
-    /// The first failure of the store, or [`FlashError::Damaged`] when a live page cannot be read.
+    /// The first failure of the store.
     pub fn collect(&self) -> Result<bool, FlashError> {
         let _turn = self
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let victim = {
-            let mut state = self.lock();
-            Self::check(&state)?;
-            let now = state.clock;
-            state.stripes.choose(self.options.victims, now)
+        let victim = loop {
+            let victim = {
+                let mut state = self.lock();
+                Self::check(&state)?;
+                let now = state.clock;
+                state.stripes.choose(self.options.victims, now)
+            };
+            let Some(victim) = victim else {
+                return Ok(false);
+            };
+            match self.empty(victim) {
+                Ok(true) => break victim,
+                Ok(false) => {}
+                Err(error) => {
+                    self.lock().stripes.give_back(victim);
+                    return Err(error);
+                }
+            }
         };
-        let Some(victim) = victim else {
-            return Ok(false);
-        };
-        if let Err(error) = self.empty(victim) {
-            self.lock().stripes.give_back(victim);
-            return Err(error);
-        }
         // The new copies of its pages must be durable before the stripe may be overwritten, and its
         // header must be free before any other use.
         self.persist()?;
@@ -81,15 +89,16 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(true)
     }
 
-    /// Moves the live pages of a sealed stripe to buffers.
-    fn empty(&self, victim: u32) -> Result<(), FlashError> {
+    /// Moves the live pages of a sealed stripe to buffers. If one is unreadable, sets the stripe aside and
+    /// returns false.
+    fn empty(&self, victim: u32) -> Result<bool, FlashError> {
         let (live, base) = {
             let state = self.lock();
             let stripe = state.stripes.get(victim);
             (stripe.live, stripe.base)
         };
         if live == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let table = self.table(victim)?;
         let mut contents = vec![0; PAGE_BYTES];
@@ -108,7 +117,17 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 }
                 missing
             };
-            self.read_slot(place, &entry, missing, &mut contents)?;
+            if self
+                .read_slot(place, &entry, missing, &mut contents)
+                .is_err()
+            {
+                let mut state = self.lock();
+                if state.map.get(entry.file, entry.page) == Some(place) {
+                    state.stripes.set_aside(victim, slot);
+                    return Ok(false);
+                }
+                continue;
+            }
             let summed = Summed::of(&contents);
             self.attempt(Writer::Collector, |state| {
                 // A write may have replaced the page during the move.
@@ -129,6 +148,6 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 Ok(())
             })?;
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -61,6 +61,7 @@ mod space;
 mod ssd;
 mod store;
 mod stripes;
+mod unreadable;
 
 pub use device::{Device, FileDevice, disk_of, is_blank};
 pub use device_read::{CacheFault, read_past_cache};
@@ -77,3 +78,4 @@ pub use space::Located;
 pub use ssd::{Ssd, SsdCounts, SsdSpec, Wear};
 pub use store::{FlashCounts, FlashOptions, FlashStore, FlashUsage};
 pub use stripes::Victims;
+pub use unreadable::{UnreadablePage, UnreadableStripe};

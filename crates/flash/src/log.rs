@@ -105,7 +105,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     pub(crate) fn release(&self, state: &mut State, place: Place) -> bool {
         let (stripe, slot) = self.split(place);
         let now = state.clock;
-        state.stripes.lose(stripe, now);
+        state.stripes.lose(stripe, slot, now);
         let StripeState::Open { buffer } = state.stripes.get(stripe).state else {
             return false;
         };

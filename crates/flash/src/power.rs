@@ -103,6 +103,8 @@ struct Contents {
     fails_in: Option<u64>,
     /// The file system below, where the bytes are a file with holes.
     below: Option<Below>,
+    /// Granules whose reads fail until they are written.
+    bad: BTreeSet<usize>,
 }
 
 /// The file system below a file with holes.
@@ -140,11 +142,16 @@ impl Contents {
             forgotten: BTreeMap::new(),
             fails_in: None,
             below: None,
+            bad: BTreeSet::new(),
         }
     }
 
     fn read(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
         let range = self.range(offset, output.len())?;
+        let granules = range.start / self.granule_bytes..range.end.div_ceil(self.granule_bytes);
+        if self.bad.range(granules).next().is_some() {
+            return Err(io::Error::other("injected bad sector"));
+        }
         output.copy_from_slice(&self.current[range]);
         Ok(())
     }
@@ -161,6 +168,7 @@ impl Contents {
             let start = granule * self.granule_bytes;
             let end = (start + self.granule_bytes).min(self.current.len());
             let before = self.current[start..end].to_vec();
+            self.bad.remove(&granule);
             let older = self.unsynced.entry(granule).or_default();
             // A lost granule that changes is written as it is cached.
             older.extend(self.forgotten.remove(&granule));
@@ -293,6 +301,18 @@ impl SimDevice {
     /// If the device has no such byte.
     pub fn rot(&self, offset: u64) {
         lock(&self.contents).current[offset as usize] ^= 0x55;
+    }
+
+    /// Makes reads of the sector with this byte fail, until it is written.
+    pub fn spoil(&self, offset: u64) {
+        let mut contents = lock(&self.contents);
+        let sector = offset as usize / SECTOR_BYTES;
+        contents.bad.insert(sector);
+    }
+
+    /// Makes all sectors readable again, with their bytes.
+    pub fn mend(&self) {
+        lock(&self.contents).bad.clear();
     }
 }
 

@@ -120,30 +120,46 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Rebuilds one stripe's missing chunks on present devices. Returns false if no stripe lacks
-    /// any.
+    /// Rebuilds one stripe's missing chunks on present devices. Returns false if no stripe that can be
+    /// rebuilt lacks any: a stripe with unreadable bytes is left until its devices change
+    /// ([`FlashStore::unreadable`] lists it), and the next one is taken.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when too few devices are readable, or when a device fails.
+    /// When a device fails; or the first reason if this call has found stripes with unreadable bytes and
+    /// has rebuilt none. Later calls do not try these stripes again.
     pub fn rebuild(&self) -> Result<bool, FlashError> {
         let _turn = self
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let absent = self.array.absent();
-        let lacking = {
-            let state = self.lock();
-            let lacking = |stripe: u32| match state.stripes.get(stripe).state {
-                StripeState::Sealed { missing } if missing & !absent != 0 => {
-                    Some((stripe, missing))
+        let mut first = None;
+        while let Some((stripe, missing)) = self.next_lacking() {
+            match self.rebuild_stripe(stripe, missing)? {
+                Rebuilt::Whole => return Ok(true),
+                Rebuilt::Unreadable(error) => {
+                    self.lock().stripes.set_unbuilt(stripe);
+                    first.get_or_insert(error);
                 }
-                _ => None,
-            };
-            (0..state.stripes.count()).find_map(lacking)
+            }
+        }
+        first.map_or(Ok(false), Err)
+    }
+
+    /// The first stripe that lacks chunks on present devices and may be rebuilt, and all that it lacks.
+    fn next_lacking(&self) -> Option<(u32, u16)> {
+        let absent = self.array.absent();
+        let state = self.lock();
+        let lacking = |stripe: u32| match state.stripes.get(stripe).state {
+            StripeState::Sealed { missing } if missing & !absent != 0 => Some((stripe, missing)),
+            _ => None,
         };
-        let Some((stripe, missing)) = lacking else {
-            return Ok(false);
-        };
+        let mut stripes = 0..state.stripes.count();
+        stripes.find_map(|stripe| lacking(stripe).filter(|_| !state.stripes.is_unbuilt(stripe)))
+    }
+
+    /// Rebuilds the chunks that a stripe lacks on present devices.
+    fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<Rebuilt, FlashError> {
+        let absent = self.array.absent();
         let mut left = missing;
         let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
         for chunk in 0..self.geometry.device_count() {
@@ -152,8 +168,10 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             let Some(device) = self.array.device(index).filter(|_| missing & bit != 0) else {
                 continue;
             };
-            self.array
-                .rebuild(stripe, missing | absent, chunk, 0, &mut bytes)?;
+            let lacking = missing | absent;
+            if let Err(error) = self.array.rebuild(stripe, lacking, chunk, 0, &mut bytes) {
+                return Ok(Rebuilt::Unreadable(error));
+            }
             let offset = self.geometry.chunk_offset(stripe);
             device
                 .write_at(offset, &bytes)
@@ -172,8 +190,16 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         state.stripes.set_missing(stripe, left);
         drop(state);
         self.persist()?;
-        Ok(true)
+        Ok(Rebuilt::Whole)
     }
+}
+
+/// The result of rebuilding a stripe.
+enum Rebuilt {
+    /// It lacks no chunk on a present device.
+    Whole,
+    /// Too few of its other chunks are readable.
+    Unreadable(FlashError),
 }
 
 /// Makes a device a member of the array. It writes a whole chunk, so that no erase block is written

@@ -1,7 +1,7 @@
 //! The use of each stripe, its live pages, and the next stripe to collect.
 
 use crate::format::StripeState;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Selection of the sealed stripe to collect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,9 +51,21 @@ pub(crate) struct Stripes {
     backed: u32,
     /// Whether the last attempt to allocate space for more of them failed.
     is_full_below: bool,
-    /// Sealed stripes by live slots.
+    /// Sealed stripes by live slots, without those that collection has set aside.
     sealed: BTreeSet<(u32, u32)>,
+    /// Sealed stripes with bytes that the present devices do not give.
+    unreadable: BTreeMap<u32, Unreadable>,
     slot_count: u32,
+}
+
+/// The work that a stripe's unreadable bytes have stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unreadable {
+    /// The live slot that collection could not move. Collection sets the stripe aside until the slot is
+    /// stale.
+    pub(crate) slot: Option<u32>,
+    /// Whether the chunks that the stripe lacks could not be rebuilt.
+    is_unbuilt: bool,
 }
 
 impl Stripes {
@@ -76,6 +88,7 @@ impl Stripes {
             all,
             free,
             sealed,
+            unreadable: BTreeMap::new(),
             slot_count,
         }
     }
@@ -172,21 +185,29 @@ impl Stripes {
         self.sealed.insert((stripe.live, number));
     }
 
-    /// Changes which devices lack their chunk of a sealed stripe.
+    /// Changes which devices lack their chunk of a sealed stripe. Its unreadable bytes may be readable
+    /// then.
     pub(crate) fn set_missing(&mut self, number: u32, missing: u16) {
         let stripe = &mut self.all[number as usize];
         assert!(matches!(stripe.state, StripeState::Sealed { .. }));
         stripe.state = StripeState::Sealed { missing };
+        self.retry(number);
     }
 
     pub(crate) fn gain(&mut self, number: u32) {
         self.change(number, 1);
     }
 
-    pub(crate) fn lose(&mut self, number: u32, now: u64) {
+    /// Notes that a slot is stale. A stripe that was set aside for the slot may be collected again.
+    pub(crate) fn lose(&mut self, number: u32, slot: u32, now: u64) {
         let staled_at = &mut self.all[number as usize].staled_at;
         *staled_at += now.saturating_sub(*staled_at).div_ceil(STALED_WEIGHT);
         self.change(number, -1);
+        if let Some(unreadable) = self.unreadable.get_mut(&number)
+            && unreadable.slot.take_if(|of| *of == slot).is_some()
+        {
+            self.give_back(number);
+        }
     }
 
     fn change(&mut self, number: u32, by: i32) {
@@ -228,8 +249,53 @@ impl Stripes {
         self.sealed.insert((self.get(number).live, number));
     }
 
+    /// Sets a busy stripe aside: collection could not read this live slot. [`Stripes::choose`] does not take
+    /// the stripe until the slot is stale, the stripe is rebuilt, or [`Stripes::retry_all`].
+    pub(crate) fn set_aside(&mut self, number: u32, slot: u32) {
+        self.all[number as usize].is_busy = false;
+        self.unreadable.entry(number).or_default().slot = Some(slot);
+    }
+
+    /// Notes that the chunks that a sealed stripe lacks could not be rebuilt.
+    pub(crate) fn set_unbuilt(&mut self, number: u32) {
+        self.unreadable.entry(number).or_default().is_unbuilt = true;
+    }
+
+    /// Whether the chunks that the stripe lacks could not be rebuilt.
+    pub(crate) fn is_unbuilt(&self, number: u32) -> bool {
+        let unreadable = self.unreadable.get(&number);
+        unreadable.is_some_and(|unreadable| unreadable.is_unbuilt)
+    }
+
+    /// Stripes whose unreadable bytes have stopped collection or a rebuild.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = (u32, Unreadable)> {
+        let stopped = |(_, unreadable): &(&u32, &Unreadable)| {
+            unreadable.slot.is_some() || unreadable.is_unbuilt
+        };
+        let unreadable = self.unreadable.iter().filter(stopped);
+        unreadable.map(|(&number, &unreadable)| (number, unreadable))
+    }
+
+    /// Forgets what of a stripe was unreadable.
+    fn retry(&mut self, number: u32) {
+        if let Some(unreadable) = self.unreadable.remove(&number)
+            && unreadable.slot.is_some()
+        {
+            self.give_back(number);
+        }
+    }
+
+    /// Forgets which stripes have unreadable bytes, so that collection and rebuilds try them again.
+    pub(crate) fn retry_all(&mut self) {
+        let numbers: Vec<u32> = self.unreadable.keys().copied().collect();
+        for number in numbers {
+            self.retry(number);
+        }
+    }
+
     /// Frees a busy stripe.
     pub(crate) fn free(&mut self, number: u32) {
+        self.unreadable.remove(&number);
         let stripe = &mut self.all[number as usize];
         assert_eq!(stripe.live, 0, "live pages were moved away");
         stripe.state = StripeState::Free;

@@ -9,7 +9,7 @@ use crate::array_watch::ArrayWatch;
 use crate::error::{ServerError, io_error, random_bytes};
 use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
-    PAGE_BYTES, is_blank,
+    PAGE_BYTES, UnreadableStripe, is_blank,
 };
 use gabion_store::{Disk, DiskFile, FlashDisk, free_bytes};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of checking the devices' paths.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of trying stripes again whose bytes were unreadable.
+const RETRY_UNREADABLE_EVERY: Duration = Duration::from_mins(10);
 
 /// Parameters of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +81,7 @@ impl Array {
             is_over: Arc::clone(&is_over),
             slots,
             watch: watch.clone(),
+            unreadable: Vec::new(),
         };
         let keeper = thread::Builder::new()
             .name("array".to_owned())
@@ -293,6 +296,8 @@ struct Keeper {
     is_over: Arc<AtomicBool>,
     slots: Vec<Slot>,
     watch: ArrayWatch,
+    /// The stripes with unreadable bytes at the last check.
+    unreadable: Vec<UnreadableStripe>,
 }
 
 impl Keeper {
@@ -302,17 +307,19 @@ impl Keeper {
             self.take_in(index);
         }
         let mut look_at = Instant::now() + LOOK_EVERY;
+        let mut retry_at = Instant::now() + RETRY_UNREADABLE_EVERY;
         while !self.is_over.load(Ordering::Acquire) {
-            let kept = self.store().maintain().and_then(|()| self.rebuild());
-            let is_rebuilding = kept.unwrap_or_else(|error| {
-                tracing::error!(%error, "cannot maintain the array");
-                false
-            });
+            let is_rebuilding = self.keep();
             let now = Instant::now();
             if now >= look_at {
                 self.look();
+                self.look_for_unreadable();
                 self.watch.look(self.store());
                 look_at = now + LOOK_EVERY;
+            }
+            if now >= retry_at {
+                self.store().retry_unreadable();
+                retry_at = now + RETRY_UNREADABLE_EVERY;
             }
             if !is_rebuilding {
                 thread::park_timeout(look_at.saturating_duration_since(now));
@@ -322,6 +329,35 @@ impl Keeper {
 
     fn store(&self) -> &Flash {
         self.disk.store()
+    }
+
+    /// Runs due maintenance and rebuilds one stripe. A failure of one does not stop the other. Returns
+    /// whether there may be more to rebuild.
+    fn keep(&self) -> bool {
+        if let Err(error) = self.store().maintain() {
+            tracing::error!(%error, "cannot maintain the array");
+        }
+        self.rebuild().unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot rebuild stripes of the array");
+            false
+        })
+    }
+
+    /// Logs stripes whose bytes were found to be unreadable since the last check.
+    fn look_for_unreadable(&mut self) {
+        let now = self.store().unreadable();
+        for found in now.iter().filter(|found| !self.unreadable.contains(found)) {
+            let stripe = found.stripe;
+            match &found.page {
+                Some(page) => {
+                    let file = page.file.as_deref().unwrap_or("");
+                    let page = page.page;
+                    tracing::error!(stripe, file, page, "a page of the array is unreadable");
+                }
+                None => tracing::error!(stripe, "a stripe of the array cannot be rebuilt"),
+            }
+        }
+        self.unreadable = now;
     }
 
     /// Rebuilds one stripe that lacks a chunk. Returns whether there may be more.

@@ -28,6 +28,8 @@ struct Watched {
 pub(crate) struct Wear {
     pub(crate) counts: FlashCounts,
     pub(crate) free_stripe_count: u32,
+    /// Stripes that collection or a rebuild has left because some of their bytes are unreadable.
+    pub(crate) unreadable_stripe_count: usize,
     /// Bytes of a stripe on all its devices.
     stripe_bytes: u64,
 }
@@ -114,6 +116,7 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> (ArrayStatus, 
     let wear = Wear {
         counts: store.counts(),
         free_stripe_count: usage.free_stripes,
+        unreadable_stripe_count: store.unreadable().len(),
         stripe_bytes: geometry.device_count() as u64 * geometry.chunk_bytes,
     };
     (status, wear)

@@ -318,6 +318,10 @@ fn add_array(page: &mut Page, status: &ArrayStatus, wear: &Wear) {
     let help = "Stripes of the array that lack a chunk";
     let degraded = f64::from(status.degraded_stripe_count);
     page.gauge("array_degraded_stripes", help, None, degraded);
+    let help =
+        "Stripes of the array with unreadable bytes, which are neither collected nor rebuilt";
+    let unreadable = wear.unreadable_stripe_count as f64;
+    page.gauge("array_unreadable_stripes", help, None, unreadable);
     let help = "Free stripes of the array";
     page.gauge(
         "array_free_stripes",

@@ -66,6 +66,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "an-unreadable-page-stops-collection",
+        file: "crates/flash/src/collect.rs",
+        text: "state.stripes.set_aside(victim, slot);\n                    return Ok(false);",
+        replacement: "let (file, page) = (entry.file, entry.page);\n                    return Err(FlashError::Damaged { file, page });",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::unreadable::collection_goes_on_beside_an_unreadable_page",
+        ),
+    },
+    Mutant {
+        name: "a-bad-sector-stops-a-rebuild",
+        file: "crates/flash/src/replace.rs",
+        text: "self.lock().stripes.set_unbuilt(stripe);\n                    first.get_or_insert(error);",
+        replacement: "let _: &mut FlashError = first.insert(error);\n                    break;",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::unreadable::a_rebuild_goes_on_beyond_a_stripe_with_bad_sectors",
+        ),
+    },
+    Mutant {
         name: "a-vanished-file-fails-the-store-when-it-is-set-aside",
         file: "crates/store/src/chunk/trash.rs",
         text: "Err(source) if source.kind() == ErrorKind::NotFound => {}",

@@ -9,3 +9,4 @@ mod model;
 mod replacing;
 mod space;
 mod threads;
+mod unreadable;
