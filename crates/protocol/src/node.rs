@@ -226,7 +226,7 @@ impl Node {
             let now_ms = ports.now_ms();
             lock(&self.staging).expire(now_ms);
             self.participant.expire_unfinished().await;
-            self.unpin(|pinned| pinned.until_ms <= now_ms);
+            self.unpin(|pinned| pinned.until_ms <= now_ms).await;
             ports
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
                 .await;
@@ -262,8 +262,11 @@ impl Node {
             let nodes = lock(&self.nodes).clone();
             self.primaries.commit_due(&nodes).await;
             if now_ms >= adopt_ms {
-                let appended = self.participant.store.appended_stripes();
-                self.primaries.adopt(appended).await;
+                let appended = |store: &Store| Ok(store.appended_stripes());
+                // A disk that hangs is asked again in the next period.
+                if let Ok(appended) = self.participant.with_store(appended).await {
+                    self.primaries.adopt(appended).await;
+                }
                 adopt_ms = now_ms + ADOPT_EVERY_MS;
             }
         }
@@ -347,7 +350,8 @@ impl Node {
             NodeRequest::Committed(told) => self.committed(told).await,
             NodeRequest::Pin(pin) => self.pin(pin).await,
             NodeRequest::Unpin(ask::Unpin { stripe, cut }) => {
-                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut));
+                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut))
+                    .await;
                 Ok(NodeReply::Done)
             }
             NodeRequest::Missed(asked) => self.missed(asked).await,
@@ -411,16 +415,6 @@ impl Node {
             Ok(sequence) => Ok(NodeReply::Updated { sequence }),
             Err(NotMade::NotBegun(refusal)) => Ok(NodeReply::NotBegun(refusal)),
             Err(NotMade::Begun(refusal)) => Err(refusal),
-        }
-    }
-
-    /// Forgets some of the pins.
-    fn unpin(&self, which: impl Fn(&Pinned) -> bool) {
-        let gone: Vec<Pinned> = lock(&self.pins)
-            .extract_if(.., |pinned| which(pinned))
-            .collect();
-        for Pinned { stripe, cut, .. } in gone {
-            self.participant.store.unpin(stripe, cut);
         }
     }
 

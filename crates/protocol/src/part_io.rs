@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
 use gabion_plan::Log;
-use gabion_store::{ChunkWriter, Cut, Recalled, RecordKind, StoreError};
+use gabion_store::{ChunkWriter, Cut, Recalled, RecordKind, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -59,10 +59,38 @@ impl Use {
     }
 }
 
-/// The state of a running part until its end.
+/// The chunk that a part writes. Its lock is held during writes, which wait for the disk: only threads that
+/// may wait take it.
+#[derive(Clone)]
+pub(crate) struct WriterSlot(Arc<Mutex<Option<ChunkWriter>>>);
+
+impl WriterSlot {
+    pub(crate) fn new(writer: ChunkWriter) -> Self {
+        Self(Arc::new(Mutex::new(Some(writer))))
+    }
+
+    /// Takes the writer, after the write that runs now. For a thread that may wait.
+    pub(crate) fn take(&self) -> Option<ChunkWriter> {
+        lock(&self.0).take()
+    }
+
+    /// Writes bytes of the chunk. For a thread that may wait.
+    fn write(&self, range: ByteRange, bytes: &[u8]) -> Result<(), StoreError> {
+        match &mut *lock(&self.0) {
+            Some(writer) => writer.write_at(range.offset, bytes),
+            None => Err(NO_WRITER),
+        }
+    }
+}
+
+/// The refusal of a write by a part that installs no chunk.
+const NO_WRITER: StoreError = StoreError::Malformed {
+    reason: "chunks are written by parts that install them",
+};
+
+/// The state of a running part until its end, without its writer. Its lock is never held over a wait.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    pub(crate) writer: Option<ChunkWriter>,
     /// By the record's chunk.
     pub(crate) pieces: BTreeMap<(ChunkIndex, Part), Pieces>,
     /// The update as of which all reads were.
@@ -109,6 +137,8 @@ pub(crate) struct NodeIo {
     pub(crate) sources: Option<Vec<ConversionSource>>,
     pub(crate) inputs: Inputs,
     pub(crate) gathered: Arc<Mutex<Gathered>>,
+    /// None if the part installs no chunk.
+    pub(crate) writer: Option<WriterSlot>,
 }
 
 impl NodeIo {
@@ -300,17 +330,14 @@ impl LocalIo for NodeIo {
                 futures::future::ready(Ok(())).boxed()
             }
             Sink::Write(_) => {
-                let gathered = Arc::clone(&self.gathered);
+                let writer = self.writer.clone();
                 let participant = self.participant.clone();
                 let write = async move {
-                    participant
-                        .with_store(move |_| match &mut lock(&gathered).writer {
-                            Some(writer) => writer.write_at(range.offset, &bytes),
-                            None => Err(StoreError::Malformed {
-                                reason: "chunks are written by parts that install them",
-                            }),
-                        })
-                        .await
+                    let write = move |_: &Store| match writer {
+                        Some(writer) => writer.write(range, &bytes),
+                        None => Err(NO_WRITER),
+                    };
+                    participant.with_store(write).await
                 };
                 write.boxed()
             }

@@ -3,16 +3,17 @@
 
 use crate::locks::lock;
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunPart};
-use crate::part_io::{Gathered, NodeIo, Use};
+use crate::part_io::{Gathered, NodeIo, Use, WriterSlot};
 use crate::participant::{Participant, has_settled, hear, refusal, vouches};
 use crate::ports::{Address, run_blocking};
 use crate::run::{RunContext, run_part};
 use crate::staging::Arrivals;
 use crate::unfinished::Left;
+use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Sequence};
 use gabion_plan::{PartStep, Step};
 use gabion_store::{ChunkSpec, ChunkWriter, Piece, Record, StoreError, StripeState, UpdateStamp};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 impl Participant {
     /// Runs a part of a plan; its effect is durable when this returns. Returns the update as of which it
@@ -26,7 +27,7 @@ impl Participant {
         let began_in = self.membership();
         let admitted_at = self.admit(&request).await?;
         let sources = self.sources(&request).await?;
-        let writer = self.writer(&request).await?;
+        let writer = self.writer(&request).await?.map(WriterSlot::new);
         let io = NodeIo {
             participant: self.clone(),
             stripe: request.part.stripe,
@@ -35,10 +36,8 @@ impl Participant {
             use_of: Use::of(&request.effect),
             sources,
             inputs: arrivals.inputs,
-            gathered: Arc::new(Mutex::new(Gathered {
-                writer,
-                ..Gathered::default()
-            })),
+            gathered: Arc::default(),
+            writer: writer.clone(),
         };
         let context = RunContext {
             run: request.run,
@@ -53,14 +52,38 @@ impl Participant {
         // Frames that come later take no memory.
         drop(flows);
         if let Err(refusal) = ran {
-            let writer = lock(&io.gathered).writer.take();
+            let writer = match writer {
+                Some(writer) => self.take_writer(writer).await,
+                None => None,
+            };
             self.leave(&request, writer, &refusal).await;
             return Err(refusal);
         }
         let gathered = std::mem::take(&mut *lock(&io.gathered));
         let as_of = gathered.read_at.unwrap_or(admitted_at);
-        self.finish(request, gathered, began_in).await?;
-        Ok(as_of)
+        let finished = self.finish(request, gathered, writer.clone(), began_in);
+        let finished = finished.await;
+        if let (Err(_), Some(writer)) = (&finished, writer) {
+            self.drop_slot(writer);
+        }
+        finished.map(|()| as_of)
+    }
+
+    /// Takes the writer of a failed part, after the write that runs now. None if the disk hangs.
+    async fn take_writer(&self, slot: WriterSlot) -> Option<ChunkWriter> {
+        let taken = slot.clone();
+        match self.with_store(move |_| Ok(taken.take())).await {
+            Ok(writer) => writer,
+            Err(_) => {
+                self.drop_slot(slot);
+                None
+            }
+        }
+    }
+
+    /// Drops the writer that a part may have left. That removes its file, which waits for the disk.
+    fn drop_slot(&self, slot: WriterSlot) {
+        self.ports.blocking(Box::new(move || drop(slot.take())));
     }
 
     /// Whether the part may run here, and the update as of which it reads.
@@ -133,19 +156,21 @@ impl Participant {
         &self,
         request: RunPart,
         gathered: Gathered,
+        writer: Option<WriterSlot>,
         began_in: u64,
     ) -> Result<(), Refusal> {
         match request.effect {
             Effect::None => Ok(()),
             Effect::Install { .. } | Effect::Resume { .. } | Effect::Convert { .. } => {
                 let base = request.effect.base().unwrap_or_default();
-                let Some(writer) = gathered.writer else {
+                let Some(writer) = writer else {
                     return Ok(());
                 };
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
                 // A client stores new chunks: they replace none, not even one that was never updated.
                 let is_new = epoch == Epoch(0) && matches!(request.effect, Effect::Install { .. });
                 let stored = self.store_for_part(began_in, move |store| {
+                    let writer = writer.take().expect("only the end of the part takes it");
                     // A slow part of an earlier term or try must not replace a newer chunk.
                     match store.held(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
@@ -285,10 +310,14 @@ impl Participant {
         self.drop_writers(gone).await;
     }
 
-    /// Removes the files of dropped chunks, which waits for the disk.
+    /// Removes the files of dropped chunks. If the disk hangs, this returns before they are removed.
     async fn drop_writers(&self, writers: Vec<ChunkWriter>) {
-        if !writers.is_empty() {
-            run_blocking(&*self.ports, move || drop(writers)).await;
+        if writers.is_empty() {
+            return;
+        }
+        select_biased! {
+            () = run_blocking(&*self.ports, move || drop(writers)).fuse() => {}
+            () = self.ports.disk_hang().fuse() => {}
         }
     }
 }

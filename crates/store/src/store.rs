@@ -37,8 +37,10 @@ pub(crate) struct Shared {
     tail_syncs: Arc<SyncLock>,
     /// Those of chunks' files.
     chunk_syncs: SyncLocks,
-    /// The identity on the disk.
+    /// The identity on the disk. Its lock is never held over a wait for the disk.
     identity: Mutex<Identity>,
+    /// Held while the identity on the disk is replaced.
+    replacing_identity: Mutex<()>,
     /// The first failure of a required write or sync.
     latch: OnceLock<String>,
 }
@@ -70,6 +72,7 @@ impl Shared {
             counters: state.journal.counters(),
             reserve_syncs: state.reserves.syncs(),
             identity: Mutex::new(identity),
+            replacing_identity: Mutex::new(()),
             state: Mutex::new(state),
             latch: OnceLock::new(),
         }
@@ -248,7 +251,7 @@ impl Store {
         self.shared.sync(lsn)
     }
 
-    /// The store's identity.
+    /// The store's identity. Does not wait for a replacement that waits for the disk.
     pub fn identity(&self) -> Identity {
         self.shared.lock_identity().clone()
     }
@@ -258,14 +261,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] with nothing changed, or with the store latched; [`StoreError::Failed`].
     pub fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
-        let mut known = self.shared.lock_identity();
-        if *known == *identity {
+        let replacing = self.shared.replacing_identity.lock();
+        let _replacing = replacing.unwrap_or_else(PoisonError::into_inner);
+        if *self.shared.lock_identity() == *identity {
             return Ok(());
         }
         self.shared.check_latch()?;
         let require = |outcome| self.shared.require(outcome);
         identity::replace(&*self.shared.disk, identity, require)?;
-        known.clone_from(identity);
+        self.shared.lock_identity().clone_from(identity);
         Ok(())
     }
 

@@ -4,7 +4,9 @@
 use super::{Node, Pinned, lock};
 use crate::holdings::latest;
 use crate::message::{NodeReply, Refusal, ask};
-use crate::ports::lives;
+use crate::ports::{lives, run_blocking};
+use futures::{FutureExt, select_biased};
+use std::sync::Arc;
 
 impl Node {
     pub(super) async fn committed(&self, told: ask::Committed) -> Result<NodeReply, Refusal> {
@@ -31,6 +33,28 @@ impl Node {
             until_ms,
         });
         Ok(NodeReply::Done)
+    }
+
+    /// Forgets some of the pins. If the disk hangs, this returns before the store has forgotten them.
+    pub(super) async fn unpin(&self, which: impl Fn(&Pinned) -> bool) {
+        let gone: Vec<Pinned> = lock(&self.pins)
+            .extract_if(.., |pinned| which(pinned))
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        // Not refused while the disk hangs: the store counts its pins.
+        let store = Arc::clone(&self.participant.store);
+        let ports = &self.participant.ports;
+        let unpinned = run_blocking(&**ports, move || {
+            for Pinned { stripe, cut, .. } in gone {
+                store.unpin(stripe, cut);
+            }
+        });
+        select_biased! {
+            () = unpinned.fuse() => {}
+            () = ports.disk_hang().fuse() => {}
+        }
     }
 
     pub(super) async fn missed(&self, asked: ask::Missed) -> Result<NodeReply, Refusal> {

@@ -1,11 +1,13 @@
-//! A sync does not make records durable that were appended while it ran.
+//! What happens while a sync runs: it does not make records durable that are appended then, and holds up no reader
+//! of the identity.
 
 use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, StripeId};
 use gabion_store::RecordKind::NewBytes;
-use gabion_store::{Disk, DiskFile, PhysicalExtent, SimDisk, Store};
+use gabion_store::{Disk, DiskFile, Identity, PhysicalExtent, SimDisk, Store};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 type Deed = Box<dyn FnOnce() + Send>;
 
@@ -125,4 +127,29 @@ fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
         let records = again.held(StripeId(1)).unwrap().records;
         assert_eq!(records.len(), 2, "seed {seed}");
     }
+}
+
+#[test]
+fn the_identity_is_readable_while_the_disk_holds_up_its_replacement() {
+    let busy = BusyDisk {
+        disk: SimDisk::new(1),
+        deed: Arc::default(),
+    };
+    let (store, _) = Store::open(Arc::new(busy.clone()), OPTIONS).unwrap();
+    let before = store.identity();
+    let after = Identity {
+        metadata_changes: Some(7),
+        ..before.clone()
+    };
+    let (reader, seen) = (store.clone(), Arc::new(Mutex::new(None)));
+    let slot = Arc::clone(&seen);
+    // The sync ends only when another thread has read the identity, or after a while.
+    *busy.deed.lock().unwrap() = Some(Box::new(move || {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(reader.identity()));
+        *slot.lock().unwrap() = receiver.recv_timeout(Duration::from_secs(10)).ok();
+    }));
+    store.set_identity(&after).unwrap();
+    assert_eq!(seen.lock().unwrap().take(), Some(before));
+    assert_eq!(store.identity(), after);
 }

@@ -66,6 +66,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-replacement-of-the-identity-holds-up-its-readers",
+        file: "crates/store/src/store.rs",
+        text: "self.shared.lock_identity().clone()",
+        replacement: "let _replacing = self.shared.replacing_identity.lock();\n        self.shared.lock_identity().clone()",
+        check: store(
+            "late_appends::the_identity_is_readable_while_the_disk_holds_up_its_replacement",
+        ),
+    },
+    Mutant {
         name: "an-unreadable-page-stops-collection",
         file: "crates/flash/src/collect.rs",
         text: "state.stripes.set_aside(victim, slot);\n                    return Ok(false);",
