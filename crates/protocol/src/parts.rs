@@ -48,7 +48,14 @@ impl Participant {
             stall_ms: request.stall_ms,
         };
         let mut flows = arrivals.flows;
-        let ran = run_part(&*self.ports, &io, &request.part, context, &mut flows).await;
+        let mut ran = run_part(&*self.ports, &io, &request.part, context, &mut flows).await;
+        if ran.is_err() && flows.is_over() {
+            let busy = format!(
+                "a node with too many unread frames of run {}",
+                request.run.0
+            );
+            ran = Err(Refusal::Unavailable(busy));
+        }
         // Frames that come later take no memory.
         drop(flows);
         if let Err(refusal) = ran {

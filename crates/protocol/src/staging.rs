@@ -4,13 +4,14 @@
 //! its run's messages are discarded.
 
 mod ended;
+mod flows;
 
 use self::ended::{KEEP_MS, Over, Withdrawn};
+use self::flows::{FlowSender, Flows, queue, slice_bytes};
 use crate::limits::Limits;
 use crate::message::{Flow, Refusal, RunId};
 use crate::ports::Address;
 use bytes::{Bytes, BytesMut};
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use gabion_layout::{ByteRange, ChunkIndex};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,10 +31,11 @@ const PIECE_COUNT_MAX_OF_CLIENT: u64 = 1 << 19;
 const RUN_COUNT_MAX: usize = 1 << 16;
 
 /// The names of the limits, in metrics.
-const LIMITS: [&str; 5] = [
+const LIMITS: [&str; 6] = [
     "staged_bytes",
     "client_staged_bytes",
     "early_frames",
+    "queued_frames",
     "runs",
     "withdrawn_runs",
 ];
@@ -99,7 +101,7 @@ fn relieve(of: &mut BTreeMap<Address, Load>, peer: Address, less: Load) {
 
 #[derive(Debug)]
 struct Run {
-    sender: UnboundedSender<Flow>,
+    sender: FlowSender,
     state: State,
     pieces: Vec<Staged>,
     /// Frames that wait for the part, by their sender.
@@ -120,7 +122,7 @@ struct Staged {
 #[derive(Debug)]
 enum State {
     /// Its part may still come, and will find these frames.
-    Waiting(UnboundedReceiver<Flow>),
+    Waiting(Flows),
     /// Its part is running.
     Begun,
     /// Its part must not begin any more. Bytes that are staged later are refused.
@@ -129,7 +131,7 @@ enum State {
 
 /// The bytes and frames that wait for a part.
 pub(crate) struct Arrivals {
-    pub(crate) flows: UnboundedReceiver<Flow>,
+    pub(crate) flows: Flows,
     pub(crate) inputs: Inputs,
 }
 
@@ -288,7 +290,8 @@ impl Staging {
     }
 
     /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a frame of its sender, the
-    /// frame is discarded: its part fails, and the sender retries.
+    /// frame is discarded: its part fails, and the sender retries. If the part has begun and reads too slowly, the part
+    /// fails with a refusal.
     pub(crate) fn flow(&mut self, flow: Flow, from: Option<Address>, now_ms: u64) {
         if self.check_begins(flow.run()).is_err() {
             // Late frames of an ended or withdrawn part are discarded.
@@ -298,10 +301,7 @@ impl Staging {
             self.note_limit("runs");
             return;
         }
-        let load = Load::one(match &flow {
-            Flow::Slice { bytes, .. } => bytes.len() as u64,
-            Flow::Credit { .. } | Flow::Abort { .. } => 0,
-        });
+        let load = Load::one(slice_bytes(&flow));
         let all = self.waiting.with(load);
         let of_peer = from.and_then(|from| self.waiting_by.get(&from).copied());
         let of_peer = of_peer.unwrap_or_default().with(load);
@@ -316,14 +316,16 @@ impl Staging {
             }
             let waiting = run.waiting.entry(from).or_default();
             *waiting = waiting.with(load);
-            // So are those of a withdrawn run, which has no receiver.
-            let _ = run.sender.unbounded_send(flow);
+            let is_over = run.sender.send(flow);
             self.waiting = all;
             if let Some(from) = from {
                 self.waiting_by.insert(from, of_peer);
             }
-        } else {
-            let _ = run.sender.unbounded_send(flow);
+            if is_over {
+                self.note_limit("queued_frames");
+            }
+        } else if run.sender.send(flow) {
+            self.note_limit("queued_frames");
         }
     }
 
@@ -363,7 +365,7 @@ impl Staging {
     }
 
     /// Begins a run that may start: returns its early frames and its staged bytes.
-    fn begin(&mut self, run: RunId, now_ms: u64) -> (Option<UnboundedReceiver<Flow>>, Vec<Staged>) {
+    fn begin(&mut self, run: RunId, now_ms: u64) -> (Option<Flows>, Vec<Staged>) {
         let entry = self.run(run, now_ms);
         let flows = match std::mem::replace(&mut entry.state, State::Begun) {
             State::Waiting(flows) => Some(flows),
@@ -409,7 +411,7 @@ impl Staging {
 
     fn run(&mut self, run: RunId, now_ms: u64) -> &mut Run {
         self.runs.entry(run).or_insert_with(|| {
-            let (sender, receiver) = unbounded();
+            let (sender, receiver) = queue(run);
             Run {
                 sender,
                 state: State::Waiting(receiver),

@@ -1,7 +1,9 @@
 //! Tests of early arrivals.
 
 use super::ended::{OVER_COUNT_MAX, WITHDRAWN_COUNT_MAX_OF_CLIENT};
+use super::flows::{QUEUED_BYTES_MAX_OF_RUN, QUEUED_COUNT_MAX_OF_RUN};
 use super::*;
+use futures::{FutureExt, StreamExt};
 
 const SMALL: Limits = Limits {
     primary_stripe_count: 1,
@@ -10,6 +12,11 @@ const SMALL: Limits = Limits {
 };
 const CHUNK: ChunkIndex = ChunkIndex(2);
 const CLIENT: Address = Address::Origin(1);
+
+/// The next frame that has come.
+fn read(flows: &mut Flows) -> Option<Flow> {
+    flows.next().now_or_never().flatten()
+}
 
 #[test]
 fn inputs_are_read_across_pieces_and_gaps_are_refused() {
@@ -249,12 +256,12 @@ fn runs_and_slices_without_a_part_are_bounded() {
     staging.flow(slice(RunId(7)), None, 0);
     staging.flow(slice(RunId(7)), None, 0);
     let mut arrivals = staging.start(&[RunId(7)], 0).unwrap();
-    let waited = std::iter::from_fn(|| arrivals.flows.try_recv().ok());
+    let waited = std::iter::from_fn(|| read(&mut arrivals.flows));
     assert_eq!(waited.count(), 2, "the abort, and the slice that had room");
     assert_eq!(staging.waiting.bytes, 0);
     // Frames for a running part do not wait.
     staging.flow(slice(RunId(7)), None, 0);
-    assert!(arrivals.flows.try_recv().is_ok());
+    assert!(read(&mut arrivals.flows).is_some());
 }
 
 #[test]
@@ -309,4 +316,53 @@ fn pieces_count_however_short_they_are() {
     stage(2).unwrap();
     staging.expire(KEEP_MS + 1);
     assert_eq!(staging.staged, Load::default());
+}
+
+#[test]
+fn a_running_part_has_a_limit_of_unread_frames_and_fails_beyond_it() {
+    let run = RunId(1);
+    let half = Bytes::from(vec![0; QUEUED_BYTES_MAX_OF_RUN as usize / 2]);
+    let slice = || Flow::Slice {
+        run,
+        value: gabion_plan::ValueId(0),
+        slice: 0,
+        purpose: crate::message::Purpose::Update,
+        bytes: half.clone(),
+    };
+    let mut staging = Staging::default();
+    let mut flows = staging.start(&[run], 0).unwrap().flows;
+    // A part that reads has no limit.
+    for _ in 0..5 {
+        staging.flow(slice(), None, 0);
+        assert!(matches!(read(&mut flows), Some(Flow::Slice { .. })));
+    }
+    staging.flow(slice(), None, 0);
+    staging.flow(slice(), None, 0);
+    assert!(!flows.is_over());
+    for _ in 0..2 {
+        staging.flow(Flow::Abort { run }, None, 0);
+    }
+    assert!(!flows.is_over(), "frames without bytes have room");
+    staging.flow(slice(), None, 0);
+    assert!(flows.is_over());
+    assert!(matches!(read(&mut flows), Some(Flow::Abort { .. })));
+    assert_eq!(staging.figures().2["queued_frames"], 1);
+}
+
+#[test]
+fn short_unread_frames_count_too() {
+    let run = RunId(1);
+    let mut staging = Staging::default();
+    let flows = staging.start(&[run], 0).unwrap().flows;
+    let credit = || Flow::Credit {
+        run,
+        value: gabion_plan::ValueId(0),
+        slices: 1,
+    };
+    for _ in 0..QUEUED_COUNT_MAX_OF_RUN {
+        staging.flow(credit(), None, 0);
+    }
+    assert!(!flows.is_over());
+    staging.flow(credit(), None, 0);
+    assert!(flows.is_over());
 }
