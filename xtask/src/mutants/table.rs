@@ -541,17 +541,6 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "unread-frames-of-a-part-without-a-limit",
-        file: "crates/protocol/src/staging/flows.rs",
-        text: "let has_room = queued.bytes + bytes <= QUEUED_BYTES_MAX_OF_RUN",
-        replacement: "let has_room = queued.bytes + bytes <= u64::MAX / QUEUED_BYTES_MAX_OF_RUN",
-        check: test(
-            "gabion-protocol",
-            "lib",
-            "staging::tests::a_running_part_has_a_limit_of_unread_frames_and_fails_beyond_it",
-        ),
-    },
-    Mutant {
         name: "a-full-file-system-loses-the-device",
         file: "crates/flash/src/array.rs",
         text: "if let Some(full) = full_below(index, &error) {\n                    return",

@@ -49,4 +49,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "Err(CoordinatorError::Busy(why)) => why,\n                Err(error) => return Err(error.into()),",
         check: wire("ports::a_commit_of_a_pool_is_asked_for_again_when_the_coordinator_goes"),
     },
+    Mutant {
+        name: "unread-frames-of-a-part-without-a-limit",
+        file: "crates/protocol/src/staging/flows.rs",
+        text: "let has_room = queued.bytes + bytes <= QUEUED_BYTES_MAX_OF_RUN",
+        replacement: "let has_room = queued.bytes + bytes <= u64::MAX / QUEUED_BYTES_MAX_OF_RUN",
+        check: test(
+            "gabion-protocol",
+            "lib",
+            "staging::tests::a_running_part_has_a_limit_of_unread_frames_and_fails_beyond_it",
+        ),
+    },
 ];
