@@ -79,13 +79,11 @@ impl Participant {
     /// Takes the writer of a failed part, after the write that runs now. None if the disk hangs.
     async fn take_writer(&self, slot: WriterSlot) -> Option<ChunkWriter> {
         let taken = slot.clone();
-        match self.with_store(move |_| Ok(taken.take())).await {
-            Ok(writer) => writer,
-            Err(_) => {
-                self.drop_slot(slot);
-                None
-            }
+        if let Ok(writer) = self.with_store(move |_| Ok(taken.take())).await {
+            return writer;
         }
+        self.drop_slot(slot);
+        None
     }
 
     /// Drops the writer that a part may have left. That removes its file, which waits for the disk.

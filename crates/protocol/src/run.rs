@@ -6,7 +6,7 @@ use crate::ports::{Address, Ports};
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::BoxFuture;
-use futures::stream::{FusedStream, FuturesUnordered, Stream, StreamExt};
+use futures::stream::{FusedStream, FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_exec::{Command, Event, ExecError, Executor, Sink, Source};
 use gabion_layout::{ByteRange, NodeId};
@@ -108,7 +108,7 @@ pub async fn run_part(
     io: &dyn LocalIo,
     part: &Part,
     context: RunContext,
-    flows: &mut (impl Stream<Item = Flow> + FusedStream + Unpin),
+    flows: &mut (impl FusedStream<Item = Flow> + Unpin),
 ) -> Result<(), Refusal> {
     let (mut executor, commands) = Executor::new(part).map_err(|error| refusal(&error))?;
     let mut driver = Driver {

@@ -348,13 +348,12 @@ impl Keeper {
         let now = self.store().unreadable();
         for found in now.iter().filter(|found| !self.unreadable.contains(found)) {
             let stripe = found.stripe;
-            match &found.page {
-                Some(page) => {
-                    let file = page.file.as_deref().unwrap_or("");
-                    let page = page.page;
-                    tracing::error!(stripe, file, page, "a page of the array is unreadable");
-                }
-                None => tracing::error!(stripe, "a stripe of the array cannot be rebuilt"),
+            if let Some(page) = &found.page {
+                let file = page.file.as_deref().unwrap_or("");
+                let page = page.page;
+                tracing::error!(stripe, file, page, "a page of the array is unreadable");
+            } else {
+                tracing::error!(stripe, "a stripe of the array cannot be rebuilt");
             }
         }
         self.unreadable = now;

@@ -146,7 +146,7 @@ fn the_identity_is_readable_while_the_disk_holds_up_its_replacement() {
     // The sync ends only when another thread has read the identity, or after a while.
     *busy.deed.lock().unwrap() = Some(Box::new(move || {
         let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(reader.identity()));
+        std::thread::spawn(move || drop(sender.send(reader.identity())));
         *slot.lock().unwrap() = receiver.recv_timeout(Duration::from_secs(10)).ok();
     }));
     store.set_identity(&after).unwrap();
