@@ -33,6 +33,24 @@ struct State {
     ended: AtomicBool,
 }
 
+impl State {
+    /// Asks for a renewal. Returns whether the coordinator has ended the session. A question from before the session was
+    /// opened may be answered by a coordinator that does not know it yet, so that refusal means nothing.
+    async fn ends_by<E, F>(&self, ask: impl FnOnce() -> F) -> bool
+    where
+        F: Future<Output = Result<bool, E>>,
+    {
+        let was_opened = self.opened.load(Ordering::Acquire);
+        // A lost answer is replaced by the next.
+        let has_ended = matches!(ask().await, Ok(false)) && was_opened;
+        if has_ended {
+            self.over.store(true, Ordering::Release);
+            self.ended.store(true, Ordering::Release);
+        }
+        has_ended
+    }
+}
+
 impl Session {
     /// Begins to renew a session that is about to be opened.
     pub(crate) fn new(ports: &Arc<dyn ClientPorts>, file: PutId) -> Self {
@@ -43,11 +61,8 @@ impl Session {
             loop {
                 own.sleep_ms(RENEW_EVERY_MS).await;
                 let renew = ask::RenewExclusive { file, session: id };
-                // A lost one is replaced by the next.
-                let goes_on = own.ask_coordinator(renew, RENEW_DEADLINE_MS).await;
-                if matches!(goes_on, Ok(false)) && known.opened.load(Ordering::Acquire) {
-                    known.over.store(true, Ordering::Release);
-                    known.ended.store(true, Ordering::Release);
+                let ask = || own.ask_coordinator(renew, RENEW_DEADLINE_MS);
+                if known.ends_by(ask).await {
                     return;
                 }
             }
@@ -111,5 +126,27 @@ impl Drop for Session {
             let told = self.ports.ask_coordinator(self.close(), RENEW_DEADLINE_MS);
             self.ports.spawn(told.map(|_| ()).boxed());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::channel::oneshot;
+    use std::pin::pin;
+
+    #[test]
+    fn a_refusal_of_a_renewal_from_before_the_open_ends_no_session() {
+        let state = State::default();
+        let (answer, answered) = oneshot::channel();
+        let mut early = pin!(state.ends_by(|| answered));
+        assert_eq!(early.as_mut().now_or_never(), None);
+        state.opened.store(true, Ordering::Release);
+        answer.send(false).expect("it waits");
+        assert_eq!(early.now_or_never(), Some(false));
+        assert!(!state.over.load(Ordering::Acquire));
+        let refused = || std::future::ready(Ok::<_, ()>(false));
+        assert_eq!(state.ends_by(refused).now_or_never(), Some(true));
+        assert!(state.over.load(Ordering::Acquire));
     }
 }

@@ -1,6 +1,6 @@
 //! Rules of files that one session alone may write.
 
-use super::{Mutant, protocol, test};
+use super::{Mutant, protocol, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -140,6 +140,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion-protocol",
             "integration",
             "coordinator::exclusive::a_put_that_began_before_a_session_does_not_replace_its_file",
+        ),
+    },
+    Mutant {
+        name: "a-refused-renewal-from-before-the-open-ends-the-session",
+        file: "crates/client/src/session.rs",
+        text: "matches!(ask().await, Ok(false)) && was_opened;",
+        replacement: "matches!(ask().await, Ok(false)) && (was_opened || self.opened.load(Ordering::Acquire));",
+        check: unit(
+            "gabion-client",
+            "session::tests::a_refusal_of_a_renewal_from_before_the_open_ends_no_session",
         ),
     },
 ];
