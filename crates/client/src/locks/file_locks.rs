@@ -1,6 +1,7 @@
 //! This client's knowledge of its owners' locks in one file. The coordinator has the locks; this says which owners may
 //! have any, and whether locks were lost.
 
+use super::held_ranges::HeldRanges;
 use super::session::LockSession;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{LockChange, LockOwner, LockRange, Locking, PutId};
@@ -25,10 +26,12 @@ struct State {
 
 #[derive(Default)]
 struct Owner {
-    /// Whether it may have locks.
-    holds: bool,
+    /// Where it may have locks.
+    held: HeldRanges,
     /// Its changes on their way.
     change_count: u32,
+    /// Two of its changes were on their way at the same time since it had none: their order is unknown.
+    are_mixed: bool,
     /// The number of a change whose answer was lost.
     unknown: Option<u64>,
     /// It has closed the file, and the coordinator does not know that yet.
@@ -76,7 +79,7 @@ impl FileLocks {
         if state.loss_count != known_loss_count {
             return Validity::Lost;
         }
-        let has_locks = state.owners.values().any(|owner| owner.holds);
+        let has_locks = state.owners.values().any(Owner::holds);
         let session = state.session.as_ref().filter(|_| has_locks);
         match session {
             Some(session) if !session.is_leased(now_ms) => Validity::Unknown,
@@ -113,6 +116,7 @@ impl FileLocks {
         }
         let owner = state.owners.entry(owner).or_default();
         owner.change_count += 1;
+        owner.are_mixed |= owner.change_count > 1;
         owner.unknown
     }
 
@@ -128,9 +132,10 @@ impl FileLocks {
         if let Some(owner) = state.owners.get_mut(&change.owner) {
             owner.change_count = owner.change_count.saturating_sub(1);
             if goes_on && attempt != LockAttempt::Find {
-                note(owner, change, ended);
+                owner.note(change, ended);
             }
-            if !owner.holds && owner.change_count == 0 && owner.unknown.is_none() {
+            owner.are_mixed &= owner.change_count > 0;
+            if !owner.holds() && owner.change_count == 0 && owner.unknown.is_none() {
                 state.owners.remove(&change.owner);
             }
         }
@@ -147,7 +152,7 @@ impl FileLocks {
             .is_some_and(|session| session.is_over())
         {
             state.session = None;
-            let has_lost = state.owners.values().any(|owner| owner.holds);
+            let has_lost = state.owners.values().any(Owner::holds);
             state.loss_count += u64::from(has_lost);
             state.owners.retain(|_, owner| {
                 *owner = Owner {
@@ -162,19 +167,88 @@ impl FileLocks {
     }
 }
 
-/// Notes what an owner may have. In doubt it has locks: a close then unlocks them.
-fn note(owner: &mut Owner, change: &LockChange, ended: &Ended) {
-    match ended {
-        Ended::Answered(Locking::Done) => {
-            let frees_all = change.mode.is_none() && change.range == LockRange::ALL;
-            owner.unknown = None;
-            owner.holds = !frees_all && (owner.holds || change.mode.is_some());
-            owner.is_closed &= !frees_all;
+impl Owner {
+    /// Whether it may have locks.
+    const fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Notes what it may have after a change. In doubt it has locks: a close then unlocks them.
+    fn note(&mut self, change: &LockChange, ended: &Ended) {
+        match ended {
+            Ended::Answered(Locking::Done) => {
+                self.unknown = None;
+                let frees_all = change.range == LockRange::ALL;
+                match change.mode {
+                    Some(_) => self.held.add(change.range),
+                    // The coordinator may have made the changes in another order.
+                    None if self.are_mixed && !frees_all => {}
+                    None => {
+                        self.held.remove(change.range);
+                        self.is_closed &= !frees_all;
+                    }
+                }
+            }
+            Ended::Unknown(number) => {
+                self.unknown = Some(*number);
+                if change.mode.is_some() {
+                    self.held.add(change.range);
+                }
+            }
+            Ended::Answered(_) | Ended::Refused => {}
         }
-        Ended::Unknown(number) => {
-            owner.unknown = Some(*number);
-            owner.holds |= change.mode.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_meta::{LockKind, LockMode};
+
+    const OWNER: LockOwner = LockOwner {
+        kind: LockKind::Range,
+        number: 7,
+    };
+    const FIRST: LockRange = LockRange { first: 0, last: 9 };
+    const SECOND: LockRange = LockRange {
+        first: 20,
+        last: 29,
+    };
+
+    fn change(mode: Option<LockMode>, range: LockRange) -> LockChange {
+        LockChange {
+            mode,
+            range,
+            ..LockChange::unlock(OWNER)
         }
-        Ended::Answered(_) | Ended::Refused => {}
+    }
+
+    const DONE: Ended = Ended::Answered(Locking::Done);
+
+    #[test]
+    fn an_owner_that_has_unlocked_all_its_ranges_has_no_lock() {
+        let mut owner = Owner::default();
+        for range in [FIRST, SECOND] {
+            owner.note(&change(Some(LockMode::Exclusive), range), &DONE);
+        }
+        owner.note(&change(None, FIRST), &DONE);
+        assert!(owner.holds(), "the second range is locked");
+        owner.note(&change(None, SECOND), &Ended::Unknown(3));
+        assert!(owner.holds(), "it may be locked");
+        owner.note(&change(None, SECOND), &DONE);
+        assert!(!owner.holds());
+    }
+
+    #[test]
+    fn an_unlock_beside_another_change_of_its_owner_proves_nothing() {
+        let mut owner = Owner {
+            are_mixed: true,
+            ..Owner::default()
+        };
+        owner.note(&change(Some(LockMode::Exclusive), FIRST), &DONE);
+        owner.note(&change(None, FIRST), &DONE);
+        assert!(owner.holds(), "the coordinator may have locked it last");
+        owner.note(&LockChange::unlock(OWNER), &DONE);
+        assert!(!owner.holds());
     }
 }

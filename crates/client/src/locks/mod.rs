@@ -7,6 +7,7 @@
 //! gets the lock.
 
 mod file_locks;
+mod held_ranges;
 mod session;
 pub(crate) mod table;
 

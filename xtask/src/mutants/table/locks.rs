@@ -1,6 +1,6 @@
 //! Rules of advisory locks.
 
-use super::{Mutant, test};
+use super::{Mutant, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -45,6 +45,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion-meta",
             "integration",
             "locks::owners_of_any_session_exclude_each_other",
+        ),
+    },
+    Mutant {
+        name: "an-unlocked-range-counts-as-a-lock",
+        file: "crates/client/src/locks/file_locks.rs",
+        text: "self.held.remove(change.range);",
+        replacement: "if frees_all { self.held.remove(change.range); }",
+        check: unit(
+            "gabion-client",
+            "locks::file_locks::tests::an_owner_that_has_unlocked_all_its_ranges_has_no_lock",
+        ),
+    },
+    Mutant {
+        name: "an-unlock-counts-as-later-than-a-lock-beside-it",
+        file: "crates/client/src/locks/file_locks.rs",
+        text: "None if self.are_mixed && !frees_all => {}",
+        replacement: "None if self.are_mixed && false => {}",
+        check: unit(
+            "gabion-client",
+            "locks::file_locks::tests::an_unlock_beside_another_change_of_its_owner_proves_nothing",
         ),
     },
 ];
