@@ -1,6 +1,7 @@
 //! The client itself: its connections, its requests to the coordinator, and how it runs plans.
 
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
+use crate::byte_budget::ByteBudget;
 use crate::cache::SegmentCache;
 use crate::error::{ClientError, passing};
 use crate::health::Health;
@@ -42,7 +43,8 @@ pub struct ClientOptions {
     pub deadline: Duration,
     /// Repair scheme for reads of lost chunks.
     pub read_scheme: Scheme,
-    /// Bytes of stripes that a put or a get holds in memory: at least one stripe and at most three.
+    /// Bytes of stripes that a put or a get holds in memory: at least one stripe and at most three. Also those that all
+    /// writes together hold which store whole stripes, as writes into holes do: at least one stripe.
     pub in_flight_bytes: u64,
     /// Memory of the cache shared by files opened with [`Client::open_cached`]. With 0, the
     /// default, nothing is cached: such files read and write the cluster as [`Client::open`]'s do.
@@ -78,6 +80,8 @@ pub(crate) struct Shared {
     planned: Mutex<Meter>,
     /// Bytes of the updates in flight.
     pub(crate) updating_bytes: UnderWay,
+    /// Bytes of the stripes that writes store whole.
+    pub(crate) stripe_bytes: ByteBudget,
     /// Updates with an unknown outcome.
     pub(crate) open_runs: Arc<OpenRuns>,
     /// Recent failures and delays of nodes.
@@ -106,6 +110,7 @@ impl Client {
         options: ClientOptions,
     ) -> Result<Self, ClientError> {
         let cache = SegmentCache::new(options.cache_bytes, options.read_ahead_bytes);
+        let stripe_bytes = ByteBudget::new(options.in_flight_bytes);
         let client = Self {
             shared: Arc::new(Shared {
                 ports,
@@ -113,6 +118,7 @@ impl Client {
                 cache,
                 planned: Mutex::default(),
                 updating_bytes: UnderWay::default(),
+                stripe_bytes,
                 open_runs: Arc::default(),
                 health: Health::default(),
                 locks: Locks::default(),

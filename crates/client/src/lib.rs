@@ -26,6 +26,7 @@
 mod append;
 mod attempts;
 mod attributes;
+mod byte_budget;
 mod cache;
 mod cached_cluster;
 mod cached_file;

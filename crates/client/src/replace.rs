@@ -277,6 +277,12 @@ impl File {
         if shape.stripe_bytes() != slot.stripe_bytes {
             return Err(ClientError::unexpected("the coordinator").into());
         }
+        let _held = self
+            .client
+            .shared
+            .stripe_bytes
+            .hold(slot.stripe_bytes)
+            .await;
         let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
         let mut displaced = rewrite.displaced.iter().zip(&begun.replacement.settled);
         let old = displaced.find(|((offset, _), _)| *offset == slot.start);

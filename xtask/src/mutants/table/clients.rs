@@ -1,6 +1,6 @@
 //! Rules of the client, which the simulator runs as it is.
 
-use super::{Check, Mutant, protocol, test};
+use super::{Check, Mutant, protocol, test, unit};
 
 const SILENT_NODE: Check = test(
     "gabion-sim",
@@ -352,5 +352,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             target: "lib",
             name: "quorum::tests::the_nodes_of_stale_chunks_alone_know_no_mark",
         },
+    },
+    Mutant {
+        name: "stripes-that-are-stored-whole-take-more-than-their-memory",
+        file: "crates/client/src/byte_budget.rs",
+        text: "self.held_bytes + first.get().bytes <= limit_bytes",
+        replacement: "self.held_bytes < limit_bytes",
+        check: unit(
+            "gabion-client",
+            "byte_budget::tests::bytes_wait_for_room_in_their_order",
+        ),
     },
 ];
