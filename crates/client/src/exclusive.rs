@@ -28,6 +28,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::open`]; [`ClientError::InUse`] while another client has it;
+    /// [`ClientError::Superseded`] when another client has opened it exclusively during this call;
     /// [`ClientError::Late`] when earlier writes cannot be settled in time, though the other client is displaced;
     /// [`ClientError::FileGone`].
     pub async fn open_exclusive(
@@ -35,27 +36,40 @@ impl Client {
         name: &str,
         take_over: TakeOver,
     ) -> Result<File, ClientError> {
-        let file = self.open(name).await?;
-        let session = file.begin_session(take_over).await?;
-        let layout = self.lookup_file(file.put_id(), 0).await?;
-        let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
-        File::with_layout(self, name, layout, Some(session))
+        self.open(name).await?.reopen_exclusive(take_over).await
     }
 }
 
 impl File {
+    /// Opens the same file exclusively, whatever its names, as [`Client::open_exclusive`] does.
+    ///
+    /// # Errors
+    /// Those of [`Client::open_exclusive`].
+    pub async fn reopen_exclusive(&self, take_over: TakeOver) -> Result<Self, ClientError> {
+        let session = self.begin_session(take_over).await?;
+        let name = self.name();
+        let layout = self.client.lookup_file(self.put_id(), 0).await?;
+        let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
+        let file = Self::with_layout(&self.client, name, layout, Some(session))?;
+        if file.is_superseded() {
+            // A later session has begun before this one's answer has come.
+            return Err(ClientError::Superseded(name.to_owned()));
+        }
+        Ok(file)
+    }
+
     /// Begins a session, from the known layout if that is not too old. Until then it is renewed too, since the
     /// coordinator may have to settle many stripes, and it ends if the caller stops waiting.
     async fn begin_session(&self, take_over: TakeOver) -> Result<Session, ClientError> {
         let what = format!("opening {} exclusively", self.name());
         let mut attempts = self.client.attempts(what, 0);
         loop {
-            let (file, seen) = (self.put_id(), self.exclusive().token);
+            let (file, present) = (self.put_id(), self.exclusive());
             let session = Session::new(&self.client.shared.ports, file);
             let request = ask::OpenExclusive {
                 file,
                 session: session.id(),
-                seen,
+                seen: present.token,
                 takes_over: take_over == TakeOver::Now,
             };
             match self.client.ask(request).await? {
@@ -69,6 +83,14 @@ impl File {
                 Err(NotOpened::Changed) => attempts.pause("others open it exclusively").await?,
             }
             self.refresh_record().await?;
+            let later = self
+                .exclusive()
+                .session
+                .filter(|_| take_over == TakeOver::Now);
+            if later.is_some() && later != present.session {
+                // It may have displaced this client's session, whose answer was lost. A take-over is not repeated.
+                return Err(ClientError::Superseded(self.name().to_owned()));
+            }
         }
     }
 

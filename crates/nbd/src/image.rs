@@ -14,7 +14,7 @@ use crate::range_lock::{Locked, RangeLock};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_client::{Cause, Client, ClientError, File, FileStat, ReadPart, TakeOver};
+use gabion_client::{Cause, ClientError, File, FileStat, ReadPart, TakeOver};
 use gabion_layout::ByteRange;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -55,36 +55,20 @@ impl Image {
     /// then no write of this one takes effect any more.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for a file whose blocks are replicated at first; those of
-    /// [`Client::open_exclusive`].
+    /// Those of [`File::reopen_exclusive`].
     pub async fn open_for_writing(
-        client: &Client,
-        name: &str,
+        file: &File,
         (retry_limit, take_over): (Duration, TakeOver),
     ) -> Result<Self, ClientError> {
-        check_pool(&client.open(name).await?)?;
-        let file = client.open_exclusive(name, take_over).await?;
+        let file = file.reopen_exclusive(take_over).await?;
         Ok(Self {
             is_read_only: false,
-            ..Self::of(file, retry_limit)
+            ..Self::of_file(file, retry_limit)
         })
     }
 
-    /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// Those of [`Image::open_for_writing`].
-    pub async fn open_for_reading(
-        client: &Client,
-        name: &str,
-        retry_limit: Duration,
-    ) -> Result<Self, ClientError> {
-        let file = client.open(name).await?;
-        check_pool(&file)?;
-        Ok(Self::of(file, retry_limit))
-    }
-
-    fn of(file: File, retry_limit: Duration) -> Self {
+    /// An open file as an image that is only read.
+    pub fn of_file(file: File, retry_limit: Duration) -> Self {
         Self {
             segment_bytes: file.pool().spec.segment_bytes(),
             file,
@@ -351,7 +335,10 @@ fn descriptors(
 }
 
 /// Refuses files whose stripes change their borders.
-fn check_pool(file: &File) -> Result<(), ClientError> {
+///
+/// # Errors
+/// [`ClientError::Usage`].
+pub(crate) fn check_pool(file: &File) -> Result<(), ClientError> {
     if !file.changes_form() {
         return Ok(());
     }

@@ -1,12 +1,12 @@
 //! The images of a cluster as exports.
 
 use crate::device::{Device, ExportShape, Exports, OpenError};
-use crate::image::Image;
+use crate::image::{Image, check_pool};
 use crate::image_name::ImageName;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use gabion_client::{Cause, Client, ClientError, TakeOver};
-use gabion_meta::{FileRecord, Inode};
+use gabion_client::{Cause, Client, ClientError, File, TakeOver};
+use gabion_meta::{FileRecord, PutId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,12 +35,13 @@ pub struct ServeOptions {
     pub take_over: TakeOver,
 }
 
-/// The images of a cluster. Each is opened once, and shared by the connections to it.
+/// The images of a cluster. Each is opened once, and shared by the connections to it, also if these name it differently.
 #[derive(Debug)]
 pub struct Images {
     client: Client,
     options: ServeOptions,
-    slots: Mutex<BTreeMap<ImageName, Arc<Slot>>>,
+    /// By their files: a file may have several names, and get others.
+    slots: Mutex<BTreeMap<PutId, Arc<Slot>>>,
     /// Whether the server is about to end.
     is_closed: AtomicBool,
 }
@@ -51,8 +52,9 @@ type Slot = AsyncMutex<Opened>;
 #[derive(Debug, Default)]
 struct Opened {
     image: Weak<Image>,
-    /// Whether this process has had the image: if another server has displaced it since, it is not taken back by force.
-    was_open: bool,
+    /// Whether this process has had the image, or may have had it: if another server has displaced it since, it is not
+    /// taken back by force.
+    was_taken: bool,
 }
 
 impl Images {
@@ -118,21 +120,21 @@ impl Images {
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<ImageName, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<PutId, Arc<Slot>>> {
         // The map is consistent after every step.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place of an image. Places of images that are not used are dropped.
-    fn slot(&self, name: &ImageName) -> Arc<Slot> {
+    fn slot(&self, file: PutId) -> Arc<Slot> {
         let mut slots = self.slots();
         slots.retain(|_, slot| {
             let is_idle = slot.try_lock().is_ok_and(|opened| {
-                opened.image.strong_count() == 0 && !(opened.was_open && self.takes_over())
+                opened.image.strong_count() == 0 && !(opened.was_taken && self.takes_over())
             });
             Arc::strong_count(slot) > 1 || !is_idle
         });
-        Arc::clone(slots.entry(name.clone()).or_default())
+        Arc::clone(slots.entry(file).or_default())
     }
 
     fn takes_over(&self) -> bool {
@@ -161,7 +163,12 @@ impl Images {
         &self,
         name: &ImageName,
     ) -> Result<Result<Arc<Image>, OpenError>, ClientError> {
-        let slot = self.slot(name);
+        let file = match checked(name, self.client.open(name.as_str()).await?) {
+            Ok(file) => file,
+            Err(error) => return Ok(Err(error)),
+        };
+        check_pool(&file)?;
+        let slot = self.slot(file.put_id());
         let mut opened = slot.lock().await;
         if self.is_closed.load(Ordering::Acquire) {
             return Ok(Err(OpenError::Failed(
@@ -170,45 +177,41 @@ impl Images {
         }
         let present = opened.image.upgrade();
         if let Some(image) = present.filter(|image| !image.file().is_superseded()) {
-            let inode = self.client.inode(name.as_str()).await;
-            match inode.map(|status| status.inode) {
-                Ok(inode) if inode == Inode::File(image.file().put_id()) => {
-                    image.file().refresh_size().await?;
-                    return Ok(Ok(image));
-                }
-                // It was renamed or removed, and another image may have its name.
-                Ok(_) => {}
-                Err(error) if error.cause() == Cause::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            image.file().refresh_size().await?;
+            return Ok(Ok(image));
         }
-        let (client, limit) = (&self.client, self.options.retry_limit);
-        let image = if self.options.is_read_only {
-            Image::open_for_reading(client, name.as_str(), limit).await?
-        } else {
-            let take_over = if opened.was_open {
-                TakeOver::IfAbandoned
-            } else {
-                self.options.take_over
-            };
-            match Image::open_for_writing(client, name.as_str(), (limit, take_over)).await {
-                // A snapshot.
-                Err(error) if error.cause() == Cause::ReadOnly => {
-                    Image::open_for_reading(client, name.as_str(), limit).await?
-                }
-                opened => opened?,
-            }
-        };
-        let image = match checked(name, image) {
-            Ok(image) => Arc::new(image),
-            Err(error) => return Ok(Err(error)),
-        };
-        *opened = Opened {
-            image: Arc::downgrade(&image),
-            was_open: true,
-        };
+        let image = Arc::new(self.open_file(file, &mut opened).await?);
+        opened.image = Arc::downgrade(&image);
         Ok(Ok(image))
     }
+
+    /// Opens a file, as the only writer unless the server or the file is read-only.
+    async fn open_file(&self, file: File, opened: &mut Opened) -> Result<Image, ClientError> {
+        let limit = self.options.retry_limit;
+        if self.options.is_read_only {
+            return Ok(Image::of_file(file, limit));
+        }
+        let take_over = if opened.was_taken {
+            TakeOver::IfAbandoned
+        } else {
+            self.options.take_over
+        };
+        let begun = Image::open_for_writing(&file, (limit, take_over)).await;
+        opened.was_taken |= begun.as_ref().map_or_else(may_have_taken, |_| true);
+        match begun {
+            // A snapshot.
+            Err(error) if error.cause() == Cause::ReadOnly => Ok(Image::of_file(file, limit)),
+            begun => begun,
+        }
+    }
+}
+
+/// Whether an open that failed may have displaced the file's writer.
+const fn may_have_taken(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Late { .. } | ClientError::NoCoordinator(_) | ClientError::Superseded(_)
+    )
 }
 
 /// Time for which an image of another server is retried.
@@ -217,9 +220,9 @@ fn wait(left_ms: u64) -> Duration {
 }
 
 /// Checks that an opened file is the image: it is in the pool that the name says.
-fn checked(name: &ImageName, opened: Image) -> Result<Image, OpenError> {
-    if opened.file().pool().spec.name == name.pool() {
-        Ok(opened)
+fn checked(name: &ImageName, file: File) -> Result<File, OpenError> {
+    if file.pool().spec.name == name.pool() {
+        Ok(file)
     } else {
         Err(OpenError::Unknown)
     }
@@ -259,9 +262,11 @@ impl Exports for Images {
     fn look<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ExportShape, OpenError>> {
         let look = async move {
             let name = self.name(name)?;
-            let limit = self.options.retry_limit;
-            let opened = Image::open_for_reading(&self.client, name.as_str(), limit).await;
-            let image = checked(&name, opened.map_err(|error| not_opened(&error))?)?;
+            let failed = |error: ClientError| not_opened(&error);
+            let file = self.client.open(name.as_str()).await.map_err(failed)?;
+            let file = checked(&name, file)?;
+            check_pool(&file).map_err(failed)?;
+            let image = Image::of_file(file, self.options.retry_limit);
             Ok(ExportShape {
                 is_read_only: self.options.is_read_only || image.file().is_read_only(),
                 ..image.shape()

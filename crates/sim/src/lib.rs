@@ -46,6 +46,7 @@ pub mod sizes;
 mod snapshots;
 mod sole_writer;
 mod steps;
+pub mod taken_twice;
 mod trace;
 mod verify;
 mod watch;

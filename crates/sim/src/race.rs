@@ -48,7 +48,7 @@ const AROUND_CELLS: u64 = 30;
 const FIRST: usize = 0;
 /// A client's cache.
 const CACHE_BYTES: u64 = 1 << 20;
-const FILE: &str = "file";
+pub(crate) const FILE: &str = "file";
 const FORMER: &str = "former";
 /// Interval of repeated attempts before the race.
 const PAUSE_US: u64 = 50_000;

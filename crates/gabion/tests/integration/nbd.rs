@@ -480,6 +480,19 @@ fn a_server_finds_an_image_by_its_present_name() {
 }
 
 #[test]
+fn clients_of_one_server_share_an_image_that_they_name_differently() {
+    if !has_nbd_tools() {
+        return;
+    }
+    let cluster = cluster("4MiB");
+    cluster.run(&["ln", "vm/disk", "vm/second"]);
+    let server = ImageServer::start(&cluster, &["--take-over"]);
+    let mut both = Client::start(&["share", &server.uri("vm/disk"), &server.uri("vm/second")]);
+    both.expect("shared");
+    both.end();
+}
+
+#[test]
 fn a_file_in_the_place_of_a_socket_stays() {
     let cluster = cluster("4MiB");
     let file = cluster.path("disk.raw");

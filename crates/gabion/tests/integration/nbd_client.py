@@ -169,6 +169,27 @@ def own(uri):
     print("unchanged", flush=True)
 
 
+def share(one, other):
+    """Attaches one image by two names, and writes and reads by both in turn."""
+    first, second = attach(one), attach(other)
+    for block in range(4):
+        for h, sequence in [(first, 1), (second, 2)]:
+            h.pwrite(content(block, sequence), block * BLOCK)
+            assert first.pread(BLOCK, block * BLOCK) == content(block, sequence)
+            assert second.pread(BLOCK, block * BLOCK) == content(block, sequence)
+    print("shared", flush=True)
+
+
 # A test fails rather than wait for ever.
 signal.alarm(120)
-{"write": write, "verify": verify, "wait": wait, "grow": grow, "full": full, "fenced": fenced, "own": own}[sys.argv[1]](*sys.argv[2:])
+CLIENTS = {
+    "write": write,
+    "verify": verify,
+    "wait": wait,
+    "grow": grow,
+    "full": full,
+    "fenced": fenced,
+    "own": own,
+    "share": share,
+}
+CLIENTS[sys.argv[1]](*sys.argv[2:])

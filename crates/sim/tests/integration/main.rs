@@ -10,4 +10,5 @@ mod registers;
 mod seeds;
 mod silent_node;
 mod sizes;
+mod taken_twice;
 mod zeroed_twice;

@@ -152,4 +152,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "session::tests::a_refusal_of_a_renewal_from_before_the_open_ends_no_session",
         ),
     },
+    Mutant {
+        name: "a-take-over-whose-answer-was-lost-is-repeated",
+        file: "crates/client/src/exclusive.rs",
+        text: "if later.is_some() && later != present.session {",
+        replacement: "if later.is_some() && later != present.session && attempts.left_ms() == 0 {",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "taken_twice::a_client_whose_take_over_was_displaced_neither_succeeds_nor_takes_the_file_back",
+        ),
+    },
+    Mutant {
+        name: "an-open-succeeds-that-another-one-has-displaced",
+        file: "crates/client/src/exclusive.rs",
+        text: "if file.is_superseded() {",
+        replacement: "if file.is_read_only() && file.is_superseded() {",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "taken_twice::a_client_whose_take_over_was_displaced_neither_succeeds_nor_takes_the_file_back",
+        ),
+    },
 ];

@@ -1,4 +1,4 @@
-//! Rules of the encryption of connections to images.
+//! Rules of images, and of the encryption of connections to them.
 
 use super::{Check, Mutant, test, unit};
 
@@ -113,6 +113,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion-nbd",
             "integration",
             "tls::connections_without_a_certificate_take_no_place_and_the_oldest_one_ends",
+        ),
+    },
+    Mutant {
+        name: "an-image-is-taken-over-once-for-each-of-its-names",
+        file: "crates/nbd/src/images.rs",
+        text: "let slot = self.slot(file.put_id());",
+        replacement: "let slot = Arc::<Slot>::default();",
+        check: test(
+            "gabion",
+            "integration",
+            "nbd::clients_of_one_server_share_an_image_that_they_name_differently",
         ),
     },
 ];
