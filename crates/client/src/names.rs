@@ -213,7 +213,11 @@ impl Client {
     /// [`ClientError::Refused`] when no file has this name; [`ClientError::Late`] when other clients change its names
     /// all the time; [`ClientError::NoCoordinator`], after which the name may be gone.
     pub async fn rm(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
-        let at = at.into();
+        self.remove_name(at.into(), None).await
+    }
+
+    /// Takes a name of a file away; of this file alone if there is one.
+    async fn remove_name(&self, at: RelativePath, only: Option<PutId>) -> Result<(), ClientError> {
         let number = self.ports().random();
         let mut attempts = self.attempts(format!("removing {at}"), 0);
         loop {
@@ -224,6 +228,9 @@ impl Client {
                     MetaError::IsADirectory(at.path).into(),
                 ));
             };
+            if only.is_some_and(|only| only != file) {
+                return Err(ClientError::FileGone(at.to_string()));
+            }
             let request = ask::RemoveFile {
                 at: at.clone(),
                 file,
@@ -261,6 +268,17 @@ impl Client {
                 return Ok(());
             }
         }
+    }
+}
+
+impl File {
+    /// Takes the name by which it was opened away. Another file that has the name by now keeps it.
+    ///
+    /// # Errors
+    /// Those of [`Client::rm`]; [`ClientError::FileGone`] if another file has the name.
+    pub async fn remove(&self) -> Result<(), ClientError> {
+        let at = RelativePath::from(self.name());
+        self.client.remove_name(at, Some(self.put_id())).await
     }
 }
 

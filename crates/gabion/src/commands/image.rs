@@ -155,21 +155,31 @@ async fn resize(
     format: Format,
 ) -> Result<(), Failure> {
     let file = open(client, name).await?;
-    let before = file.size_bytes();
-    if size < before && !may_shrink {
-        return Err(Failure::usage(format!(
-            "{name} has {}; a smaller size destroys the bytes beyond it; confirm with --shrink",
-            bytes(before)
-        )));
+    if may_shrink {
+        let turning = Shown::spinner(&format!("resizing {name}"));
+        let resized = file.truncate(size).await;
+        drop(turning);
+        resized?;
+    } else {
+        enlarge(&file, name, size).await?;
     }
-    let turning = Shown::spinner(&format!("resizing {name}"));
-    let resized = file.truncate(size).await;
-    drop(turning);
-    resized?;
     if format == Format::Json {
         return print_json(&json!({ "name": name.as_str(), "bytes": size }));
     }
     println!("{name} has {}", bytes(size));
+    Ok(())
+}
+
+/// Gives an image this size. A larger image stays as it is, also if another client has enlarged it since it was opened.
+async fn enlarge(image: &File, name: &ImageName, size: u64) -> Result<(), Failure> {
+    image.grow(size).await?;
+    let present = image.size_bytes();
+    if present > size {
+        return Err(Failure::usage(format!(
+            "{name} has {}; a smaller size destroys the bytes beyond it; confirm with --shrink",
+            bytes(present)
+        )));
+    }
     Ok(())
 }
 

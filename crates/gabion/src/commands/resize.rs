@@ -128,14 +128,18 @@ pub(super) async fn create_file(
         attributes: new_file(),
         ..NewFile::named(name)
     };
-    client.put_over(new, [].as_slice(), 0, &()).await?;
-    if size > 0 {
-        let grown = async { client.open(name).await?.grow(size).await };
-        if let Err(error) = grown.await {
-            // A pool may not allow it. Nothing stays of the file.
-            let _ = client.rm(name).await;
-            return Err(error.into());
-        }
+    let file = client.create(new).await?;
+    grow_new(&file, size).await
+}
+
+/// Gives a new file its size. A later file of its name stays as it is.
+async fn grow_new(file: &File, size: u64) -> Result<(), Failure> {
+    if size > 0
+        && let Err(error) = file.grow(size).await
+    {
+        // A pool may not allow it. Nothing stays of the file.
+        let _ = file.remove().await;
+        return Err(error.into());
     }
     Ok(())
 }

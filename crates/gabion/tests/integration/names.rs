@@ -2,7 +2,7 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
-use gabion_client::ClientError;
+use gabion_client::{ClientError, NewFile};
 use gabion_meta::{AttributeChange, Existing};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -419,4 +419,26 @@ fn a_part_of_a_file_is_read_alone() {
     }
     let piped = cluster.output(&["get", "f", "-", "--length=9"]);
     assert!(piped.stdout == bytes[..9]);
+}
+
+#[tokio::test]
+async fn a_file_is_removed_by_its_name_only_while_the_name_is_its_own() {
+    let cluster = cluster();
+    let client = cluster.client().await;
+    let first = client
+        .create(NewFile::named("f"))
+        .await
+        .expect("a new file");
+    client.rm("f").await.expect("it is there");
+    let second = client
+        .create(NewFile::named("f"))
+        .await
+        .expect("a new file");
+    let removed = first.remove().await;
+    assert!(
+        matches!(removed, Err(ClientError::FileGone(_))),
+        "{removed:?}"
+    );
+    second.remove().await.expect("it has the name");
+    assert!(client.find("f").await.expect("an answer").is_none());
 }

@@ -493,6 +493,29 @@ fn clients_of_one_server_share_an_image_that_they_name_differently() {
 }
 
 #[test]
+fn no_enlargement_shrinks_what_another_one_has_enlarged() {
+    const COUNT: u64 = 6;
+    let cluster = cluster("1MiB");
+    for round in 1..4 {
+        let largest_mib = round * 100 + COUNT;
+        let resizes: Vec<Child> = (1..=COUNT)
+            .map(|number| {
+                let size = format!("--size={}MiB", largest_mib - COUNT + number);
+                let mut command = cluster.command(&["image", "resize", "vm/disk", &size]);
+                let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+                command.spawn().expect("the binary runs")
+            })
+            .collect();
+        for mut resize in resizes {
+            let status = resize.wait().expect("it ends");
+            assert!(matches!(status.code(), Some(0 | 2)), "{status}");
+        }
+        let info = cluster.json(&["image", "info", "vm/disk"]);
+        assert_eq!(info["bytes"], largest_mib << 20);
+    }
+}
+
+#[test]
 fn a_file_in_the_place_of_a_socket_stays() {
     let cluster = cluster("4MiB");
     let file = cluster.path("disk.raw");

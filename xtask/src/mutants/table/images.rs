@@ -126,4 +126,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "nbd::clients_of_one_server_share_an_image_that_they_name_differently",
         ),
     },
+    Mutant {
+        name: "an-enlargement-of-an-image-shrinks-it",
+        file: "crates/gabion/src/commands/image.rs",
+        text: "image.grow(size).await?;",
+        replacement: "image.truncate(size).await?;",
+        check: test(
+            "gabion",
+            "integration",
+            "nbd::no_enlargement_shrinks_what_another_one_has_enlarged",
+        ),
+    },
+    Mutant {
+        name: "a-file-takes-the-name-away-from-a-later-one",
+        file: "crates/client/src/names.rs",
+        text: "if only.is_some_and(|only| only != file) {",
+        replacement: "if only.is_some_and(|only| only.0 > file.0) {",
+        check: test(
+            "gabion",
+            "integration",
+            "names::a_file_is_removed_by_its_name_only_while_the_name_is_its_own",
+        ),
+    },
 ];
