@@ -30,6 +30,10 @@ const WINDOWS_PER_STATUS: usize = 16;
 /// Pause before an operation is tried again. The client has paused and tried for its own time limit before.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// Time for which a request waits for an earlier one beyond the time for which that one is retried: its last attempt takes
+/// as long at most, as the client's own time limit has it.
+const OPERATION_LIMIT: Duration = Duration::from_secs(30);
+
 /// A hole, in the context `base:allocation`: no space, and zeros.
 const HOLE_AND_ZERO: u32 = 0b11;
 /// Bit of a stripe that has lost data, in the context `gabion:failures-left`.
@@ -128,22 +132,42 @@ impl Image {
         ByteRange::new(start, end.saturating_sub(start))
     }
 
-    /// Locks a range for a write, after all earlier requests that touch it. A write into a hole locks whole segments.
-    async fn lock_for_write(&self, range: ByteRange) -> Locked<'_> {
+    /// Locks a range, after all earlier requests that touch it. Fails if these take too long.
+    async fn lock(&self, range: ByteRange) -> Result<Locked<'_>, DeviceError> {
+        let limit = self.retry_limit + OPERATION_LIMIT;
+        let locked = self.writes.lock_within(range, limit).await;
+        locked.ok_or_else(|| {
+            let name = self.file.name();
+            tracing::warn!(
+                image = name,
+                "a request fails, since an earlier one has not ended"
+            );
+            DeviceError {
+                errno: Errno::Io,
+                sentence: format!(
+                    "An earlier request to the same bytes of {name} has not ended for {} s.",
+                    limit.as_secs()
+                ),
+            }
+        })
+    }
+
+    /// The same for a write. A write into a hole locks whole segments.
+    async fn lock_for_write(&self, range: ByteRange) -> Result<Locked<'_>, DeviceError> {
         if self.file.is_stored(range) {
-            return self.writes.lock(range).await;
+            return self.lock(range).await;
         }
-        let locked = self.writes.lock(self.widened(range)).await;
+        let locked = self.lock(self.widened(range)).await?;
         if self.file.is_stored(range) {
             // An earlier write has filled the hole.
             locked.narrow(range);
         }
-        locked
+        Ok(locked)
     }
 
     async fn write_bytes(&self, offset: u64, bytes: Bytes) -> Result<(), DeviceError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
-        let locked = self.lock_for_write(range).await;
+        let locked = self.lock_for_write(range).await?;
         let written = self.store(offset, bytes).await;
         drop(locked);
         written
@@ -151,7 +175,7 @@ impl Image {
 
     /// Writes zeros over a range.
     async fn write_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
-        let locked = self.lock_for_write(range).await;
+        let locked = self.lock_for_write(range).await?;
         let written = self.store_zeros(range).await;
         drop(locked);
         written
@@ -159,7 +183,7 @@ impl Image {
 
     /// Makes a range a hole as far as whole segments go, and the rest zero.
     async fn punch(&self, range: ByteRange) -> Result<(), DeviceError> {
-        let locked = self.writes.lock(self.widened(range)).await;
+        let locked = self.lock(self.widened(range)).await?;
         let punched = self.punch_locked(range).await;
         drop(locked);
         punched

@@ -7,7 +7,9 @@
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// The ranges that are locked or waited for.
 #[derive(Debug, Default)]
@@ -32,8 +34,18 @@ pub(crate) struct Locked<'a> {
 }
 
 impl RangeLock {
+    /// Waits until no earlier ticket touches the range, for at most this time. A caller that has waited for longer gets
+    /// nothing, and later ones do not wait for it.
+    pub(crate) async fn lock_within(
+        &self,
+        range: ByteRange,
+        limit: Duration,
+    ) -> Option<Locked<'_>> {
+        timeout(limit, self.lock(range)).await.ok()
+    }
+
     /// Waits until no earlier ticket touches the range.
-    pub(crate) async fn lock(&self, range: ByteRange) -> Locked<'_> {
+    async fn lock(&self, range: ByteRange) -> Locked<'_> {
         let ticket = {
             let mut tickets = self.tickets();
             let ticket = tickets.next;
@@ -121,5 +133,17 @@ mod tests {
         }
         assert!(lock.lock(range(10, 20)).now_or_never().is_some());
         drop(first);
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_time_is_up_gets_no_range_and_is_in_no_other_requests_way() {
+        let lock = RangeLock::default();
+        let limit = Duration::from_millis(1);
+        let first = lock.lock_within(range(0, 10), limit).await;
+        assert!(first.is_some());
+        let late = lock.lock_within(range(0, 20), limit);
+        let late = timeout(Duration::from_secs(30), late).await;
+        assert!(late.expect("it ends").is_none());
+        assert!(lock.lock_within(range(10, 20), limit).await.is_some());
     }
 }

@@ -127,6 +127,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-request-waits-for-an-earlier-one-without-a-limit",
+        file: "crates/nbd/src/range_lock.rs",
+        text: "timeout(limit, self.lock(range)).await.ok()",
+        replacement: "timeout(limit * 1_000_000, self.lock(range)).await.ok()",
+        check: unit(
+            "gabion-nbd",
+            "range_lock::tests::a_request_whose_time_is_up_gets_no_range_and_is_in_no_other_requests_way",
+        ),
+    },
+    Mutant {
         name: "an-enlargement-of-an-image-shrinks-it",
         file: "crates/gabion/src/commands/image.rs",
         text: "image.grow(size).await?;",
