@@ -8,7 +8,6 @@ use fuser::{INodeNo, RenameFlags};
 use gabion_client::{Cause, Client, ClientError};
 use gabion_meta::{Existing, Inode, InodeStatus, Kind, PutId, RelativePath};
 use std::path::Path;
-use std::sync::Arc;
 
 impl Gateway {
     /// Returns the attributes of the inode with this name.
@@ -66,23 +65,44 @@ impl Gateway {
     /// Removes a name of a file. A file that this mount has open stays for its handles.
     pub(crate) async fn unlink(&self, at: RelativePath) -> Result<(), Errno> {
         self.check_writable()?;
-        let status = self.client.inode(at.clone()).await?;
-        let Inode::File(put) = status.inode else {
-            return Err(Errno::IsADirectory);
-        };
-        let shared = self.open_files.entry(put);
-        let mut state = shared.state.lock().await;
-        if !is_last_name(&status, &state) {
+        let mut inode = self.client.inode(at.clone()).await?.inode;
+        loop {
+            let Inode::File(put) = inode else {
+                return Err(Errno::IsADirectory);
+            };
+            let shared = self.open_files.entry(put);
+            let mut state = shared.state.lock().await;
+            if state.handle_count == 0 {
+                self.client.rm(at).await?;
+                return Ok(());
+            }
+            // This mount may have taken other names away until it had the turn.
+            let status = self.client.inode(at.clone()).await?;
+            if status.inode == inode {
+                return self.unlink_open(at, &status, (&shared, &mut state)).await;
+            }
+            inode = status.inode;
+        }
+    }
+
+    /// Removes a name of an open file, whose state the caller has locked.
+    async fn unlink_open(
+        &self,
+        at: RelativePath,
+        status: &InodeStatus,
+        (shared, state): (&OpenFile, &mut State),
+    ) -> Result<(), Errno> {
+        if !is_last_name(status, state) {
             self.client.rm(at).await?;
             return Ok(());
         }
-        let hidden = HiddenName::of(put, at.directory, self.mount);
+        let hidden = HiddenName::of(shared.put, at.directory, self.mount);
         let to = RelativePath::new(hidden.directory, hidden.name.clone());
-        shared.hide(&mut state, Some(hidden));
+        shared.hide(state, Some(hidden));
         let renamed = self.client.rename(at, to, Existing::Stays).await;
         if let Err(ClientError::Refused(_)) = renamed {
             // In other cases it may have been renamed.
-            shared.hide(&mut state, None);
+            shared.hide(state, None);
         }
         Ok(renamed?)
     }
@@ -107,52 +127,63 @@ impl Gateway {
             RenameFlags::RENAME_NOREPLACE => Existing::Stays,
             _ => return Err(Errno::Invalid),
         };
-        let replaced = match existing {
-            Existing::IsReplaced => self.open_file_at(&to).await?,
+        let mut replaced = match existing {
+            Existing::IsReplaced => self.status_at(&to).await?,
             _ => None,
         };
-        let Some((shared, status)) = replaced else {
-            self.client.rename(from, to, existing).await?;
-            return Ok(());
-        };
-        let mut state = shared.state.lock().await;
-        if !is_last_name(&status, &state) {
-            self.client.rename(from, to, existing).await?;
-            return Ok(());
+        while let Some(Inode::File(put)) = replaced.map(|status| status.inode) {
+            let shared = self.open_files.entry(put);
+            let mut state = shared.state.lock().await;
+            if state.handle_count == 0 {
+                return Ok(self.client.rename(from, to, existing).await?);
+            }
+            // As in a removal.
+            replaced = self.status_at(&to).await?;
+            if let Some(status) = &replaced
+                && status.inode == Inode::File(put)
+            {
+                if !is_last_name(status, &state) {
+                    return Ok(self.client.rename(from, to, existing).await?);
+                }
+                return self.replace_open(from, to, (&shared, &mut state)).await;
+            }
         }
+        Ok(self.client.rename(from, to, existing).await?)
+    }
+
+    /// Renames a file over the last name of an open file, whose state the caller has locked.
+    async fn replace_open(
+        &self,
+        from: RelativePath,
+        to: RelativePath,
+        (shared, state): (&OpenFile, &mut State),
+    ) -> Result<(), Errno> {
         // The name is never without a file: a further name keeps the replaced one.
         let hidden = HiddenName::of(shared.put, to.directory, self.mount);
         let kept = RelativePath::new(hidden.directory, hidden.name.clone());
-        shared.hide(&mut state, Some(hidden));
+        shared.hide(state, Some(hidden));
         let linked = self.client.link(shared.put, kept.clone()).await;
         if let Err(ClientError::Refused(_)) = linked {
             // In other cases it may have the name.
-            shared.hide(&mut state, None);
+            shared.hide(state, None);
         }
         linked?;
-        let renamed = self.client.rename(from, to, existing).await;
+        let renamed = self.client.rename(from, to, Existing::IsReplaced).await;
         // In other cases the file may have this name alone; its last close takes it away.
         let is_refused = matches!(renamed, Err(ClientError::Refused(_)));
         if is_refused && unlink_kept(&self.client, kept, shared.put).await {
-            shared.hide(&mut state, None);
+            shared.hide(state, None);
         }
         Ok(renamed?)
     }
 
-    /// The file that has a path, if there is one.
-    async fn open_file_at(
-        &self,
-        at: &RelativePath,
-    ) -> Result<Option<(Arc<OpenFile>, InodeStatus)>, Errno> {
-        let status = match self.client.inode(at.clone()).await {
-            Ok(status) => status,
-            Err(error) if error.cause() == Cause::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let Inode::File(put) = status.inode else {
-            return Ok(None);
-        };
-        Ok(Some((self.open_files.entry(put), status)))
+    /// The status of the inode that has a path, if there is one.
+    async fn status_at(&self, at: &RelativePath) -> Result<Option<InodeStatus>, Errno> {
+        match self.client.inode(at.clone()).await {
+            Ok(status) => Ok(Some(status)),
+            Err(error) if error.cause() == Cause::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

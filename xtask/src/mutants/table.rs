@@ -12,6 +12,7 @@ mod exclusive;
 mod images;
 mod locks;
 mod members;
+mod mounts;
 mod quotas;
 mod sizes;
 mod snapshots;
@@ -70,6 +71,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(images::MUTANTS)
         .chain(connections::MUTANTS)
         .chain(members::MUTANTS)
+        .chain(mounts::MUTANTS)
         .chain(commands::MUTANTS)
 }
 

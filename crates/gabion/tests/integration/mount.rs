@@ -14,6 +14,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 const MIB: usize = 1 << 20;
@@ -242,6 +244,57 @@ fn a_file_without_names_stays_for_its_handles() {
         in_cluster() == set(["replaced"])
     });
     fs::remove_dir(at("d")).expect("it is empty");
+}
+
+/// Runs two functions at the same time.
+fn at_once<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Send) -> [T; 2] {
+    let start = Barrier::new(2);
+    thread::scope(|scope| {
+        let one = scope.spawn(|| {
+            start.wait();
+            one()
+        });
+        start.wait();
+        let other = other();
+        [one.join().expect("it does not panic"), other]
+    })
+}
+
+#[test]
+fn names_that_go_at_the_same_time_leave_the_file_to_its_handles() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &["-o", "attr_timeout=0"]);
+    let directories = [mounted.path("a"), mounted.path("b")];
+    for directory in &directories {
+        fs::create_dir(directory).expect("a new directory");
+    }
+    for round in 0..20 {
+        let name = format!("f{round}");
+        let [one, other] = directories
+            .each_ref()
+            .map(|directory| directory.join(&name));
+        fs::write(&one, b"bytes").expect("a new file");
+        fs::hard_link(&one, &other).expect("a new name");
+        let open = File::open(&one).expect("it is there");
+        if round % 2 == 0 {
+            let removed = at_once(|| fs::remove_file(&one), || fs::remove_file(&other));
+            assert!(removed.iter().all(Result::is_ok), "{removed:?}");
+        } else {
+            let new = directories
+                .each_ref()
+                .map(|directory| directory.join("new"));
+            for new in &new {
+                fs::write(new, b"other").expect("a new file");
+            }
+            let renamed = at_once(|| fs::rename(&new[0], &one), || fs::rename(&new[1], &other));
+            assert!(renamed.iter().all(Result::is_ok), "{renamed:?}");
+        }
+        open.metadata()
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
 }
 
 #[test]
