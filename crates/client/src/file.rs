@@ -141,6 +141,11 @@ impl File {
         &self.opened
     }
 
+    /// Whether it is a clone of the other one, and so knows what that one knows.
+    pub fn shares_state_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.opened, &other.opened)
+    }
+
     /// This client's session.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.opened.session.as_ref()

@@ -89,6 +89,13 @@ impl OpenFiles {
             written: Mutex::default(),
             telling: AsyncMutex::default(),
             is_hidden: AtomicBool::default(),
+impl State {
+    /// The file of all handles: this one, if it is the first.
+    pub(crate) fn share(&mut self, file: &File) -> File {
+        self.file.get_or_insert_with(|| file.clone()).clone()
+    }
+}
+
             seen_bytes: AtomicU64::default(),
             checked: Mutex::default(),
         });

@@ -6,7 +6,7 @@ use crate::gateway::{Gateway, Stat};
 use crate::handles::{Handle, Opened, open_flags};
 use crate::open_files::{OpenFile, State};
 use fuser::{FileHandle, FopenFlags, INodeNo};
-use gabion_client::{Cause, File, NewFile};
+use gabion_client::{Cause, ClientError, File, NewFile};
 use gabion_meta::{AttributeChange, Existing, Inode, Kind, PutId, RelativePath};
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl Gateway {
         let at = Instant::now();
         let found = match known {
             Some(file) => file.refresh_size().await.map(|_| file),
-            None => self.client.open_inode(put).await,
+            None => self.open_first(&shared).await,
         };
         let mut state = shared.state.lock().await;
         let writes = flags & open_flags::ACCESS != open_flags::READ_ONLY;
@@ -56,6 +56,17 @@ impl Gateway {
         }
     }
 
+    /// Opens a file that has no handles, for a handle that is counted already. If another open is faster, its file is
+    /// shared: all handles have to know each other's changes of the size.
+    async fn open_first(&self, shared: &OpenFile) -> Result<File, ClientError> {
+        let file = self.client.open_inode(shared.put).await?;
+        let first = shared.state.lock().await.share(&file);
+        if !first.shares_state_with(&file) {
+            first.refresh_size().await?;
+        }
+        Ok(first)
+    }
+
     /// The caller has counted the handle.
     fn handle(
         &self,
@@ -64,7 +75,7 @@ impl Gateway {
         (file, flags): (File, i32),
     ) -> Opened {
         let appends = flags & open_flags::APPEND != 0;
-        state.file = Some(file.clone());
+        let file = state.share(&file);
         let handle = Handle::new(&file, shared, self.client.locks(shared.put), appends);
         Opened {
             handle: self.handles.insert(handle),

@@ -298,6 +298,27 @@ fn names_that_go_at_the_same_time_leave_the_file_to_its_handles() {
 }
 
 #[test]
+fn handles_that_open_a_file_at_the_same_time_see_each_others_sizes() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &["-o", "attr_timeout=60"]);
+    for round in 0..20 {
+        let path = mounted.path(&format!("f{round}"));
+        File::create_new(&path).expect("a new file");
+        let open = || File::options().read(true).write(true).open(&path);
+        let [one, other] = at_once(open, open).map(|open| open.expect("it is there"));
+        for (written, read) in [(&one, &other), (&other, &one)] {
+            let mut bytes = [0; 5];
+            written.write_all_at(b"bytes", 0).expect("a write");
+            let count = read.read_at(&mut bytes, 0).expect("a read");
+            assert_eq!(&bytes[..count], b"bytes", "round {round}");
+        }
+    }
+}
+
+#[test]
 fn times_of_any_century_are_kept_and_none_ends_the_mount() {
     if !can_mount() {
         return;

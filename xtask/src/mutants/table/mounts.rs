@@ -4,6 +4,17 @@ use super::{Mutant, test};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "two-opens-of-a-file-do-not-see-each-others-sizes",
+        file: "crates/fuse/src/open_files.rs",
+        text: "self.file.get_or_insert_with(|| file.clone()).clone()",
+        replacement: "self.file.insert(file.clone()).clone()",
+        check: test(
+            "gabion",
+            "integration",
+            "mount::handles_that_open_a_file_at_the_same_time_see_each_others_sizes",
+        ),
+    },
+    Mutant {
         name: "the-last-name-is-looked-up-before-the-turn-to-remove-it",
         file: "crates/fuse/src/namespace.rs",
         text: "            let mut state = shared.state.lock().await;
