@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::extent::{Piece, extents};
 use crate::file::File;
-use crate::open_runs::LastAttempt;
+use crate::open_runs::{Attempted, LastAttempt};
 use crate::rewrite::{
     by_segment, last_stored_behind, plan_hole, plan_truncation, plan_zeros, split_stored,
 };
@@ -57,6 +57,18 @@ impl File {
             .buffer_unordered(in_flight_count)
             .try_collect()
             .await
+    }
+
+    /// Writes bytes as [`File::write`] does. Returns whether that has changed the file's record, as a write into a hole or
+    /// behind the end does: then the cluster has noted its time. An update in place changes the bytes alone.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub async fn write_timed(&self, offset: u64, bytes: Bytes) -> Result<bool, ClientError> {
+        let last_attempt = LastAttempt::default();
+        self.write_noted(offset, bytes, &last_attempt).await?;
+        let last = last_attempt.take_doubt();
+        Ok(matches!(last, Some(Attempted::Replacement(_))))
     }
 
     /// Writes bytes within one segment.

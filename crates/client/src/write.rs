@@ -80,7 +80,7 @@ impl File {
     }
 
     /// The same; `last_attempt` gets the last attempt.
-    async fn write_noted(
+    pub(crate) async fn write_noted(
         &self,
         offset: u64,
         bytes: Bytes,

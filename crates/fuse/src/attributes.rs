@@ -139,7 +139,7 @@ impl Gateway {
                 _ => None,
             };
             let _telling = match &open {
-                Some(open) => Some(open.telling.lock().await),
+                Some(open) => Some(open.tell().await),
                 None => None,
             };
             let before = open.as_ref().and_then(|open| open.written());

@@ -101,32 +101,28 @@ impl Gateway {
         self.check_writable()?;
         let handle = self.handles.get(handle)?;
         let length = u32::try_from(bytes.len()).map_err(|_| Errno::Invalid)?;
-        let has_grown = match at {
-            None => {
-                let appended = handle.file.append(bytes).await;
-                // It grows before it gets the bytes, so the cluster's time is that of the growth.
-                handle.shared.note_written(false);
-                appended?;
-                false
-            }
+        let begin = handle.shared.begin_write();
+        let written = match at {
+            // It grows before it gets the bytes, so the cluster's time is that of the growth.
+            None => handle.file.append(bytes).await.map(|_| false),
             Some(offset) => {
                 let end = offset.saturating_add(u64::from(length));
-                let grows = handle.file.size_bytes() < end && is_behind_all(&handle.file, offset);
-                let written = if grows {
-                    // One change of the metadata stores the bytes and lets the file grow.
-                    handle.file.write(offset, bytes).await
+                if handle.file.size_bytes() < end && is_behind_all(&handle.file, offset) {
+                    // One change of the metadata stores the bytes and lets the file grow, unless others have stored some
+                    // there: then it is a write in place.
+                    handle.file.write_timed(offset, bytes).await
                 } else {
-                    handle.file.write_pieces(offset, bytes).await
-                };
-                if written.is_err() {
-                    // Some of it may have been written.
-                    handle.shared.note_written(false);
+                    let written = handle.file.write_pieces(offset, bytes).await;
+                    written.map(|()| false)
                 }
-                written?;
-                grows
             }
         };
-        handle.shared.note_written(has_grown);
+        match written {
+            Ok(true) => handle.shared.note_recorded(begin),
+            // After an error, some of it may have been written.
+            Ok(false) | Err(_) => handle.shared.note_written(),
+        }
+        written?;
         Ok(length)
     }
 
@@ -149,12 +145,12 @@ impl Gateway {
             Some(file) => file,
             None => self.client.open_inode(put).await?,
         };
+        let open = self.open_files.find(put);
+        let open = open.map(|shared| (shared.begin_write(), shared));
         file.truncate(size_bytes).await?;
-        if let Some(shared) = self.open_files.find(put) {
+        if let Some((begin, shared)) = open {
             shared.note_checked(Instant::now(), file.size_bytes());
-            if shared.written().is_some() {
-                shared.note_written(true);
-            }
+            shared.note_recorded(begin);
         }
         Ok(())
     }
@@ -174,6 +170,7 @@ impl Gateway {
         handle.locks.check().await?;
         let end = range.offset.checked_add(range.length);
         let end = end.ok_or(Errno::TooLarge)?;
+        let begin = handle.shared.begin_write();
         match mode {
             // Space is not reserved: what is not written stays a hole.
             KEEP_SIZE => return Ok(()),
@@ -185,7 +182,11 @@ impl Gateway {
             }
             _ => return Err(Errno::NotSupported),
         }
-        handle.shared.note_written(mode == 0);
+        if mode == 0 {
+            handle.shared.note_recorded(begin);
+        } else {
+            handle.shared.note_written();
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 
 /// Number of files in the table from which on it is swept.
 const SWEEP_COUNT_MIN: usize = 64;
@@ -34,15 +34,42 @@ pub(crate) struct OpenFile {
     /// Held while the file is opened, or one of its names removed: so either the removal sees the handle, or the open
     /// sees the removal.
     pub(crate) state: AsyncMutex<State>,
-    /// When it was written in place last, which the cluster does not know yet.
-    written: Mutex<Option<WallTime>>,
+    times: Mutex<Times>,
     /// Held while the cluster is told a time of the file, so that no earlier one comes after a later.
-    pub(crate) telling: AsyncMutex<()>,
+    telling: AsyncMutex<()>,
     is_hidden: AtomicBool,
     /// The largest size that the kernel has been told.
     seen_bytes: AtomicU64,
     /// When the size was looked up last.
     checked: Mutex<Option<Instant>>,
+}
+
+/// The times of an open file.
+#[derive(Debug, Default)]
+struct Times {
+    /// When it was written in place last, which the cluster does not know yet.
+    written: Option<WallTime>,
+    /// The number of times at which this mount has begun or ended to tell the cluster a time: odd while it does.
+    telling_count: u64,
+}
+
+/// A moment before a write, between two times that the cluster is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteBegin {
+    telling_count: u64,
+}
+
+/// The turn to tell the cluster a time of a file, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Telling<'f> {
+    file: &'f OpenFile,
+    _turn: AsyncMutexGuard<'f, ()>,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        lock(&self.file.times).telling_count += 1;
+    }
 }
 
 /// The state that changes when handles come and go.
@@ -60,6 +87,13 @@ pub(crate) struct State {
 pub(crate) struct HiddenName {
     pub(crate) directory: DirectoryId,
     pub(crate) name: String,
+}
+
+impl State {
+    /// The file of all handles: this one, if it is the first.
+    pub(crate) fn share(&mut self, file: &File) -> File {
+        self.file.get_or_insert_with(|| file.clone()).clone()
+    }
 }
 
 impl HiddenName {
@@ -86,16 +120,9 @@ impl OpenFiles {
         let open = Arc::new(OpenFile {
             put,
             state: AsyncMutex::default(),
-            written: Mutex::default(),
+            times: Mutex::default(),
             telling: AsyncMutex::default(),
             is_hidden: AtomicBool::default(),
-impl State {
-    /// The file of all handles: this one, if it is the first.
-    pub(crate) fn share(&mut self, file: &File) -> File {
-        self.file.get_or_insert_with(|| file.clone()).clone()
-    }
-}
-
             seen_bytes: AtomicU64::default(),
             checked: Mutex::default(),
         });
@@ -128,22 +155,47 @@ impl State {
 impl OpenFile {
     /// When it was written in place last, unless the cluster knows it.
     pub(crate) fn written(&self) -> Option<WallTime> {
-        *lock(&self.written)
+        lock(&self.times).written
+    }
+
+    /// The turn to tell the cluster a time of the file.
+    pub(crate) async fn tell(&self) -> Telling<'_> {
+        let turn = self.telling.lock().await;
+        lock(&self.times).telling_count += 1;
+        Telling {
+            file: self,
+            _turn: turn,
+        }
     }
 
     /// The cluster knows this time of a write, or the user has chosen another one.
     pub(crate) fn note_told(&self, time: WallTime) {
-        let mut written = lock(&self.written);
-        if *written == Some(time) {
-            *written = None;
+        let mut times = lock(&self.times);
+        if times.written == Some(time) {
+            times.written = None;
         }
     }
 
-    /// Notes a write. The cluster notes by itself when a file grows, but not that it was written before that.
-    pub(crate) fn note_written(&self, has_grown: bool) {
-        let mut written = lock(&self.written);
-        if !has_grown || written.is_some() {
-            *written = Some(now());
+    /// A write begins that may let the file grow.
+    pub(crate) fn begin_write(&self) -> WriteBegin {
+        WriteBegin {
+            telling_count: lock(&self.times).telling_count,
+        }
+    }
+
+    /// Notes a write in place.
+    pub(crate) fn note_written(&self) {
+        lock(&self.times).written = Some(now());
+    }
+
+    /// Notes a write that has begun then. The cluster notes by itself when the file's record changes. But it does not
+    /// know that the file was written before that, and a time that it is told during the write may be an earlier one.
+    pub(crate) fn note_recorded(&self, begin: WriteBegin) {
+        let mut times = lock(&self.times);
+        let is_last =
+            begin.telling_count.is_multiple_of(2) && begin.telling_count == times.telling_count;
+        if !is_last || times.written.is_some() {
+            times.written = Some(now());
         }
     }
 
@@ -190,6 +242,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// The turn, which is free.
+    fn tell(open: &OpenFile) -> Telling<'_> {
+        match pin!(open.tell()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(telling) => telling,
+            Poll::Pending => panic!("the turn is free"),
+        }
+    }
 
     #[test]
     fn a_file_has_one_state_while_it_is_used_and_leaves_nothing() {
@@ -207,12 +269,12 @@ mod tests {
     #[test]
     fn a_growing_write_leaves_the_time_to_the_cluster_unless_one_is_owed() {
         let open = OpenFiles::default().entry(PutId(1));
-        open.note_written(true);
+        open.note_recorded(open.begin_write());
         assert_eq!(open.written(), None);
-        open.note_written(false);
+        open.note_written();
         let first = open.written().expect("it was written in place");
         let second = loop {
-            open.note_written(true);
+            open.note_recorded(open.begin_write());
             match open.written() {
                 Some(second) if second > first => break second,
                 _ => {}
@@ -222,5 +284,31 @@ mod tests {
         assert_eq!(open.written(), Some(second), "a later write is owed");
         open.note_told(second);
         assert_eq!(open.written(), None);
+    }
+
+    #[test]
+    fn a_growing_write_beside_an_earlier_time_that_is_told_owes_its_own() {
+        let open = OpenFiles::default().entry(PutId(1));
+        let before = open.begin_write();
+        let telling = tell(&open);
+        let during = open.begin_write();
+        drop(telling);
+        let after = open.begin_write();
+        open.note_recorded(after);
+        assert_eq!(open.written(), None, "the time was told before the write");
+        for begin in [before, during] {
+            open.note_recorded(begin);
+            let written = open
+                .written()
+                .expect("the cluster was told an earlier time");
+            open.note_told(written);
+        }
+        let telling = tell(&open);
+        open.note_recorded(after);
+        assert!(
+            open.written().is_some(),
+            "the cluster is told an earlier time"
+        );
+        drop(telling);
     }
 }

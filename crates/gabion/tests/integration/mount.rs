@@ -319,6 +319,43 @@ fn handles_that_open_a_file_at_the_same_time_see_each_others_sizes() {
 }
 
 #[test]
+fn the_time_of_a_write_neither_stays_nor_goes_back_because_of_another_mount() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounts = [(); 2].map(|()| Mounted::start(&cluster, "p", &["-o", "attr_timeout=0"]));
+    let [here, there] = mounts.each_ref().map(|mount| mount.path("f"));
+    let modified = || {
+        fs::metadata(&there)
+            .and_then(|known| known.modified())
+            .expect("a time")
+    };
+    let open = |path: &Path| File::options().write(true).open(path).expect("it is there");
+    File::create_new(&here).expect("a new file");
+    // This mount still takes it for empty when it writes.
+    let empty = open(&here);
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let other = open(&there);
+    other.write_all_at(b"bytes", 0).expect("a write");
+    other.set_modified(then).expect("a new time");
+    drop(other);
+    assert_eq!(modified(), then);
+    empty.write_all_at(b"B", 0).expect("a write");
+    drop(empty);
+    assert!(modified() > then, "the write has a time");
+
+    let first = open(&here);
+    first.write_all_at(b"first", 0).expect("a write");
+    let second = open(&there);
+    second.write_all_at(b"later", 0).expect("a write");
+    drop(second);
+    let later = modified();
+    drop(first);
+    assert!(modified() >= later, "the earlier write was told later");
+}
+
+#[test]
 fn times_of_any_century_are_kept_and_none_ends_the_mount() {
     if !can_mount() {
         return;

@@ -1,6 +1,6 @@
 //! Rules of mounts.
 
-use super::{Mutant, test};
+use super::{Mutant, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -30,6 +30,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion",
             "integration",
             "mount::names_that_go_at_the_same_time_leave_the_file_to_its_handles",
+        ),
+    },
+    Mutant {
+        name: "a-growth-beside-an-earlier-time-that-is-told-keeps-that-time",
+        file: "crates/fuse/src/open_files.rs",
+        text: "if !is_last || times.written.is_some() {",
+        replacement: "if !is_last && false || times.written.is_some() {",
+        check: unit(
+            "gabion-fuse",
+            "open_files::tests::a_growing_write_beside_an_earlier_time_that_is_told_owes_its_own",
+        ),
+    },
+    Mutant {
+        name: "an-earlier-time-of-one-mount-replaces-a-later-one-of-another",
+        file: "crates/fuse/src/opening.rs",
+        text: "written < known && known <= now()",
+        replacement: "written < known && known <= written",
+        check: unit(
+            "gabion-fuse",
+            "opening::tests::a_time_is_not_told_over_a_later_one_of_the_past",
+        ),
+    },
+    Mutant {
+        name: "a-write-in-place-counts-as-a-growth",
+        file: "crates/client/src/resize.rs",
+        text: "matches!(last, Some(Attempted::Replacement(_)))",
+        replacement: "last.is_some() || !matches!(last, Some(Attempted::Replacement(_)))",
+        check: test(
+            "gabion",
+            "integration",
+            "mount::the_time_of_a_write_neither_stays_nor_goes_back_because_of_another_mount",
         ),
     },
 ];
