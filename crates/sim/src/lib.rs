@@ -25,6 +25,7 @@ mod dice;
 mod directories;
 mod fault_injector;
 mod faults;
+pub mod filled_holes;
 pub mod flush_in_doubt;
 mod hostility;
 mod images;

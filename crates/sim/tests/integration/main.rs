@@ -2,6 +2,7 @@
 
 mod cached_hole;
 mod conversions;
+mod filled_holes;
 mod flush_in_doubt;
 mod holes;
 mod names;

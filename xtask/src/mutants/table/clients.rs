@@ -363,4 +363,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "byte_budget::tests::bytes_wait_for_room_in_their_order",
         ),
     },
+    Mutant {
+        name: "each-write-into-a-hole-holds-a-stripe-however-many-there-are",
+        file: "crates/client/src/replace.rs",
+        text: ".hold(slot.stripe_bytes)",
+        replacement: ".hold(slot.stripe_bytes.min(0))",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "filled_holes::writes_into_holes_take_turns_if_their_stripes_do_not_fit_the_clients_memory",
+        ),
+    },
 ];
