@@ -6,6 +6,7 @@ use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::Network;
+use crate::other_cluster::OtherCluster;
 use crate::parties::{Party, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
 use crate::services::{CoordinatorService, NodeService};
@@ -87,6 +88,7 @@ pub(crate) struct Cluster {
     pub(crate) observer: Meta<Onlooker>,
     pub(crate) watch: Watch,
     pub(crate) hangs: Arc<Hangs>,
+    pub(crate) other: Arc<OtherCluster>,
     /// Clients that run, by number.
     clients: Mutex<BTreeMap<usize, Party>>,
     coordinator: Mutex<Option<Party>>,
@@ -98,8 +100,9 @@ impl Cluster {
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
         let ledger = Ledger::new(Arc::clone(world), &shape);
-        // The operator has a machine, too.
-        let machine_count = 1 + shape.node_count + shape.client_count + 1;
+        // The operator has a machine, too, and another cluster's coordinator.
+        let other = Slot(1 + shape.node_count + shape.client_count + 1);
+        let machine_count = other.0 + 1;
         let machines = (machine_count, shape.node_count);
         let nodes = (0..shape.node_count).map(|at| NodeMachine {
             rack: RackId(at as u32 % shape.rack_count),
@@ -133,6 +136,7 @@ impl Cluster {
             observer,
             watch: Watch::default(),
             hangs: Arc::default(),
+            other: Arc::new(OtherCluster::new(other)),
             clients: Mutex::default(),
             coordinator: Mutex::default(),
             nodes: Mutex::new(nodes),
@@ -511,7 +515,7 @@ impl Cluster {
         lock(&self.nodes)[slot.0 - 1].id
     }
 
-    fn begin(&self, slot: Slot) -> Party {
+    pub(crate) fn begin(&self, slot: Slot) -> Party {
         let process = self.world.begin();
         let party = Party { slot, process };
         self.network.begin(party);
@@ -526,7 +530,8 @@ impl Cluster {
 
     pub(crate) fn ports(&self, party: Party, ledger: Option<Arc<Ledger>>) -> Arc<SimPorts> {
         let (world, network) = (Arc::clone(&self.world), Arc::clone(&self.network));
-        SimPorts::new(world, network, Arc::clone(&self.hangs), party, ledger)
+        let machines = (Arc::clone(&self.hangs), Arc::clone(&self.other));
+        SimPorts::new(world, network, machines, party, ledger)
     }
 }
 
@@ -540,7 +545,7 @@ pub(crate) fn store_options() -> gabion_store::Options {
 }
 
 /// Terms short enough that many end in a fault period, with a margin for the clocks' drift.
-fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
+pub(crate) fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
     CoordinatorOptions {
         timing: Timing {
             lease_ms: 1_500,
@@ -572,7 +577,7 @@ fn coordinator_options(window_stripe_count: u64) -> CoordinatorOptions {
 }
 
 /// The simulated time as the wall clock of the cluster.
-fn wall_time(world: &World) -> WallTime {
+pub(crate) fn wall_time(world: &World) -> WallTime {
     let now_us = world.now_us();
     WallTime {
         seconds: (now_us / 1_000_000).cast_signed(),

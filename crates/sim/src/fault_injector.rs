@@ -169,6 +169,7 @@ impl FaultInjector {
             Fault::DiskFull => self.fill_disk(slot, long_ms).await,
             Fault::DiskLoss => return self.lose_disk(slot, long_ms).await,
             Fault::Rollback => return self.roll_back(slot, long_ms).await,
+            Fault::WrongCluster => return cluster.mislead(slot, lasting_ms).await,
             Fault::Pause => self.pause(lasting_ms, true).await,
             Fault::Suspend => self.pause(lasting_ms, false).await,
             Fault::KillCoordinator => self.restart_coordinator(long_ms).await,

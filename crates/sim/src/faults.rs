@@ -41,6 +41,8 @@ pub enum Fault {
     DiskLoss,
     /// A machine's disk returns to an earlier state.
     Rollback,
+    /// A node is started with another cluster's coordinator, and later with its own again.
+    WrongCluster,
     /// A process is stopped for long, and then continues; its clock has counted.
     Pause,
     /// A process is stopped for long, and its clock with it.
@@ -70,7 +72,7 @@ pub enum Fault {
 }
 
 /// The weight of each fault.
-pub(crate) const FAULTS: [(Fault, u64); 30] = [
+pub(crate) const FAULTS: [(Fault, u64); 31] = [
     (Fault::Kill, 3),
     (Fault::PowerLoss, 2),
     (Fault::PowerLossInWrite, 3),
@@ -88,6 +90,7 @@ pub(crate) const FAULTS: [(Fault, u64); 30] = [
     (Fault::BitRot, 2),
     (Fault::DiskLoss, 2),
     (Fault::Rollback, 2),
+    (Fault::WrongCluster, 1),
     (Fault::Pause, 2),
     // Leases are counted by clocks that count suspension; a clock that stands still cannot detect their
     // end.

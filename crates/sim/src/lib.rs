@@ -34,6 +34,7 @@ mod ledger;
 mod meta_disk;
 pub mod names;
 mod network;
+mod other_cluster;
 mod parties;
 mod places;
 mod ports;

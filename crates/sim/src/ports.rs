@@ -4,6 +4,7 @@ use crate::cells::cell_count;
 use crate::coverage::Tally;
 use crate::ledger::Ledger;
 use crate::network::Network;
+use crate::other_cluster::OtherCluster;
 use crate::parties::{Destination, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
 use futures::FutureExt;
@@ -75,6 +76,7 @@ pub(crate) struct SimPorts {
     network: Arc<Network>,
     party: Party,
     hangs: Arc<Hangs>,
+    other: Arc<OtherCluster>,
     addresses: Mutex<BTreeMap<NodeId, Slot>>,
     started_us: u64,
     /// Milliseconds that this process's clock counts in a thousand true ones.
@@ -91,7 +93,7 @@ impl SimPorts {
     pub(crate) fn new(
         world: Arc<World>,
         network: Arc<Network>,
-        hangs: Arc<Hangs>,
+        (hangs, other): (Arc<Hangs>, Arc<OtherCluster>),
         party: Party,
         ledger: Option<Arc<Ledger>>,
     ) -> Arc<Self> {
@@ -102,6 +104,7 @@ impl SimPorts {
             network,
             party,
             hangs,
+            other,
             addresses: Mutex::default(),
             started_us,
             pace,
@@ -209,7 +212,8 @@ impl ClientPorts for SimPorts {
     }
 
     fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>> {
-        self.reach(Some(COORDINATOR), COORDINATOR_NAME.to_owned(), deadline_ms)
+        let to = self.other.coordinator_of(self.party.slot);
+        self.reach(Some(to), COORDINATOR_NAME.to_owned(), deadline_ms)
     }
 
     fn reach_node(
@@ -277,7 +281,8 @@ impl Ports for SimPorts {
             }
             _ => {}
         }
-        let (to, request) = (Some(COORDINATOR), Request::Coordinator(request));
+        let to = Some(self.other.coordinator_of(self.party.slot));
+        let request = Request::Coordinator(request);
         let reply = self.call(to, COORDINATOR_NAME.to_owned(), request, deadline_ms);
         async move {
             match reply.await? {
