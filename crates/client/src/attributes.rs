@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::file::File;
-use gabion_meta::{AttributeChange, Attributes, Inode, RelativePath};
+use gabion_meta::{AttributeChange, Attributes, Inode, RelativePath, WallTime};
 use gabion_protocol::message::{Cause, Denial, ask};
 use std::collections::BTreeMap;
 
@@ -55,6 +55,27 @@ impl Client {
     ) -> Result<Attributes, ClientError> {
         self.change_attributes(&Target::Inode(inode), "an inode", change)
             .await
+    }
+
+    /// Notes when a file was written last, by a clock that shows `now`. The cluster's time never goes back: if it knows a
+    /// later one that has passed, this adds a nanosecond to that, so that the write shows. A time in the future is not
+    /// later: a user has chosen it before.
+    ///
+    /// # Errors
+    /// Those of [`Client::set_inode_attributes`].
+    pub async fn note_written(
+        &self,
+        inode: Inode,
+        written: WallTime,
+        now: WallTime,
+    ) -> Result<(), ClientError> {
+        let change = |known: &Attributes| AttributeChange {
+            modified: Some(time_to_tell(known.modified, written, now)),
+            ..AttributeChange::default()
+        };
+        let target = Target::Inode(inode);
+        let name = format!("{inode:?}");
+        self.change_by(&target, &name, change).await.map(drop)
     }
 
     /// The attributes that users have given to an inode, by their names.
@@ -120,6 +141,16 @@ impl Client {
         name: &str,
         change: &AttributeChange,
     ) -> Result<Attributes, ClientError> {
+        self.change_by(target, name, |_| change.clone()).await
+    }
+
+    /// The same with a change that depends on the attributes that it follows.
+    async fn change_by(
+        &self,
+        target: &Target<'_>,
+        name: &str,
+        change: impl Fn(&Attributes) -> AttributeChange,
+    ) -> Result<Attributes, ClientError> {
         let mut attempts = self.attempts(format!("changing the attributes of {name}"), 0);
         let number = self.ports().random();
         loop {
@@ -134,7 +165,7 @@ impl Client {
                 inode: known.inode,
                 seen: known.attributes.version,
                 number,
-                change: change.clone(),
+                change: change(&known.attributes),
             };
             match self.ask(request).await {
                 Err(ClientError::Refused(denial)) if denial.cause == Cause::Stale => {
@@ -142,6 +173,25 @@ impl Client {
                 }
                 done => return done,
             }
+        }
+    }
+}
+
+/// The time of a file's last write that is told to a cluster which knows this one.
+fn time_to_tell(known: WallTime, written: WallTime, now: WallTime) -> WallTime {
+    if written > known || known > now {
+        return written;
+    }
+    let nanoseconds = known.nanoseconds + 1;
+    if nanoseconds < 1_000_000_000 {
+        WallTime {
+            nanoseconds,
+            ..known
+        }
+    } else {
+        WallTime {
+            seconds: known.seconds + 1,
+            nanoseconds: 0,
         }
     }
 }
@@ -171,5 +221,32 @@ impl File {
         self.client
             .change_attributes(&target, self.name(), change)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_write_shows_and_does_not_go_back() {
+        let at = |seconds, nanoseconds| WallTime {
+            seconds,
+            nanoseconds,
+        };
+        let now = at(1_000, 0);
+        let told = |known, written| time_to_tell(known, written, now);
+        assert_eq!(told(at(850, 0), at(900, 5)), at(900, 5));
+        assert_eq!(
+            told(at(950, 7), at(900, 5)),
+            at(950, 8),
+            "another mount has written it"
+        );
+        assert_eq!(told(at(950, 999_999_999), at(900, 5)), at(951, 0));
+        assert_eq!(
+            told(at(2_000, 0), at(900, 5)),
+            at(900, 5),
+            "a user's choice"
+        );
     }
 }

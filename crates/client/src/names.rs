@@ -216,6 +216,14 @@ impl Client {
         self.remove_name(at.into(), None).await
     }
 
+    /// Takes a name of this file away. Another file that has the name by now keeps it.
+    ///
+    /// # Errors
+    /// Those of [`Client::rm`]; [`ClientError::FileGone`] if another file has the name.
+    pub async fn rm_file(&self, at: RelativePath, file: PutId) -> Result<(), ClientError> {
+        self.remove_name(at, Some(file)).await
+    }
+
     /// Takes a name of a file away; of this file alone if there is one.
     async fn remove_name(&self, at: RelativePath, only: Option<PutId>) -> Result<(), ClientError> {
         let number = self.ports().random();
@@ -278,7 +286,7 @@ impl File {
     /// Those of [`Client::rm`]; [`ClientError::FileGone`] if another file has the name.
     pub async fn remove(&self) -> Result<(), ClientError> {
         let at = RelativePath::from(self.name());
-        self.client.remove_name(at, Some(self.put_id())).await
+        self.client.rm_file(at, self.put_id()).await
     }
 }
 

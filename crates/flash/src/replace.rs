@@ -120,29 +120,24 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Rebuilds one stripe's missing chunks on present devices. Returns false if no stripe that can be
-    /// rebuilt lacks any: a stripe with unreadable bytes is left until its devices change
-    /// ([`FlashStore::unreadable`] lists it), and the next one is taken.
+    /// Rebuilds one stripe's missing chunks on present devices. A stripe with unreadable bytes is left until
+    /// its devices change or [`FlashStore::retry_unreadable`] is called; [`FlashStore::unreadable`] lists it.
+    /// Returns false if there was no stripe to try.
     ///
     /// # Errors
-    /// When a device fails; or the first reason if this call has found stripes with unreadable bytes and
-    /// has rebuilt none. Later calls do not try these stripes again.
+    /// When a device fails.
     pub fn rebuild(&self) -> Result<bool, FlashError> {
         let _turn = self
             .collecting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut first = None;
-        while let Some((stripe, missing)) = self.next_lacking() {
-            match self.rebuild_stripe(stripe, missing)? {
-                Rebuilt::Whole => return Ok(true),
-                Rebuilt::Unreadable(error) => {
-                    self.lock().stripes.set_unbuilt(stripe);
-                    first.get_or_insert(error);
-                }
-            }
+        let Some((stripe, missing)) = self.next_lacking() else {
+            return Ok(false);
+        };
+        if !self.rebuild_stripe(stripe, missing)? {
+            self.lock().stripes.set_unbuilt(stripe);
         }
-        first.map_or(Ok(false), Err)
+        Ok(true)
     }
 
     /// The first stripe that lacks chunks on present devices and may be rebuilt, and all that it lacks.
@@ -157,8 +152,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         stripes.find_map(|stripe| lacking(stripe).filter(|_| !state.stripes.is_unbuilt(stripe)))
     }
 
-    /// Rebuilds the chunks that a stripe lacks on present devices.
-    fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<Rebuilt, FlashError> {
+    /// Rebuilds the chunks that a stripe lacks on present devices. Returns whether all bytes for that can be read.
+    fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<bool, FlashError> {
         let absent = self.array.absent();
         let mut left = missing;
         let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
@@ -169,8 +164,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 continue;
             };
             let lacking = missing | absent;
-            if let Err(error) = self.array.rebuild(stripe, lacking, chunk, 0, &mut bytes) {
-                return Ok(Rebuilt::Unreadable(error));
+            let rebuilt = self.array.rebuild(stripe, lacking, chunk, 0, &mut bytes);
+            if rebuilt.is_err() {
+                return Ok(false);
             }
             let offset = self.geometry.chunk_offset(stripe);
             device
@@ -190,16 +186,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         state.stripes.set_missing(stripe, left);
         drop(state);
         self.persist()?;
-        Ok(Rebuilt::Whole)
+        Ok(true)
     }
-}
-
-/// The result of rebuilding a stripe.
-enum Rebuilt {
-    /// It lacks no chunk on a present device.
-    Whole,
-    /// Too few of its other chunks are readable.
-    Unreadable(FlashError),
 }
 
 /// Makes a device a member of the array. It writes a whole chunk, so that no erase block is written

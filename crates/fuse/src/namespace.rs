@@ -73,12 +73,15 @@ impl Gateway {
             let shared = self.open_files.entry(put);
             let mut state = shared.state.lock().await;
             if state.handle_count == 0 {
-                self.client.rm(at).await?;
-                return Ok(());
+                match self.client.rm_file(at.clone(), put).await {
+                    // Another client has given the name to another file, which this mount may have open.
+                    Err(ClientError::FileGone(_)) => {}
+                    removed => return Ok(removed?),
+                }
             }
             // This mount may have taken other names away until it had the turn.
             let status = self.client.inode(at.clone()).await?;
-            if status.inode == inode {
+            if status.inode == inode && state.handle_count > 0 {
                 return self.unlink_open(at, &status, (&shared, &mut state)).await;
             }
             inode = status.inode;
@@ -93,8 +96,7 @@ impl Gateway {
         (shared, state): (&OpenFile, &mut State),
     ) -> Result<(), Errno> {
         if !is_last_name(status, state) {
-            self.client.rm(at).await?;
-            return Ok(());
+            return Ok(self.client.rm_file(at, shared.put).await?);
         }
         let hidden = HiddenName::of(shared.put, at.directory, self.mount);
         let to = RelativePath::new(hidden.directory, hidden.name.clone());

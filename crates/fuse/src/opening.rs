@@ -8,7 +8,7 @@ use crate::open_files::{OpenFile, State};
 use crate::times::now;
 use fuser::{FileHandle, FopenFlags, INodeNo};
 use gabion_client::{Cause, ClientError, File, NewFile};
-use gabion_meta::{AttributeChange, Existing, Inode, Kind, PutId, RelativePath, WallTime};
+use gabion_meta::{Existing, Inode, Kind, PutId, RelativePath};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::MutexGuard;
@@ -145,16 +145,7 @@ impl Gateway {
             return Ok(());
         };
         let inode = Inode::File(shared.put);
-        let known = self.status(inode).await?.attributes.modified;
-        if is_later(known, written) {
-            shared.note_told(written);
-            return Ok(());
-        }
-        let change = AttributeChange {
-            modified: Some(written),
-            ..AttributeChange::default()
-        };
-        self.client.set_inode_attributes(inode, &change).await?;
+        self.client.note_written(inode, written, now()).await?;
         shared.note_told(written);
         Ok(())
     }
@@ -231,32 +222,5 @@ impl Gateway {
                 tracing::warn!(file = %shared.put, error = errno.name(), "a file is not settled");
             }
         }
-    }
-}
-
-/// Whether the cluster knows a later change of the file's bytes than this mount's last one. A time in the future is none:
-/// a user has chosen it before that write.
-fn is_later(known: WallTime, written: WallTime) -> bool {
-    written < known && known <= now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_not_told_over_a_later_one_of_the_past() {
-        let after = |seconds: i64| {
-            let now = now();
-            let seconds = now.seconds + seconds;
-            WallTime { seconds, ..now }
-        };
-        let written = after(-100);
-        assert!(
-            is_later(after(-50), written),
-            "another mount has written it"
-        );
-        assert!(!is_later(after(-150), written));
-        assert!(!is_later(after(1000), written), "a user's choice");
     }
 }

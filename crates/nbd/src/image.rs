@@ -176,7 +176,7 @@ impl Image {
     /// Writes zeros over a range.
     async fn write_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
         let locked = self.lock_for_write(range).await?;
-        let written = self.store_zeros(range).await;
+        let written = self.store_zeros(range, &locked).await;
         drop(locked);
         written
     }
@@ -184,7 +184,7 @@ impl Image {
     /// Makes a range a hole as far as whole segments go, and the rest zero.
     async fn punch(&self, range: ByteRange) -> Result<(), DeviceError> {
         let locked = self.lock(self.widened(range)).await?;
-        let punched = self.punch_locked(range).await;
+        let punched = self.punch_locked(range, &locked).await;
         drop(locked);
         punched
     }
@@ -194,8 +194,8 @@ impl Image {
         self.retry(write).await
     }
 
-    /// Stores zeros segment by segment, a few megabytes at a time.
-    async fn store_zeros(&self, range: ByteRange) -> Result<(), DeviceError> {
+    /// Stores zeros segment by segment, a few megabytes at a time, and unlocks each piece that is stored.
+    async fn store_zeros(&self, range: ByteRange, locked: &Locked<'_>) -> Result<(), DeviceError> {
         let zeros = Bytes::from(vec![0; range.length.min(ZEROS_BYTES) as usize]);
         let mut at = range.offset;
         while at < range.end() {
@@ -203,13 +203,14 @@ impl Image {
             let length = (border.min(range.end()) - at).min(ZEROS_BYTES);
             self.store(at, zeros.slice(..length as usize)).await?;
             at += length;
+            locked.advance(at);
         }
         Ok(())
     }
 
-    async fn punch_locked(&self, range: ByteRange) -> Result<(), DeviceError> {
+    async fn punch_locked(&self, range: ByteRange, locked: &Locked<'_>) -> Result<(), DeviceError> {
         if self.narrowed(range).is_empty() && self.file.is_stored(range) {
-            return self.store_zeros(range).await;
+            return self.store_zeros(range, locked).await;
         }
         let all_stored = self.retry(|| self.file.stored_within(range)).await?;
         if all_stored.is_empty() {
@@ -224,6 +225,7 @@ impl Image {
                 let step = ByteRange::new(at, end.min(stored.end()) - at);
                 self.retry(|| self.file.punch(step)).await?;
                 at = step.end();
+                locked.advance(at);
             }
         }
         Ok(())

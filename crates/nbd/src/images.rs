@@ -191,13 +191,18 @@ impl Images {
         if self.options.is_read_only {
             return Ok(Image::of_file(file, limit));
         }
-        let take_over = if opened.was_taken {
+        let was_taken = opened.was_taken;
+        let take_over = if was_taken {
             TakeOver::IfAbandoned
         } else {
             self.options.take_over
         };
+        // Before the answer: a client that leaves, or whose handshake takes too long, ends this call.
+        opened.was_taken = true;
         let begun = Image::open_for_writing(&file, (limit, take_over)).await;
-        opened.was_taken |= begun.as_ref().map_or_else(may_have_taken, |_| true);
+        if begun.as_ref().is_err_and(displaces_nothing) {
+            opened.was_taken = was_taken;
+        }
         match begun {
             // A snapshot.
             Err(error) if error.cause() == Cause::ReadOnly => Ok(Image::of_file(file, limit)),
@@ -206,11 +211,11 @@ impl Images {
     }
 }
 
-/// Whether an open that failed may have displaced the file's writer.
-const fn may_have_taken(error: &ClientError) -> bool {
+/// Whether an open that failed for this reason has certainly not displaced the file's writer.
+fn displaces_nothing(error: &ClientError) -> bool {
     matches!(
-        error,
-        ClientError::Late { .. } | ClientError::NoCoordinator(_) | ClientError::Superseded(_)
+        error.cause(),
+        Cause::ReadOnly | Cause::NotFound | Cause::InUse
     )
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// The ranges that are locked or waited for.
 #[derive(Debug, Default)]
@@ -34,18 +34,13 @@ pub(crate) struct Locked<'a> {
 }
 
 impl RangeLock {
-    /// Waits until no earlier ticket touches the range, for at most this time. A caller that has waited for longer gets
+    /// Waits until no earlier ticket touches the range. A caller in whose way nothing has changed for this time gets
     /// nothing, and later ones do not wait for it.
     pub(crate) async fn lock_within(
         &self,
         range: ByteRange,
         limit: Duration,
     ) -> Option<Locked<'_>> {
-        timeout(limit, self.lock(range)).await.ok()
-    }
-
-    /// Waits until no earlier ticket touches the range.
-    async fn lock(&self, range: ByteRange) -> Locked<'_> {
         let ticket = {
             let mut tickets = self.tickets();
             let ticket = tickets.next;
@@ -55,12 +50,19 @@ impl RangeLock {
         };
         // From here on, a caller that stops waiting gives its ticket back.
         let locked = Locked { lock: self, ticket };
+        let mut known = Vec::new();
+        let mut until = Instant::now() + limit;
         loop {
             let changed = self.changed.notified();
-            if self.tickets().is_free(ticket, range) {
-                return locked;
+            let ahead = self.tickets().ahead(ticket, range);
+            if ahead.is_empty() {
+                return Some(locked);
             }
-            changed.await;
+            if ahead != known {
+                until = Instant::now() + limit;
+                known = ahead;
+            }
+            timeout_at(until, changed).await.ok()?;
         }
     }
 
@@ -71,9 +73,11 @@ impl RangeLock {
 }
 
 impl Tickets {
-    fn is_free(&self, ticket: u64, range: ByteRange) -> bool {
-        let mut earlier = self.ranges.range(..ticket);
-        earlier.all(|(_, other)| other.intersect(range).is_none())
+    /// The earlier tickets that touch a range, with their ranges.
+    fn ahead(&self, ticket: u64, range: ByteRange) -> Vec<(u64, ByteRange)> {
+        let earlier = self.ranges.range(..ticket);
+        let ahead = earlier.filter(|(_, other)| other.intersect(range).is_some());
+        ahead.map(|(&ticket, &range)| (ticket, range)).collect()
     }
 }
 
@@ -82,6 +86,16 @@ impl Locked<'_> {
     pub(crate) fn narrow(&self, part: ByteRange) {
         self.lock.tickets().ranges.insert(self.ticket, part);
         self.lock.changed.notify_waiters();
+    }
+}
+
+impl Locked<'_> {
+    /// Unlocks the range up to a byte.
+    pub(crate) fn advance(&self, to: u64) {
+        let range = self.lock.tickets().ranges.get(&self.ticket).copied();
+        if let Some(range) = range.filter(|range| range.offset < to && to < range.end()) {
+            self.narrow(ByteRange::new(to, range.end() - to));
+        }
     }
 }
 
@@ -97,13 +111,21 @@ mod tests {
     use super::*;
     use futures::FutureExt;
     use std::pin::pin;
+    use tokio::time::timeout;
 
     fn range(offset: u64, end: u64) -> ByteRange {
         ByteRange::new(offset, end - offset)
     }
 
-    #[test]
-    fn writes_wait_for_earlier_ones_that_they_touch_and_for_no_others() {
+    impl RangeLock {
+        async fn lock(&self, range: ByteRange) -> Locked<'_> {
+            let locked = self.lock_within(range, Duration::from_mins(1)).await;
+            locked.expect("its turn comes")
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_wait_for_earlier_ones_that_they_touch_and_for_no_others() {
         let lock = RangeLock::default();
         let first = lock.lock(range(0, 10)).now_or_never().expect("free");
         let apart = lock.lock(range(10, 20)).now_or_never().expect("apart");
@@ -123,8 +145,8 @@ mod tests {
         assert!(lock.tickets().ranges.is_empty());
     }
 
-    #[test]
-    fn who_stops_waiting_stands_in_nobodys_way() {
+    #[tokio::test]
+    async fn who_stops_waiting_stands_in_nobodys_way() {
         let lock = RangeLock::default();
         let first = lock.lock(range(0, 10)).now_or_never().expect("free");
         {
@@ -145,5 +167,19 @@ mod tests {
         let late = timeout(Duration::from_secs(30), late).await;
         assert!(late.expect("it ends").is_none());
         assert!(lock.lock_within(range(10, 20), limit).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_request_that_goes_on_does_not_use_up_the_time_of_those_behind_it() {
+        let lock = RangeLock::default();
+        let second = Duration::from_secs(1);
+        let first = lock.lock(range(0, 100)).await;
+        let mut waiter = pin!(lock.lock_within(range(99, 100), 3 * second));
+        for done in 1..=20 {
+            assert!(timeout(2 * second, &mut waiter).await.is_err(), "{done}");
+            first.advance(done);
+        }
+        drop(first);
+        assert!(waiter.await.is_some());
     }
 }

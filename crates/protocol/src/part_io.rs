@@ -84,7 +84,7 @@ impl WriterSlot {
 }
 
 /// The refusal of a write by a part that installs no chunk.
-const NO_WRITER: StoreError = StoreError::Malformed {
+pub(crate) const NO_WRITER: StoreError = StoreError::Malformed {
     reason: "chunks are written by parts that install them",
 };
 

@@ -175,7 +175,7 @@ impl Participant {
                 // A client stores new chunks: they replace none, not even one that was never updated.
                 let is_new = epoch == Epoch(0) && matches!(request.effect, Effect::Install { .. });
                 let stored = self.store_for_part(began_in, move |store| {
-                    let writer = writer.take().expect("only the end of the part takes it");
+                    let writer = writer.take().ok_or(crate::part_io::NO_WRITER)?;
                     // A slow part of an earlier term or try must not replace a newer chunk.
                     match store.held(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {

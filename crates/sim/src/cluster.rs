@@ -6,9 +6,8 @@ use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::Network;
-use crate::other_cluster::OtherCluster;
 use crate::parties::{Party, Slot};
-use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
+use crate::ports::{COORDINATOR, Hangs, OtherCluster, SimPorts, address_of};
 use crate::services::{CoordinatorService, NodeService};
 use crate::shape::Shape;
 use crate::watch::Watch;
@@ -450,6 +449,7 @@ impl Cluster {
 
     /// Gives a stopped machine an empty disk: its node is gone for good.
     pub(crate) fn wipe(&self, slot: Slot) {
+        self.lead_back(slot);
         let disk = SimDisk::new(self.world.roll(crate::dice::Dice::any));
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
         assert!(

@@ -2,48 +2,15 @@
 
 use crate::cluster::{Cluster, coordinator_options, wall_time};
 use crate::meta_disk::MetaDisk;
-use crate::parties::{Party, Slot};
-use crate::ports::COORDINATOR;
+use crate::parties::Slot;
 use crate::services::CoordinatorService;
 use crate::world::lock;
 use gabion_meta::{ClusterId, Meta, WallClock};
 use gabion_protocol::coordinator::Coordinator;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The other cluster's name.
 const OTHER: ClusterId = ClusterId(2);
-
-/// Machines that look for their coordinator in the other cluster.
-#[derive(Debug)]
-pub(crate) struct OtherCluster {
-    /// The machine of its coordinator.
-    machine: Slot,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    misled: BTreeSet<Slot>,
-    /// The coordinator, while a machine is misled.
-    running: Option<Party>,
-}
-
-impl OtherCluster {
-    pub(crate) fn new(machine: Slot) -> Self {
-        let state = Mutex::default();
-        Self { machine, state }
-    }
-
-    /// The machine that a machine takes for its coordinator's.
-    pub(crate) fn coordinator_of(&self, slot: Slot) -> Slot {
-        if lock(&self.state).misled.contains(&slot) {
-            self.machine
-        } else {
-            COORDINATOR
-        }
-    }
-}
 
 impl Cluster {
     /// Starts a node with the other cluster's coordinator, and later with its own again. Returns whether the node has an
@@ -57,13 +24,8 @@ impl Cluster {
             self.begin_other(slot);
             self.start_node(slot);
             self.world.sleep(misled_ms * 1000).await;
-            // Another fault may have emptied the disk: a new node may join any cluster.
-            let has_changed_sides = self.has_changed_sides(slot);
             self.kill_node(slot, false);
-            self.end_other(slot);
-            if has_changed_sides {
-                self.wipe(slot);
-            }
+            self.lead_back(slot);
             self.start_node(slot);
         }
         has_identity
@@ -72,8 +34,8 @@ impl Cluster {
     /// A machine finds the other cluster's coordinator in the place of its own.
     fn begin_other(&self, slot: Slot) {
         let mut state = lock(&self.other.state);
-        state.misled.insert(slot);
-        if state.running.is_some() {
+        state.machines.insert(slot);
+        if state.coordinator.is_some() {
             return;
         }
         let party = self.begin(self.other.machine);
@@ -87,23 +49,18 @@ impl Cluster {
         coordinator.start();
         self.network
             .serve(party, Arc::new(CoordinatorService(coordinator)));
-        state.running = Some(party);
+        state.coordinator = Some(party);
     }
 
-    /// A machine finds its own coordinator again.
-    fn end_other(&self, slot: Slot) {
+    /// A machine finds its own coordinator again, if it did not. A new node may join any cluster, so a machine with an
+    /// empty disk has to.
+    pub(crate) fn lead_back(&self, slot: Slot) {
         let mut state = lock(&self.other.state);
-        state.misled.remove(&slot);
-        if state.misled.is_empty()
-            && let Some(party) = state.running.take()
+        state.machines.remove(&slot);
+        if state.machines.is_empty()
+            && let Some(party) = state.coordinator.take()
         {
             self.end(party);
         }
-    }
-
-    /// Whether a machine's node has become one of the other cluster.
-    fn has_changed_sides(&self, slot: Slot) -> bool {
-        let store = self.sound_store(slot);
-        store.is_some_and(|store| store.identity().cluster == Some(OTHER))
     }
 }

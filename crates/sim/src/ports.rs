@@ -4,7 +4,6 @@ use crate::cells::cell_count;
 use crate::coverage::Tally;
 use crate::ledger::Ledger;
 use crate::network::Network;
-use crate::other_cluster::OtherCluster;
 use crate::parties::{Destination, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
 use futures::FutureExt;
@@ -67,6 +66,38 @@ impl Hangs {
 
     fn since_us(&self, slot: Slot) -> Option<u64> {
         lock(&self.0).get(&slot).copied()
+    }
+}
+
+/// Machines that look for their coordinator in the other cluster.
+#[derive(Debug)]
+pub(crate) struct OtherCluster {
+    /// The machine of its coordinator.
+    pub(crate) machine: Slot,
+    pub(crate) state: Mutex<Misled>,
+}
+
+/// The machines that are misled now.
+#[derive(Debug, Default)]
+pub(crate) struct Misled {
+    pub(crate) machines: BTreeSet<Slot>,
+    /// The other cluster's coordinator, while a machine is misled.
+    pub(crate) coordinator: Option<Party>,
+}
+
+impl OtherCluster {
+    pub(crate) fn new(machine: Slot) -> Self {
+        let state = Mutex::default();
+        Self { machine, state }
+    }
+
+    /// The machine that a machine takes for its coordinator's.
+    pub(crate) fn coordinator_of(&self, slot: Slot) -> Slot {
+        if lock(&self.state).machines.contains(&slot) {
+            self.machine
+        } else {
+            COORDINATOR
+        }
     }
 }
 

@@ -182,7 +182,7 @@ impl Owner {
                 match change.mode {
                     Some(_) => self.held.add(change.range),
                     // The coordinator may have made the changes in another order.
-                    None if self.are_mixed && !frees_all => {}
+                    None if self.are_mixed => self.is_closed &= !frees_all,
                     None => {
                         self.held.remove(change.range);
                         self.is_closed &= !frees_all;
@@ -248,6 +248,9 @@ mod tests {
         owner.note(&change(Some(LockMode::Exclusive), FIRST), &DONE);
         owner.note(&change(None, FIRST), &DONE);
         assert!(owner.holds(), "the coordinator may have locked it last");
+        owner.note(&LockChange::unlock(OWNER), &DONE);
+        assert!(owner.holds());
+        owner.are_mixed = false;
         owner.note(&LockChange::unlock(OWNER), &DONE);
         assert!(!owner.holds());
     }

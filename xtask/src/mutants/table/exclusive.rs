@@ -6,8 +6,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-session-that-displaces-an-abandoned-one-stays-when-it-cannot-begin",
         file: "crates/protocol/src/coordinator/files/exclusive.rs",
-        text: "let closed = self.close_exclusive(close).await?;",
-        replacement: "let closed = CoordinatorReply::Done;\n        drop(close);",
+        text: "self.sessions.leave(file, session);",
+        replacement: "",
         check: protocol(
             "coordinator::exclusive::a_removal_that_cannot_end_an_abandoned_session_leaves_none_behind",
         ),

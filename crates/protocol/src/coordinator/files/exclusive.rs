@@ -90,13 +90,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         if matches!(opened, Ok(CoordinatorReply::NotOpened(_))) {
             return opened;
         }
-        // The new session has no client. If the writes of the earlier one have not ended yet, it stays until they have.
-        let close = ask::CloseExclusive { file, session };
-        let closed = self.close_exclusive(close).await?;
-        match opened? {
-            CoordinatorReply::Exclusive(_) => Ok(closed),
-            hindered => Ok(hindered),
+        if let Ok(CoordinatorReply::Exclusive(_)) = opened {
+            return self
+                .close_exclusive(ask::CloseExclusive { file, session })
+                .await;
         }
+        // The writes of the earlier client have not ended yet: the session stays without a client until they have.
+        self.sessions.leave(file, session);
+        opened
     }
 
     /// Ends all writes of the file that clients have begun. They may begin others: a client that may not knows it by
@@ -219,15 +220,24 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Renewed(goes_on))
     }
 
-    /// Ends a session. One that has not begun stays without a client: the next writer displaces it first.
+    /// Ends a session. One that has not begun first ends the writes of earlier clients. If that fails, it stays without a
+    /// client, and the next writer displaces it.
     pub(in crate::coordinator) async fn close_exclusive(
-        &self,
+        self: &Arc<Self>,
         asked: ask::CloseExclusive,
     ) -> Answer {
         let ask::CloseExclusive { file, session } = asked;
-        let has_it = self.exclusive(file).await?.session == Some(session);
-        if has_it && !self.sessions.leave(file, session) {
-            return Ok(CoordinatorReply::Done);
+        let (present, may_end) = {
+            let _opening = self.opening.lock().await;
+            let present = self.exclusive(file).await?;
+            let has_it = present.session == Some(session);
+            (present, !has_it || self.sessions.leave(file, session))
+        };
+        if !may_end {
+            let raised = self.raise(file, present.token).await;
+            if !matches!(raised, Ok(CoordinatorReply::Exclusive(_))) {
+                return Ok(CoordinatorReply::Done);
+            }
         }
         let close = move |meta: &Meta<K>| meta.close_exclusive(file, session);
         self.core.with_meta(close).await?;

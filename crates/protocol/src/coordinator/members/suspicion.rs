@@ -18,7 +18,7 @@ use super::Members;
 use super::suspicions::{Look, Verdict};
 use crate::coordinator::core::{PAGE, lock};
 use crate::event::Event;
-use crate::message::{Applicant, CoordinatorReply, Liveness, ask};
+use crate::message::{Applicant, CoordinatorReply, Liveness, Refusal, ask};
 use crate::ports::{Ask as _, NodeError, REACH_DEADLINE_MS, reach};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -80,7 +80,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         });
         let (own, said) = futures::join!(own, join_all(asked));
         let cannot = others.iter().zip(&said);
-        let cannot = cannot.filter(|(_, reply)| matches!(reply, Err(NodeError::Refused(_))));
+        // A node that refuses for another reason, since it is no member any more or its disk hangs, has not tried.
+        let cannot = cannot
+            .filter(|(_, reply)| matches!(reply, Err(NodeError::Refused(Refusal::Unavailable(_)))));
         Look {
             answers: own.is_ok(),
             complainants: cannot.map(|(&other, _)| other).collect(),

@@ -127,8 +127,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Makes a node read damaged chunks again, and returns the damage that is still there. What the disk
     /// failed to read once may be whole, and a settlement that could read all of it may have made the chunk
-    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer, or
-    /// that refuses several times, counts.
+    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer, serves
+    /// nothing, or refuses several times, counts.
     async fn confirm(
         self: &Arc<Self>,
         node: NodeId,
@@ -156,7 +156,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         chunks.dedup();
         let ports = &self.core.ports;
         let mut wait_ms = self.core.options.retry_ms;
-        for _ in 0..CONFIRM_COUNT {
+        for count in 1..=CONFIRM_COUNT {
             let chunks = chunks.clone();
             let scrub = ask::Scrub { chunks };
             match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
@@ -164,13 +164,18 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     confirmed.extend(scrubbed.damage);
                     return Ok(confirmed);
                 }
-                Err(NodeError::Silent(_)) => break,
+                Err(
+                    NodeError::Silent(_)
+                    | NodeError::NotBegun(Refusal::NoLease | Refusal::Stalled(_))
+                    | NodeError::Refused(Refusal::NoLease | Refusal::Stalled(_)),
+                ) => break,
                 // It leaves the cluster, and none of its chunks counts then.
                 Err(
                     NodeError::NotBegun(Refusal::StoreFailed(_))
                     | NodeError::Refused(Refusal::StoreFailed(_)),
                 ) => return Ok(confirmed),
-                Err(_) => ports.sleep_ms(wait_ms).await,
+                Err(_) if count < CONFIRM_COUNT => ports.sleep_ms(wait_ms).await,
+                Err(_) => {}
             }
             wait_ms *= 2;
         }

@@ -157,6 +157,9 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 if let Err(error) = self.backlog.add_again(stripe).await {
                     self.core.note_error(format!("{stripe}: {error}"));
                 }
+                if !self.backlog.holds(stripe) {
+                    self.nodes.note_repaired(stripe);
+                }
             }
             Err(TaskError(sentence)) => {
                 self.core.note_error(format!("{stripe}: {sentence}"));

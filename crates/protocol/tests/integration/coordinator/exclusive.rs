@@ -114,6 +114,10 @@ fn a_session_survives_the_coordinator() {
         renew(&mut bed, file, FIRST),
         CoordinatorReply::Renewed(true)
     );
+    let session = FIRST;
+    let closed = bed.ask(ask::CloseExclusive { file, session });
+    assert_eq!(closed, CoordinatorReply::Done);
+    assert!(!has_session(&mut bed, "f"));
 }
 
 #[test]
