@@ -226,7 +226,11 @@ impl LockHandle {
         if self.locks.closing(owner).is_none() {
             return Ok(());
         }
-        let unlocked = self.unlock(LockChange::unlock(owner)).await;
+        let mut unlocked = self.unlock(LockChange::unlock(owner)).await;
+        if unlocked.is_ok() && !self.locks.has_none(owner) {
+            // Another change was under way, and may have been made later. It has ended before this close.
+            unlocked = self.unlock(LockChange::unlock(owner)).await;
+        }
         if unlocked.is_err() {
             let owed = (Arc::clone(&self.locks), owner);
             lock(&self.client.shared.locks.owed).push(owed);

@@ -129,8 +129,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-request-waits-for-an-earlier-one-without-a-limit",
         file: "crates/nbd/src/range_lock.rs",
-        text: "timeout(limit, self.lock(range)).await.ok()",
-        replacement: "timeout(limit * 1_000_000, self.lock(range)).await.ok()",
+        text: "timeout_at(until, changed).await.ok()?;",
+        replacement: "timeout_at(until + 1_000_000 * limit, changed).await.ok()?;",
         check: unit(
             "gabion-nbd",
             "range_lock::tests::a_request_whose_time_is_up_gets_no_range_and_is_in_no_other_requests_way",

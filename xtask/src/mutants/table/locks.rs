@@ -60,8 +60,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-unlock-counts-as-later-than-a-lock-beside-it",
         file: "crates/client/src/locks/file_locks.rs",
-        text: "None if self.are_mixed && !frees_all => {}",
-        replacement: "None if self.are_mixed && false => {}",
+        text: "None if self.are_mixed => self.is_closed &= !frees_all,",
+        replacement: "None if self.are_mixed && self.is_closed && !self.is_closed => {}",
         check: unit(
             "gabion-client",
             "locks::file_locks::tests::an_unlock_beside_another_change_of_its_owner_proves_nothing",
