@@ -15,12 +15,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an-earlier-time-of-one-mount-replaces-a-later-one-of-another",
-        file: "crates/fuse/src/opening.rs",
-        text: "written < known && known <= now()",
-        replacement: "written < known && known <= written",
+        file: "crates/client/src/attributes.rs",
+        text: "if written > known || known > now {",
+        replacement: "if written != known || known > now {",
         check: unit(
-            "gabion-fuse",
-            "opening::tests::a_time_is_not_told_over_a_later_one_of_the_past",
+            "gabion-client",
+            "attributes::tests::the_time_of_a_write_shows_and_does_not_go_back",
         ),
     },
     Mutant {
