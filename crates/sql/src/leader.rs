@@ -4,7 +4,8 @@
 //! transactions changes the row, on condition that the row still has the leader's term and the number of the last
 //! transaction. So a deposed process commits nothing, a transaction counts once although it may be sent several times,
 //! and a row lock orders transactions and takeovers. A process takes over when the lease has expired and it has seen no
-//! change of the row for some time: after an outage of the database, a live leader has this time to renew its lease.
+//! change of the row for some time: after an outage of the database, a live leader has this time to renew its lease. If
+//! the database's clock has gone back, the lease does not expire for long; then the process relies on its own clock.
 
 use crate::address::DatabaseAddress;
 use crate::connection::Connection;
@@ -23,6 +24,9 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 pub(crate) const COMMAND_WATCH: Duration = Duration::from_secs(15);
 /// Asking for the leadership ends this long after the row could have been taken.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(5);
+/// Time without a change of the row after which its lease is over whatever the database's clock says: a leader that lives
+/// changes the row each second.
+const ABANDONED: Duration = Duration::from_secs(6);
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The row.
@@ -106,7 +110,7 @@ impl Refusal {
 
 impl Leader {
     /// Begins a term. Waits until the lease of an earlier leader has expired and the row has not changed for `watch`, but
-    /// not if that leader lives.
+    /// not if that leader lives. An earlier leader that has ended its lease itself is not waited for.
     pub(crate) fn acquire(
         connection: &Connection,
         holder: &str,
@@ -116,14 +120,13 @@ impl Leader {
         let mut seen_since = began;
         let mut row = LeaderRow::read(connection)?;
         loop {
-            let is_free = row.holder.is_empty() || seen_since.elapsed() >= watch;
-            if !row.is_alive
-                && is_free
-                && let Some(leader) = Self::take_over(connection, &row, holder)?
-            {
+            let unchanged_for = seen_since.elapsed();
+            let has_expired = !row.is_alive || unchanged_for >= ABANDONED;
+            let is_free = row.holder.is_empty() || (has_expired && unchanged_for >= watch);
+            if is_free && let Some(leader) = Self::take_over(connection, &row, holder)? {
                 return Ok(leader);
             }
-            if began.elapsed() > watch + ACQUIRE_MARGIN {
+            if began.elapsed() > watch.max(ABANDONED) + ACQUIRE_MARGIN {
                 return Err(Refusal::Held { holder: row.holder });
             }
             std::thread::sleep(WATCH_PAUSE);
@@ -138,7 +141,7 @@ impl Leader {
         }
     }
 
-    /// Begins the term after that of an expired lease, unless the row has changed since it was read.
+    /// Begins the term after that of a lease that is over, unless the row has changed since it was read.
     fn take_over(
         connection: &Connection,
         row: &LeaderRow,
@@ -156,7 +159,7 @@ impl Leader {
         let asked = Moment::now();
         let taken = connection.simple(&format!(
             "UPDATE gabion_leader SET term = {term}, holder = '{}', expires = {} WHERE id = 1 AND term = {before} AND \
-             sequence = {sequence} AND expires <= now()",
+             sequence = {sequence}",
             quoted(holder),
             expiry()
         ));

@@ -279,6 +279,7 @@ impl LockHandle {
     ) -> (Result<Locking, ClientError>, Ended) {
         let what = format!("changing a lock in {}", self.locks.file);
         let mut attempts = self.client.attempts(what, 0);
+        let mut lost = None;
         loop {
             let awaited = session.begin();
             let number = awaited.number;
@@ -303,10 +304,14 @@ impl LockHandle {
             let is_silent = matches!(&error, ClientError::NoCoordinator(_))
                 || error.cause() == Cause::NotLeading;
             if !is_silent {
-                return (Err(error), Ended::Refused);
+                // A coordinator whose metadata have failed cannot say whether it has made the change.
+                let doubtful = (error.cause() == Cause::Failure).then_some(number);
+                let ended = lost.or(doubtful).map_or(Ended::Refused, Ended::Unknown);
+                return (Err(error), ended);
             }
             drop(awaited);
             voids = Some(number);
+            lost = voids;
             if session.is_over() || attempts.pause(error.to_string().as_str()).await.is_err() {
                 return (Err(error), Ended::Unknown(number));
             }

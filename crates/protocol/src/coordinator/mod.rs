@@ -228,10 +228,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long, or if this
     /// process may not answer for now.
     async fn until_able(&self, request: &Ask) -> Result<Option<CoordinatorReply>, Denial> {
-        // A heartbeat is noted at any time, so that its node does not count as silent, and judged behind that.
-        if !matches!(request, Ask::Heartbeat(_))
-            && let Err(error) = self.shared.core.check_leads()
-        {
+        // A sign of life is noted at any time, so that its sender does not count as silent, and judged behind that.
+        let is_sign_of_life = matches!(
+            request,
+            Ask::Heartbeat(_) | Ask::RenewLocks(_) | Ask::RenewExclusive(_) | Ask::TouchPut(_)
+        );
+        if !is_sign_of_life && let Err(error) = self.shared.core.check_leads() {
             return refused_for_now(error).map(Some);
         }
         if !request.relies_on_metadata() {

@@ -5,7 +5,7 @@ use gabion_sql::{DatabaseAddress, PostgresStore, SqlError, StoreOptions, migrate
 use gabion_testbed::database::{Endurance, LocalDatabase, Relay};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -127,12 +127,24 @@ pub(crate) struct Rival {
     said: BufReader<ChildStdout>,
 }
 
+/// A program that carries out statements in a database.
+fn psql(server: &Server, name: &str) -> Command {
+    let host = server.database.socket().display().to_string();
+    let mut psql = server.database.program("psql");
+    psql.args(["-q", "-U", "gabion", "-h", &host, name]);
+    psql
+}
+
+/// The database's clock goes back by ten minutes, as far as the leader's lease can tell.
+pub(crate) fn put_clock_back(server: &Server, name: &str) {
+    let statement = "UPDATE gabion_leader SET expires = expires + interval '10 minutes'";
+    let done = psql(server, name).args(["-c", statement]).status();
+    assert!(done.unwrap().success());
+}
+
 impl Rival {
     pub(crate) fn lock(server: &Server, name: &str) -> Self {
-        let host = server.database.socket().display().to_string();
-        let mut psql = server.database.program("psql");
-        psql.args(["-q", "-U", "gabion", "-h", &host, name]);
-        let mut psql = psql
+        let mut psql = psql(server, name)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

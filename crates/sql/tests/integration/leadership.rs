@@ -1,6 +1,6 @@
 //! One process uses a database at a time, and one that was deposed commits nothing.
 
-use crate::fixture::{Rival, Server, count_up, counted, open_through};
+use crate::fixture::{Rival, Server, count_up, counted, open_through, put_clock_back};
 use gabion_meta::{KeyValue, MetaError};
 use gabion_sql::{DatabaseAddress, Migration, PostgresStore, SqlError, StoreOptions, migrate};
 use std::time::{Duration, Instant};
@@ -53,6 +53,24 @@ fn a_deposed_process_neither_commits_nor_reads() {
         "the end of the first one ended the second's lease"
     );
     assert_eq!(counted(&second), 3);
+}
+
+#[test]
+fn a_database_whose_clock_went_back_gets_another_leader() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let name = server.new_database();
+    let relay = server.relay();
+    let first = open_through(&relay, &name, Duration::from_mins(1));
+    count_up(&first).unwrap();
+    relay.pause();
+    put_clock_back(&server, &name);
+    let second = server.open(&name).unwrap();
+    assert_eq!(count_up(&second), Ok(2));
+    relay.resume();
+    let refused = count_up(&first).unwrap_err();
+    assert!(matches!(refused, MetaError::Deposed { .. }), "{refused}");
 }
 
 #[test]

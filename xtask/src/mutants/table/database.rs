@@ -111,4 +111,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "audit::file::tests::what_an_error_has_left_does_not_count",
         ),
     },
+    Mutant {
+        name: "a-database-whose-clock-went-back-gets-no-leader",
+        file: "crates/sql/src/leader.rs",
+        text: "!row.is_alive || unchanged_for >= ABANDONED",
+        replacement: "!row.is_alive",
+        check: sql("leadership::a_database_whose_clock_went_back_gets_another_leader"),
+    },
 ];

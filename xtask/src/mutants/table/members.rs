@@ -122,8 +122,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-late-renewal-revives-a-session-whose-client-has-left",
         file: "crates/protocol/src/coordinator/files/sessions.rs",
-        text: "if heard.session == session && heard.at_ms.is_some() {",
-        replacement: "if heard.session == session {",
+        text: "if self.session == session && self.at_ms.is_some() {",
+        replacement: "if self.session == session {",
         check: protocol(
             "coordinator::exclusive::a_session_that_ends_before_it_begins_does_not_open_the_file_to_all_while_a_node_serves_its_predecessor",
         ),
@@ -135,6 +135,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if is_up && (self.backlog.is_idle() || was_silent && !is_up) {",
         check: protocol(
             "coordinator::manager::a_drain_goes_on_after_a_silence_while_another_repair_fails",
+        ),
+    },
+    Mutant {
+        name: "only-nodes-give-signs-of-life-during-an-outage",
+        file: "crates/protocol/src/coordinator/mod.rs",
+        text: "Ask::Heartbeat(_) | Ask::RenewLocks(_) | Ask::RenewExclusive(_) | Ask::TouchPut(_)",
+        replacement: "Ask::Heartbeat(_)",
+        check: protocol(
+            "coordinator::locks::an_outage_of_the_metadata_ends_no_session_of_a_client_that_lives",
         ),
     },
     // Lines of the log.

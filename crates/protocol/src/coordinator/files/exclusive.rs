@@ -8,6 +8,7 @@ use super::Files;
 use super::replace::SETTLE_PARALLEL_COUNT;
 use super::sessions::SESSIONS_MAX;
 use crate::coordinator::core::Answer;
+use crate::coordinator::refused_for_now;
 use crate::message::{Cause, CoordinatorReply, Denial, NotOpened, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
@@ -213,6 +214,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         asked: ask::RenewExclusive,
     ) -> Answer {
         let ask::RenewExclusive { file, session } = asked;
+        self.sessions
+            .note_life(file, session, self.core.ports.now_ms());
+        if let Err(error) = self.core.check_leads() {
+            return refused_for_now(error);
+        }
         let goes_on = self.exclusive(file).await?.session == Some(session);
         if goes_on {
             self.sessions.renew(file, session, self.core.ports.now_ms());

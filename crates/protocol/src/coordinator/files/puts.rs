@@ -6,6 +6,7 @@ use super::pools::{no_pool, pool_of};
 use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, lock};
 use crate::coordinator::pool_facts::PoolFacts;
+use crate::coordinator::refused_for_now;
 use crate::message::{Cause, CoordinatorReply, Denial, Growth, OpenPut, ask};
 use gabion_meta::{
     Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,
@@ -135,9 +136,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         match lock(&self.puts).get_mut(&put) {
             Some(live) => {
                 live.heard_ms = self.core.ports.now_ms();
-                Ok(CoordinatorReply::Done)
             }
-            None => Err(MetaError::UnknownPut(put).into()),
+            None => return Err(MetaError::UnknownPut(put).into()),
+        }
+        match self.core.check_leads() {
+            Ok(()) => Ok(CoordinatorReply::Done),
+            Err(error) => refused_for_now(error),
         }
     }
 
@@ -199,6 +203,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         while !self.core.is_broken() {
             // The timeout of replacements is shorter, so this period serves them too.
             self.core.ports.sleep_ms((timeout_ms / 24).max(1)).await;
+            if self.core.check_leads().is_err() {
+                continue;
+            }
             let now_ms = self.core.ports.now_ms();
             let is_silent = |live: &LivePut| {
                 now_ms.saturating_sub(live.heard_ms) >= live.timeout_ms(timeout_ms)

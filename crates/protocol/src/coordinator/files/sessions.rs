@@ -28,6 +28,12 @@ impl Heard {
     fn until_ms(&self) -> u64 {
         self.at_ms.map_or(0, |at_ms| at_ms + SESSION_MS)
     }
+
+    fn note_life(&mut self, session: SessionId, now_ms: u64) {
+        if self.session == session && self.at_ms.is_some() {
+            self.at_ms = Some(now_ms);
+        }
+    }
 }
 
 impl Sessions {
@@ -88,8 +94,13 @@ impl Sessions {
             at_ms: Some(now_ms),
             has_begun: false,
         });
-        if heard.session == session && heard.at_ms.is_some() {
-            heard.at_ms = Some(now_ms);
+        heard.note_life(session, now_ms);
+    }
+
+    /// The same before it is known whether the session is still the file's.
+    pub(super) fn note_life(&self, file: PutId, session: SessionId, now_ms: u64) {
+        if let Some(heard) = lock(&self.0).get_mut(&file) {
+            heard.note_life(session, now_ms);
         }
     }
 

@@ -9,6 +9,7 @@ mod waiting;
 
 use super::core::{Answer, Core};
 use super::files::Files;
+use super::refused_for_now;
 use crate::message::{
     Cause, CoordinatorReply, CoordinatorRequest as Ask, Denial, LONG_CALL_MS, LockAttempt, ask,
 };
@@ -79,8 +80,10 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
     fn renew(&self, session: LockSessionId) -> Answer {
         let goes_on = self.sessions.renew(session, self.core.ports.now_ms());
         // Another leader may have begun meanwhile, which gives each session its time from then on.
-        self.core.check_leads()?;
-        Ok(CoordinatorReply::Renewed(goes_on))
+        match self.core.check_leads() {
+            Ok(()) => Ok(CoordinatorReply::Renewed(goes_on)),
+            Err(error) => refused_for_now(error),
+        }
     }
 
     /// Ends a session at its client's request. The client has ended its writes.
@@ -172,6 +175,10 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
             self.core.ports.sleep_ms(EXPIRE_EVERY_MS).await;
             if self.core.is_broken() {
                 return;
+            }
+            // While this process may not lead, it cannot end sessions, and clients may talk to another one.
+            if self.core.check_leads().is_err() {
+                continue;
             }
             for session in self.sessions.end_silent(self.core.ports.now_ms()) {
                 if let Err(denial) = self.end_silent(session).await {

@@ -135,6 +135,10 @@ fn contradicted<K: KeyValue + Send + Sync + 'static>(
     heard: Start,
     proof: String,
 ) -> Denial {
+    // The other start may be of the process that leads now.
+    if let Err(error) = core.check_leads() {
+        return error.into();
+    }
     let (meta, ports) = (Arc::clone(&core.meta), Arc::clone(&core.ports));
     let note = async move {
         let noted = run_blocking(&*ports, move || meta.note_contradicted_start(heard.number));

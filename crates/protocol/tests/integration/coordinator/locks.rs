@@ -2,14 +2,17 @@
 //! silent session are fenced out.
 
 use crate::coordinator::bed::{Bed, gone};
+use crate::coordinator::membership::beat;
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{NodeId, StripeId};
 use gabion_meta::{
-    LockChange, LockKind, LockMode, LockOwner, LockRange, LockSessionId, Locking, PutId,
+    FencingToken, LockChange, LockKind, LockMode, LockOwner, LockRange, LockSessionId, Locking,
+    MetaError, PutId, SessionId,
 };
 use gabion_protocol::message::{
-    Cause, CoordinatorReply, LOCK_SESSION_MS, LONG_CALL_MS, LockAttempt, NodeRequest, ask,
+    Cause, CoordinatorReply, LOCK_SESSION_MS, LONG_CALL_MS, LockAttempt, NodeHealth, NodeRequest,
+    NotOpened, ask,
 };
 
 fn file(bed: &mut Bed) -> PutId {
@@ -94,6 +97,48 @@ fn a_lock_outlives_the_coordinator_and_ends_with_its_session() {
     assert_eq!(bed.ask(ask::CloseLocks(second)), CoordinatorReply::Done);
     assert_eq!(bed.ask(request(third, file, 1, EXCLUSIVE)), DONE);
     assert_eq!(bed.ask(request(second, file, 4, EXCLUSIVE)), OVER);
+}
+
+/// A renewal that the coordinator cannot answer is a sign of life all the same.
+#[test]
+fn an_outage_of_the_metadata_ends_no_session_of_a_client_that_lives() {
+    let mut bed = Bed::three_racks();
+    let file = file(&mut bed);
+    let session = session(&mut bed);
+    assert_eq!(bed.ask(request(session, file, 1, EXCLUSIVE)), DONE);
+    let writer = SessionId(5);
+    let open = |session, seen| ask::OpenExclusive {
+        file,
+        session,
+        seen: FencingToken(seen),
+        takes_over: false,
+    };
+    let begun = bed.ask(open(writer, 0));
+    assert!(matches!(begun, CoordinatorReply::Exclusive(_)), "{begun:?}");
+    bed.store().depose(Some(MetaError::Away {
+        reason: "test".to_owned(),
+    }));
+    for _ in 0..2 * LOCK_SESSION_MS / 1_000 {
+        bed.pass_in_silence(1_000);
+        for node in 0..9 {
+            let incarnation = bed.incarnation(NodeId(node));
+            bed.ask(beat(NodeId(node), incarnation, NodeHealth::default()));
+        }
+        let busy = renew(&mut bed, session);
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+        let busy = bed.ask(ask::RenewExclusive {
+            file,
+            session: writer,
+        });
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    }
+    bed.store().depose(None);
+    assert_eq!(renew(&mut bed, session), CoordinatorReply::Renewed(true));
+    let other = bed.ask(open(SessionId(6), 1));
+    assert!(
+        matches!(other, CoordinatorReply::NotOpened(NotOpened::InUse { .. })),
+        "{other:?}"
+    );
 }
 
 #[test]
