@@ -325,8 +325,12 @@ impl Expected {
     }
 
     fn grow(&mut self, put: PutId, to: u64, known: u64) -> Outcome {
+        let is_served = self.serves_lost_stripe(put);
         let file = self.files.values_mut().find(|file| file.put == put);
         let file = file.ok_or("FileGone")?;
+        if is_served {
+            return Err("StillServed");
+        }
         if file.truncation_count == known {
             file.size_bytes = file.size_bytes.max(to);
         }
@@ -375,12 +379,16 @@ impl Expected {
     /// Refuses to fill a hole while a stripe that the file has lost may be served.
     fn check_holes(&self, file: PutId, rewrite: &Rewrite) -> Result<(), &'static str> {
         let is_hole = |at: &u64| rewrite.displaced.iter().all(|(offset, _)| offset != at);
-        let dropped = self.dropped.get(&file);
-        let is_served = dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)));
-        if rewrite.offsets.iter().any(is_hole) && is_served {
+        if rewrite.offsets.iter().any(is_hole) && self.serves_lost_stripe(file) {
             return Err("StillServed");
         }
         Ok(())
+    }
+
+    /// Whether a stripe that the file has lost may be served.
+    fn serves_lost_stripe(&self, file: PutId) -> bool {
+        let dropped = self.dropped.get(&file);
+        dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)))
     }
 
     fn size_after(&self, file: PutId, change: SizeChange) -> u64 {
@@ -430,13 +438,15 @@ impl Expected {
             self.leases.remove(old);
             let gone = self.live.remove(old).expect("files have stripes");
             self.garbage.insert(*old, gone);
-            match offsets.iter().position(|offset| offset == at) {
+            let is_dropped = match offsets.iter().position(|offset| offset == at) {
                 Some(new) => {
                     self.replaced.insert(stripes[new].id, *old);
+                    matches!(rewrite.size, SizeChange::Exactly(_))
                 }
-                None => {
-                    self.dropped.entry(file_put).or_default().insert(*old);
-                }
+                None => true,
+            };
+            if is_dropped {
+                self.dropped.entry(file_put).or_default().insert(*old);
             }
         }
         for (at, new) in offsets.iter().zip(&stripes) {
