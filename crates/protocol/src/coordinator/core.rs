@@ -33,6 +33,16 @@ pub(super) fn answered<T>(reply: Result<T, NodeError>) -> Result<Option<T>, Call
     }
 }
 
+/// The answer to a request that this process may not answer. A sender that may ask again is told so.
+pub(super) fn refused_for_now(error: MetaError) -> Answer {
+    match error {
+        MetaError::Away { .. } | MetaError::Closed | MetaError::Deposed { .. } => {
+            Ok(CoordinatorReply::Busy(error.into()))
+        }
+        error => Err(error.into()),
+    }
+}
+
 /// Metadata, ports and options, shared by all rooms.
 pub(super) struct Core<K> {
     pub(super) meta: Arc<Meta<K>>,

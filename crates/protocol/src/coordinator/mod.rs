@@ -25,7 +25,7 @@ mod wake_up;
 
 pub use options::{CoordinatorOptions, TicketTimes};
 
-use self::core::{Answer, Core};
+use self::core::{Answer, Core, refused_for_now};
 use crate::measure::{Answered, Measure};
 use crate::message::CoordinatorRequest::{CloseLocks, OpenLocks, RenewLocks, SetLock};
 use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, Denial, ask};
@@ -298,15 +298,5 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .await?;
         self.shared.backlog.retry_all();
         Ok(CoordinatorReply::Done)
-    }
-}
-
-/// The answer to a request that this process may not answer. A sender that may ask again is told so.
-fn refused_for_now(error: MetaError) -> Answer {
-    match error {
-        MetaError::Away { .. } | MetaError::Closed | MetaError::Deposed { .. } => {
-            Ok(CoordinatorReply::Busy(error.into()))
-        }
-        error => Err(error.into()),
     }
 }

@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-command-deposes-a-coordinator-that-comes-back",
         file: "crates/sql/src/leader.rs",
-        text: "seen_since.elapsed() >= watch;",
-        replacement: "seen_since.elapsed() < watch;",
+        text: "(has_expired && unchanged_for >= watch)",
+        replacement: "(has_expired && unchanged_for < watch)",
         check: sql("leadership::a_command_does_not_end_a_process_that_comes_back_from_an_outage"),
     },
     Mutant {

@@ -7,8 +7,7 @@
 use super::Files;
 use super::replace::SETTLE_PARALLEL_COUNT;
 use super::sessions::SESSIONS_MAX;
-use crate::coordinator::core::Answer;
-use crate::coordinator::refused_for_now;
+use crate::coordinator::core::{Answer, refused_for_now};
 use crate::message::{Cause, CoordinatorReply, Denial, NotOpened, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;

@@ -4,9 +4,8 @@ use super::Files;
 use super::live_puts::LivePut;
 use super::pools::{no_pool, pool_of};
 use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::core::{Answer, lock, refused_for_now};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::coordinator::refused_for_now;
 use crate::message::{Cause, CoordinatorReply, Denial, Growth, OpenPut, ask};
 use gabion_meta::{
     Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,

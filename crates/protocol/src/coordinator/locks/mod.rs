@@ -7,9 +7,8 @@
 mod sessions;
 mod waiting;
 
-use super::core::{Answer, Core};
+use super::core::{Answer, Core, refused_for_now};
 use super::files::Files;
-use super::refused_for_now;
 use crate::message::{
     Cause, CoordinatorReply, CoordinatorRequest as Ask, Denial, LONG_CALL_MS, LockAttempt, ask,
 };
