@@ -42,6 +42,12 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
+/// The least and the most of some values; 0 of none.
+pub(crate) fn least_and_most(values: &[f64]) -> [f64; 2] {
+    let kept = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
+    [kept(f64::min), kept(f64::max)].map(Option::unwrap_or_default)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

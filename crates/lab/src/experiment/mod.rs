@@ -18,7 +18,7 @@ pub use tolerance::{Rule, Tolerance, rules};
 pub use verdict::{Goal, Paper, Verdict};
 
 use crate::error::LabError;
-pub(crate) use crate::sample::mean;
+pub(crate) use crate::sample::{least_and_most, mean};
 
 /// An experiment that can be run.
 #[derive(Clone, Copy, Debug)]

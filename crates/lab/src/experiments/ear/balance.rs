@@ -1,7 +1,7 @@
 //! EAR-C1 and EAR-C2: encoding-aware replication spreads replicas and reads over racks as evenly as random
 //! replication does (EAR, section V-C, figures 14 and 15).
 
-use super::setting::{NODES_PER_RACK, RACKS, on_all_processors, racks, rules};
+use super::setting::{NODES_PER_RACK, RACKS, racks, rules, sweep_on_all_processors};
 use crate::error::LabError;
 use crate::experiment::tolerance::{HOTTEST, REPLICAS};
 use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, mean};
@@ -62,16 +62,10 @@ fn mean_of_runs(
     run_count: usize,
     run: impl Fn(bool, &mut ChaCha8Rng) -> Result<Vec<f64>, PlanError> + Sync,
 ) -> Result<[Vec<f64>; 2], LabError> {
-    session
-        .progress
-        .begin("placing blocks", 2 * run_count as u64);
-    let all = on_all_processors(2 * run_count, |at| {
+    let all = sweep_on_all_processors(session, "placing blocks", 2 * run_count, |at| {
         let is_aware = at % 2 == 1;
-        let values = run(is_aware, &mut rng(session, at / 2, is_aware));
-        session.progress.step();
-        values
-    });
-    let all: Vec<Vec<f64>> = all.into_iter().collect::<Result<_, _>>()?;
+        run(is_aware, &mut rng(session, at / 2, is_aware))
+    })?;
     let side = |side: usize| -> Vec<f64> {
         let runs: Vec<&Vec<f64>> = all.iter().skip(side).step_by(2).collect();
         let value = |at: usize| mean(&runs.iter().map(|values| values[at]).collect::<Vec<f64>>());

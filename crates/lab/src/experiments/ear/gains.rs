@@ -4,7 +4,7 @@
 use super::choices::{open_choices, replica_readings};
 use super::sides::{Gains, Sides, run_points};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, mean};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, least_and_most, mean};
 use crate::flow::Layout;
 use crate::plot::{Chart, Plot};
 use gabion_planner::placement::ParityPlaces;
@@ -296,8 +296,7 @@ fn table(part: &Part, values: &[f64], gains: &[Gains]) -> Table {
     );
     for (value, gains) in values.iter().zip(gains) {
         let spread = |pct: &[f64]| {
-            let least = pct.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = pct.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let [least, most] = least_and_most(pct);
             [mean(pct), least, most]
         };
         let cells = std::iter::once(*value)

@@ -1,6 +1,7 @@
 //! EAR-LIVES: lifetime of stripes by layout, flat or in fewer racks, within their rack limit or
 //! not. The paper argues with rack failures survived; this shows their effect (its section II-B).
 
+use crate::error::LabError;
 use crate::experiment::{Experiment, Goal, Report, Session, Table};
 use crate::mttdl::StripeLife;
 use crate::plot::Plot;
@@ -10,10 +11,7 @@ use gabion_planner::repair::fewest_crossing_chunks;
 use std::collections::BTreeMap;
 
 pub(crate) const EXPERIMENT: Experiment =
-    Experiment::new("EAR-LIVES", "mean time to data loss by layout", |session| {
-        Ok(run(session))
-    })
-    .once();
+    Experiment::new("EAR-LIVES", "mean time to data loss by layout", run).once();
 
 const YEAR_HOURS: f64 = 365.0 * 24.0;
 /// A node's life, and the probability that a rack fails within a year, as in CAU's figure 5.
@@ -126,11 +124,8 @@ fn plot(layouts: &[Layout], years: &[f64]) -> Plot {
     )
 }
 
-fn run(session: &Session<'_>) -> Report {
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let layouts = layouts();
-    session
-        .progress
-        .begin("solving chains", layouts.len() as u64);
     let columns = [
         "layout",
         "racks survived",
@@ -140,8 +135,7 @@ fn run(session: &Session<'_>) -> Report {
         "without rack failures",
     ];
     let mut table = Table::new("Mean time to data loss of a stripe", &columns);
-    let mut years = Vec::new();
-    for layout in &layouts {
+    let years = session.sweep("solving chains", &layouts, |layout| {
         let life = layout.life();
         let steady = StripeLife {
             rack_life_hours: f64::INFINITY,
@@ -157,10 +151,9 @@ fn run(session: &Session<'_>) -> Report {
             format!("{all:.2e}").into(),
             format!("{nodes:.2e}").into(),
         ]);
-        years.push(all);
-        session.progress.step();
-    }
-    Report {
+        Ok(all)
+    })?;
+    Ok(Report {
         setting: vec![
             "nodes live 10 years; racks fail with a probability of 0.0278 a year, and their nodes fail with them"
                 .to_owned(),
@@ -178,5 +171,5 @@ fn run(session: &Session<'_>) -> Report {
         ],
         plots: vec![plot(&layouts, &years)],
         ..Report::default()
-    }
+    })
 }

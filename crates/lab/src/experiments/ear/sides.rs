@@ -1,7 +1,7 @@
 //! One point of figure 13: random replication and EAR on the same network, with the same writes and the
 //! same background traffic, for several seeds.
 
-use super::setting::on_all_processors;
+use super::setting::sweep_on_all_processors;
 use crate::error::LabError;
 use crate::experiment::{Session, mean};
 use crate::flow::{Layout, Outcome, Scenario, simulate};
@@ -76,16 +76,14 @@ pub(super) fn run_points(
 ) -> Result<Vec<Gains>, LabError> {
     let per_point = seed_count as usize;
     let count = points.len() * per_point;
-    session.progress.begin("simulating", count as u64);
-    let pairs = on_all_processors(count, |at| {
+    let pairs = sweep_on_all_processors(session, "simulating", count, |at| {
         let sides = &points[at / per_point];
         let seed = session.seed.wrapping_mul(1000) + (at % per_point) as u64;
-        let pair = simulate(&sides.random(), seed)
-            .and_then(|random| Ok([random, simulate(&sides.ear, seed)?]));
-        session.progress.step();
-        pair
-    });
-    let pairs: Vec<[Outcome; 2]> = pairs.into_iter().collect::<Result<_, _>>()?;
+        Ok([
+            simulate(&sides.random(), seed)?,
+            simulate(&sides.ear, seed)?,
+        ])
+    })?;
     let by_point = points.iter().zip(pairs.chunks(per_point));
     Ok(by_point.map(|(sides, pairs)| gains(sides, pairs)).collect())
 }
