@@ -1,5 +1,6 @@
 //! CAU-F5: data-loss probabilities of the append phase, figure 5 of CAU (section 3.5).
 
+use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::{Chart, Plot};
 use crate::reliability::{Counting, Model, Redundancy};
@@ -7,7 +8,7 @@ use crate::reliability::{Counting, Model, Redundancy};
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "CAU-F5",
     "data loss against the length of the append phase",
-    |session| Ok(run(session)),
+    run,
 )
 .once();
 
@@ -22,11 +23,8 @@ const PRINTED: [f64; 2] = [9.83e-7, 2.24e-7];
 /// The longest append phase of the figure, in hours.
 const HOURS_MAX: u32 = 18;
 
-fn run(session: &Session<'_>) -> Report {
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let model = Model::figure_5();
-    session
-        .progress
-        .begin("computing hours", u64::from(HOURS_MAX) + 1);
     let columns = [
         "hours",
         "CAU-0",
@@ -37,7 +35,7 @@ fn run(session: &Session<'_>) -> Report {
     ];
     let mut table = Table::new("Probability of data loss", &columns);
     let mut series = LINES.map(|(name, _)| (name.to_owned(), Vec::new()));
-    for hours in 0..=HOURS_MAX {
+    session.sweep("computing hours", 0..=HOURS_MAX, |hours| {
         let loss = |redundancy, counting| model.loss(redundancy, f64::from(hours), counting);
         let printed = LINES.map(|(_, redundancy)| loss(redundancy, Counting::Paper));
         let exact = [1, 2].map(|at: usize| loss(LINES[at].1, Counting::Exact));
@@ -47,8 +45,8 @@ fn run(session: &Session<'_>) -> Report {
         let losses = printed.iter().chain(&exact);
         let cells = losses.map(|loss| format!("{loss:.2e}").into());
         table.row(std::iter::once(u64::from(hours).into()).chain(cells));
-        session.progress.step();
-    }
+        Ok(())
+    })?;
     let sentence = |text: &str| vec![text.to_owned()];
     let mut plot = Plot::new(
         "CAU-F5",
@@ -61,7 +59,7 @@ fn run(session: &Session<'_>) -> Report {
     for printed in PRINTED {
         plot.mark_point(f64::from(HOURS_MAX), printed);
     }
-    Report {
+    Ok(Report {
         setting: sentence(
             "RS(6,3) on 3 racks of 3 nodes, parity in one of them; a node lives 10 years, a rack fails \
              with a probability of 0.0278 a year",
@@ -78,7 +76,7 @@ fn run(session: &Session<'_>) -> Report {
         ),
         plots: vec![plot],
         ..Report::default()
-    }
+    })
 }
 
 /// The paper's statement on the end of the figure.

@@ -6,10 +6,10 @@ use crate::error::LabError;
 use crate::experiment::tolerance::{FLAT, RISE};
 use crate::experiment::{
     Experiment, Finding, Goal, Paper, Report, Scale, Session, TestbedLimits, TestbedSetting,
-    Throughput,
 };
 use crate::experiments::cross_rack::testbed::{
-    Contender, DEPTH, MEAN, Round, gains, mean_finding, plot, race, scaled, sources, volume,
+    Contender, DEPTH, MEAN, Round, compare, gains, mean_finding, plot, race, scaled, sources,
+    volume,
 };
 use crate::plot::Plot;
 use gabion_layout::{AppendSpec, UpdateScheme};
@@ -54,6 +54,10 @@ const CHUNK_BYTES: u64 = 64 << 10;
 const BETTER: f64 = 1.0;
 /// The goal on `wdev_1` when 100 stripes may wait.
 const GOAL: f64 = 1.4;
+
+/// Positions of the others and CAU among the contenders.
+const OTHERS: [(usize, &str); 2] = [(0, "updates by delta"), (2, "PARIX")];
+const CAU: usize = 1;
 
 fn contenders() -> Vec<Contender> {
     vec![
@@ -124,7 +128,12 @@ fn run_gateways(
 ) -> Result<Report, LabError> {
     let mut report = begin(session, &VOLUMES, "RS(6,3) on 3 racks of 3 nodes", rounds)?;
     let measured = race(session, &mut report, rounds)?;
-    compare(&mut report, rounds, &measured, paper);
+    let others = OTHERS.into_iter().zip(paper);
+    compare(&mut report, rounds, &measured, (CAU, "CAU"), others);
+    if let Some(first) = gains(&measured, CAU, 0).first() {
+        let what = format!("CAU over updates by delta, u_s = 100, {}", rounds[0].name);
+        report.goals.push(Goal::at_least(what, *first, "x", GOAL));
+    }
     let title = "Update throughput of CAU and PARIX";
     let mut plot = plot(session, (id, title), rounds, &measured)?;
     plot.mark_bar(MEAN, "cau", paper[0]);
@@ -136,27 +145,6 @@ fn run_gateways(
         ));
     }
     Ok(report)
-}
-
-/// Means and single gains of CAU, and the goal on `wdev_1`.
-fn compare(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>], paper: [f64; 2]) {
-    for ((at, other), paper) in [(0, "updates by delta"), (2, "PARIX")]
-        .into_iter()
-        .zip(paper)
-    {
-        let gains = gains(measured, 1, at);
-        let what = format!("CAU over {other}, mean");
-        report.findings.push(mean_finding(&what, &gains, paper));
-        for (round, gain) in rounds.iter().zip(gains) {
-            let what = format!("CAU over {other}, {}", round.name);
-            let finding = Finding::number(what, gain, "x", "on average as above");
-            report.findings.push(finding);
-        }
-    }
-    if let Some(first) = gains(measured, 1, 0).first() {
-        let what = format!("CAU over updates by delta, u_s = 100, {}", rounds[0].name);
-        report.goals.push(Goal::at_least(what, *first, "x", GOAL));
-    }
 }
 
 fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
@@ -280,11 +268,8 @@ fn run_f14(session: &Session<'_>) -> Result<Report, LabError> {
     let mut report = begin(session, names, deployed, &rounds)?;
     let measured = race(session, &mut report, &rounds)?;
     for ((round, throughs), paper) in rounds.iter().zip(&measured).zip(PAPER) {
-        for ((at, other), paper) in [(0, "updates by delta"), (2, "PARIX")]
-            .into_iter()
-            .zip(paper)
-        {
-            let gain = throughs[at].seconds / throughs[1].seconds;
+        for ((at, other), paper) in OTHERS.into_iter().zip(paper) {
+            let gain = throughs[at].seconds / throughs[CAU].seconds;
             let what = format!("CAU over {other}, {}", round.name);
             report
                 .findings

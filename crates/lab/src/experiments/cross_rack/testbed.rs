@@ -111,6 +111,26 @@ pub(crate) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
     Finding::beside(what, mean(gains), "x", Paper::ratio(paper))
 }
 
+/// Adds the gains of one contender over each of the others: on average, beside the paper's, and in each round.
+pub(crate) fn compare(
+    report: &mut Report,
+    rounds: &[Round],
+    measured: &[Vec<Throughput>],
+    (ours, name): (usize, &str),
+    others: impl IntoIterator<Item = ((usize, &'static str), f64)>,
+) {
+    for ((at, other), paper) in others {
+        let gains = gains(measured, ours, at);
+        let what = format!("{name} over {other}, mean");
+        report.findings.push(mean_finding(&what, &gains, paper));
+        for (round, gain) in rounds.iter().zip(gains) {
+            let what = format!("{name} over {other}, {}", round.name);
+            let finding = Finding::number(what, gain, "x", "on average as above");
+            report.findings.push(finding);
+        }
+    }
+}
+
 /// The group of bars that are means of all rounds.
 pub(crate) const MEAN: &str = "mean";
 

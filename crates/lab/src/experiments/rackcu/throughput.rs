@@ -3,10 +3,10 @@
 
 use crate::error::LabError;
 use crate::experiment::{
-    Experiment, Finding, Goal, Report, Session, TestbedLimits, TestbedSetting, Throughput,
+    Experiment, Goal, Report, Session, TestbedLimits, TestbedSetting, Throughput,
 };
 use crate::experiments::cross_rack::testbed::{
-    Contender, DEPTH, MEAN, Round, gains, mean_finding, plot, race, scaled, sources, volume,
+    Contender, DEPTH, MEAN, Round, compare, gains, plot, race, scaled, sources, volume,
 };
 use gabion_layout::UpdateScheme;
 use std::path::PathBuf;
@@ -93,17 +93,8 @@ fn run(
 ) -> Result<Report, LabError> {
     let mut report = begin(session)?;
     let measured = race(session, &mut report, rounds)?;
-    for ((at, other), paper) in OTHERS.into_iter().zip(paper) {
-        let gains = gains(&measured, RACKCU, at);
-        let what = format!("RackCU over {other}, mean");
-        report.findings.push(mean_finding(&what, &gains, paper));
-        for (round, gain) in rounds.iter().zip(gains) {
-            let what = format!("RackCU over {other}, {}", round.name);
-            report
-                .findings
-                .push(Finding::number(what, gain, "x", "on average as above"));
-        }
-    }
+    let (ours, others) = ((RACKCU, "RackCU"), OTHERS.into_iter().zip(paper));
+    compare(&mut report, rounds, &measured, ours, others);
     goals(&mut report, rounds, &measured);
     let title = "Update throughput of RackCU, CAU and PARIX";
     let mut plot = plot(session, (id, title), rounds, &measured)?;
