@@ -251,13 +251,34 @@ impl Session<'_> {
         mut measure: impl FnMut(P) -> Result<T, LabError>,
     ) -> Result<Vec<T>, LabError> {
         let points: Vec<P> = points.into_iter().collect();
-        self.progress.begin(what, points.len() as u64);
+        self.progress.begin(what, points.len().max(1) as u64);
         let measured = points.into_iter().map(|point| {
             let measured = measure(point)?;
             self.progress.step();
             Ok(measured)
         });
         measured.collect()
+    }
+
+    /// Measures each pair of a row and a column, row by row, and shows how far it is. Gives each row with what was
+    /// measured at its columns.
+    ///
+    /// # Errors
+    /// The first error of a pair; later ones are not measured.
+    pub fn grid<R, C, T>(
+        &self,
+        what: &str,
+        rows: impl IntoIterator<Item = R>,
+        columns: &[C],
+        mut measure: impl FnMut(&R, &C) -> Result<T, LabError>,
+    ) -> Result<Vec<(R, Vec<T>)>, LabError> {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let of_row = |row| columns.iter().map(move |column| (row, column));
+        let pairs = rows.iter().flat_map(of_row);
+        let measured = self.sweep(what, pairs, |(row, column)| measure(row, column))?;
+        let mut measured = measured.into_iter();
+        let by_row = |row| (row, measured.by_ref().take(columns.len()).collect());
+        Ok(rows.into_iter().map(by_row).collect())
     }
 
     /// Opens a trace below the folder; none if it is absent, since traces are optional.

@@ -121,7 +121,7 @@ pub(super) struct Outcome {
     pub(super) wear_mean: f64,
     pub(super) partial_stripe_writes: u64,
     pub(super) counts: FlashCounts,
-    /// Time of each write, in nanoseconds, sorted.
+    /// The time that a share of writes takes at most, in nanoseconds, for each permille from 0 on.
     latencies_ns: Vec<u64>,
     /// Share of data pages that was used, as it came out, in per cent.
     pub(super) used_pct: f64,
@@ -189,11 +189,7 @@ impl Outcome {
 
     /// The time that a share of writes takes at most, in microseconds.
     pub(super) fn latency_us(&self, permille: usize) -> f64 {
-        let last = self.latencies_ns.len().saturating_sub(1);
-        let at = self.latencies_ns.len() * permille / 1000;
-        self.latencies_ns
-            .get(at.min(last))
-            .map_or(0.0, |&ns| ns as f64 / 1e3)
+        self.latencies_ns[permille] as f64 / 1e3
     }
 }
 
@@ -208,7 +204,7 @@ fn busy(devices: &Devices) -> Vec<u64> {
 }
 
 /// Makes the writes of a load. Each takes as long as the device that was busiest with it: devices of an
-/// array work at the same time.
+/// array work at the same time. Gives the time that a share of writes takes at most, by permille.
 fn replay(
     load: &Load,
     devices: &Devices,
@@ -228,7 +224,11 @@ fn replay(
         idle(count)?;
     }
     latencies.sort_unstable();
-    Ok(latencies)
+    let last = latencies.len().saturating_sub(1);
+    let at_most = |permille: usize| latencies.get((latencies.len() * permille / 1000).min(last));
+    Ok((0..=1000)
+        .map(|permille| at_most(permille).copied().unwrap_or(0))
+        .collect())
 }
 
 fn outcome(
@@ -250,6 +250,9 @@ fn outcome(
         used_pct,
     }
 }
+
+/// A way to write a load to an array.
+pub(super) type Way = fn(&Setting, &Load) -> Result<Outcome, LabError>;
 
 /// A load through TWEEN. The volume is one file, filled before anything counts.
 pub(super) fn tween(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
@@ -345,6 +348,11 @@ pub(super) fn in_place(setting: &Setting, load: &Load) -> Result<Outcome, LabErr
     let counts = array.counts();
     outcome.partial_stripe_writes = counts.partial_stripe_writes - before.partial_stripe_writes;
     Ok(outcome)
+}
+
+/// A load through TWEEN and in place.
+pub(super) fn both(setting: &Setting, load: &Load) -> Result<[Outcome; 2], LabError> {
+    Ok([tween(setting, load)?, in_place(setting, load)?])
 }
 
 /// The same load on one SSD, straight.

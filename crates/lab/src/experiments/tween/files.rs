@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 const WRITERS: [usize; 3] = [1, 4, 8];
 /// Times that each contender takes its turn.
 const TURNS: usize = 3;
-/// Steps of progress that a run makes.
-pub(super) const STEPS: usize = WRITERS.len() * TURNS * 2 + 1;
 const DEVICE_COUNT: usize = 5;
 
 /// Writes a second and slow writes of one contender.
@@ -78,8 +76,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Files, LabError> {
     }
     store.sync()?;
     array.sync()?;
-    let mut rates = Vec::new();
-    for writers in WRITERS {
+    let rates = session.sweep("writers on files", WRITERS, |writers| {
         let mut both = [Rate::default(), Rate::default()];
         for turn in 0..TURNS {
             let seed = session.seed + turn as u64;
@@ -97,20 +94,17 @@ pub(super) fn run(session: &Session<'_>) -> Result<Files, LabError> {
                 is_over.store(true, Ordering::Relaxed);
                 done
             })?;
-            session.progress.step();
             write(run, &mut both[1], |page, bytes| {
                 array.write_durably(page * PAGE_BYTES as u64, bytes)
             })?;
-            session.progress.step();
         }
-        rates.push((writers, both));
-    }
+        Ok((writers, both))
+    })?;
     drop(store);
     let begun = Instant::now();
     let store = reopen(&directory)?;
     let open_s = begun.elapsed().as_secs_f64();
     drop(store);
-    session.progress.step();
     std::fs::remove_dir_all(&directory).map_err(|source| io_failed("remove the files", source))?;
     Ok(Files {
         rates,

@@ -3,7 +3,7 @@
 
 use super::array::{self, Setting};
 use super::load::{self, Load};
-use super::shapes::{self, Shapes};
+use super::shapes;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
@@ -23,10 +23,13 @@ pages that are rewritten soonest";
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::hot_loads(session)?;
-    let steps = loads.len() * (2 * USED_PCT.len() + CHUNK_BLOCKS.len() + shapes::STEPS);
-    session
-        .progress
-        .begin("fuller arrays and larger stripes", steps.max(1) as u64);
+    let all = session.grid("fuller arrays", &loads, &USED_PCT, |load, &used_pct| {
+        let setting = Setting {
+            used_pct,
+            ..Setting::new()
+        };
+        array::both(&setting, load)
+    })?;
     let mut report = array::begun(
         session,
         &loads,
@@ -34,30 +37,21 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         80 % used",
     );
     let mut by_use = array::table("Use", &["volume", "used %", "array"]);
-    let mut by_stripe = array::table("Stripe size", &["volume", "stripe KiB"]);
-    let mut shapes = Shapes::new();
     let mut series = Vec::new();
-    for load in &loads {
+    for (load, pairs) in &all {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for used_pct in USED_PCT {
-            let setting = Setting {
-                used_pct,
-                ..Setting::new()
-            };
-            for (name, points) in [("TWEEN", &mut ours), ("in place", &mut theirs)] {
-                let outcome = if name == "TWEEN" {
-                    array::tween(&setting, load)?
-                } else {
-                    array::in_place(&setting, load)?
-                };
+        for [tween, in_place] in pairs {
+            for (name, outcome, points) in [
+                ("TWEEN", tween, &mut ours),
+                ("in place", in_place, &mut theirs),
+            ] {
                 let first = vec![
                     load.name.clone().into(),
                     outcome.used_pct.into(),
                     name.into(),
                 ];
-                array::row(&mut by_use, first, &outcome);
+                array::row(&mut by_use, first, outcome);
                 points.push((outcome.used_pct, outcome.total_amplification()));
-                session.progress.step();
             }
         }
         let below = ours
@@ -72,9 +66,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         ));
         series.push((format!("TWEEN, {}", load.name), ours));
         series.push((format!("in place, {}", load.name), theirs));
-        add_stripe_sizes(session, load, &mut by_stripe)?;
-        shapes.add(session, load)?;
     }
+    let by_stripe = by_stripe(session, &loads)?;
+    let shapes = shapes::run(session, &loads)?;
     report.goals.extend(shapes.goals);
     report
         .tables
@@ -84,19 +78,23 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// Adds a row for each size of a stripe.
-fn add_stripe_sizes(session: &Session<'_>, load: &Load, table: &mut Table) -> Result<(), LabError> {
-    for chunk_blocks in CHUNK_BLOCKS {
+/// The table by size of a stripe.
+fn by_stripe(session: &Session<'_>, loads: &[Load]) -> Result<Table, LabError> {
+    let mut table = array::table("Stripe size", &["volume", "stripe KiB"]);
+    let all = session.grid("larger stripes", loads, &CHUNK_BLOCKS, |load, &blocks| {
         let setting = Setting {
-            chunk_blocks,
+            chunk_blocks: blocks,
             ..Setting::new()
         };
-        let outcome = array::tween(&setting, load)?;
-        let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
-        array::row(table, first, &outcome);
-        session.progress.step();
+        array::tween(&setting, load)
+    })?;
+    for (load, outcomes) in &all {
+        for (chunk_blocks, outcome) in CHUNK_BLOCKS.into_iter().zip(outcomes) {
+            let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
+            array::row(&mut table, first, outcome);
+        }
     }
-    Ok(())
+    Ok(table)
 }
 
 fn plot(series: Vec<(String, Vec<(f64, f64)>)>) -> Plot {

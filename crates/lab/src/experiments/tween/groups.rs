@@ -111,32 +111,35 @@ fn other_variants() -> Vec<Variant> {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::hot_loads(session)?;
     let variants = [hotness_variants(), other_variants()].concat();
-    let steps = loads.len() * (GROUPS.len() + variants.len());
-    session
-        .progress
-        .begin("groups on modelled arrays", steps.max(1) as u64);
+    let by_groups = session.grid(
+        "groups on modelled arrays",
+        &loads,
+        &GROUPS,
+        |load, &group_count| array::tween(&Setting::with_groups(group_count), load),
+    )?;
+    let by_variant = session.grid("other choices", &loads, &variants, |load, (_, setting)| {
+        array::tween(setting, load)
+    })?;
     let mut report = array::begun(session, &loads, "RAID-5 of 5 devices, 80 % used");
     let mut table = array::table("Groups", &["volume", "groups", "moved %"]);
     let mut others = array::table("Other choices", &["volume", "choice", "moved %"]);
     let mut series = Vec::new();
-    for load in &loads {
+    for (load, outcomes) in &by_groups {
         let mut found = Vec::new();
-        for group_count in GROUPS {
-            let outcome = array::tween(&Setting::with_groups(group_count), load)?;
+        for (group_count, outcome) in GROUPS.into_iter().zip(outcomes) {
             let moved = outcome.moved_pct().into();
             let first = vec![load.name.clone().into(), (group_count as u64).into(), moved];
-            array::row(&mut table, first, &outcome);
+            array::row(&mut table, first, outcome);
             found.push((group_count as f64, outcome.total_amplification()));
-            session.progress.step();
         }
         report.goals.push(goal(load, found[0].1, found[2].1));
         series.push((load.name.clone(), found));
-        for (name, setting) in &variants {
-            let outcome = array::tween(setting, load)?;
+    }
+    for (load, outcomes) in &by_variant {
+        for ((name, _), outcome) in variants.iter().zip(outcomes) {
             let moved = outcome.moved_pct().into();
             let first = vec![load.name.clone().into(), (*name).into(), moved];
-            array::row(&mut others, first, &outcome);
-            session.progress.step();
+            array::row(&mut others, first, outcome);
         }
     }
     report.tables.extend([table, others]);

@@ -14,28 +14,26 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::loads(session)?;
-    session
-        .progress
-        .begin("volumes on one modelled SSD", 2 * loads.len() as u64);
     let setting = Setting {
         data_devices: 1,
         parity_devices: 0,
         chunk_blocks: 4,
         ..Setting::new()
     };
+    let all = session.sweep("volumes on one modelled SSD", &loads, |load| {
+        Ok([
+            array::straight(&setting, load)?,
+            array::tween(&setting, load)?,
+        ])
+    })?;
     let mut report = array::begun(
         session,
         &loads,
         "one device without parity, segments of 4 erase blocks, 4 groups, 80 % used",
     );
     let mut table = array::table("Volumes", &["volume", "updates %", "writes"]);
-    let (mut straight_wa, mut tween_wa) = (Vec::new(), Vec::new());
-    for load in &loads {
-        let straight = array::straight(&setting, load)?;
-        session.progress.step();
-        let tween = array::tween(&setting, load)?;
-        session.progress.step();
-        for (name, outcome) in [("straight", &straight), ("TWEEN", &tween)] {
+    for (load, [straight, tween]) in loads.iter().zip(&all) {
+        for (name, outcome) in [("straight", straight), ("TWEEN", tween)] {
             let first = vec![
                 load.name.clone().into(),
                 load.update_pct.into(),
@@ -50,8 +48,6 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             "x",
             "-",
         ));
-        straight_wa.push(straight.total_amplification());
-        tween_wa.push(tween.total_amplification());
     }
     report.tables.push(table);
     report.notes.push(
@@ -60,14 +56,15 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         more, because there are no parity updates to save"
             .to_owned(),
     );
+    let total = |at: usize| all.iter().map(move |both| both[at].total_amplification());
     report.plots.push(Plot::bars(
         "TWE-5",
         "Pages programmed for each page written, on one SSD at 80 % use",
         ["volume", "total write amplification"],
         loads.iter().map(|load| load.name.clone()).collect(),
         vec![
-            ("straight".to_owned(), straight_wa),
-            ("TWEEN".to_owned(), tween_wa),
+            ("straight".to_owned(), total(0).collect()),
+            ("TWEEN".to_owned(), total(1).collect()),
         ],
     ));
     Ok(report)

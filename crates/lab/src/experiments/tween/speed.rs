@@ -1,7 +1,7 @@
 //! TWE-4: throughput and slow writes, active and periodic collection by the model, and synchronous writes on real
 //! files (`CodFS` thesis, section 6.2.2).
 
-use super::array::{self, Setting};
+use super::array::{self, Setting, Way};
 use super::files;
 use super::load;
 use crate::error::LabError;
@@ -15,7 +15,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     run,
 );
 
-fn modes() -> Vec<(&'static str, Setting)> {
+fn modes() -> [(&'static str, Way, Setting); 5] {
     let usual = Setting::new();
     let lazy = |periodic| Setting {
         options: FlashOptions {
@@ -25,34 +25,35 @@ fn modes() -> Vec<(&'static str, Setting)> {
         periodic: Some(periodic),
         ..usual
     };
-    vec![
-        ("active", usual),
-        ("periodic, every 50 writes", lazy(50)),
-        ("periodic, every 200 writes", lazy(200)),
-        ("only when a write finds no stripe", lazy(u64::MAX)),
+    [
+        ("in place", array::in_place, usual),
+        ("active", array::tween, usual),
+        ("periodic, every 50 writes", array::tween, lazy(50)),
+        ("periodic, every 200 writes", array::tween, lazy(200)),
+        (
+            "only when a write finds no stripe",
+            array::tween,
+            lazy(u64::MAX),
+        ),
     ]
 }
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::hot_loads(session)?;
     let modes = modes();
-    let steps = loads.len() * (modes.len() + 1) + files::STEPS;
-    session
-        .progress
-        .begin("modes of collection, and files", steps as u64);
+    let all = session.grid(
+        "modes of collection",
+        &loads,
+        &modes,
+        |load, (_, way, setting)| way(setting, load),
+    )?;
     let mut report = array::begun(session, &loads, "RAID-5 of 5 devices, 4 groups, 80 % used");
     let columns = [
         "volume", "mode", "MiB/s", "p50 us", "p99 us", "p99.9 us", "worst us", "stalls", "total WA",
     ];
     let mut table = Table::new("By the model", &columns);
-    for load in &loads {
-        let mut outcomes = vec![("in place", array::in_place(&Setting::new(), load)?)];
-        session.progress.step();
-        for (name, setting) in &modes {
-            outcomes.push((name, array::tween(setting, load)?));
-            session.progress.step();
-        }
-        for (name, outcome) in &outcomes {
+    for (load, outcomes) in &all {
+        for ((name, ..), outcome) in modes.iter().zip(outcomes) {
             table.row([
                 load.name.clone().into(),
                 (*name).into(),
@@ -65,7 +66,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 outcome.total_amplification().into(),
             ]);
         }
-        let gain = outcomes[1].1.mib_per_s() / outcomes[0].1.mib_per_s();
+        let gain = outcomes[1].mib_per_s() / outcomes[0].mib_per_s();
         report.findings.push(Finding::number(
             format!("{}: throughput over in place, by the model", load.name),
             gain,

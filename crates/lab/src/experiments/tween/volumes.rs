@@ -1,7 +1,7 @@
 //! TWE-1: TWEEN against arrays that are updated in place and against a log without groups, by volume
 //! (`CodFS` thesis, sections 6.1 and 6.2; it gives no figures).
 
-use super::array::{self, Outcome, Setting};
+use super::array::{self, Outcome, Setting, Way};
 use super::load::{self, Load};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Goal, Report, Session, Table};
@@ -14,38 +14,23 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 );
 
 /// Contenders of every volume, in this order.
-const NAMES: [&str; 5] = [
-    "in place, RAID-5",
-    "in place, RAID-6",
-    "one group, RAID-5",
-    "TWEEN, RAID-5",
-    "TWEEN, RAID-6",
-];
+fn contenders() -> [(&'static str, Way, Setting); 5] {
+    let raid5 = Setting::new();
+    [
+        ("in place, RAID-5", array::in_place, raid5),
+        ("in place, RAID-6", array::in_place, raid6()),
+        ("one group, RAID-5", array::tween, Setting::with_groups(1)),
+        ("TWEEN, RAID-5", array::tween, raid5),
+        ("TWEEN, RAID-6", array::tween, raid6()),
+    ]
+}
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::loads(session)?;
-    let steps = loads.len() * NAMES.len();
-    session
-        .progress
-        .begin("volumes on modelled arrays", steps as u64);
-    let raid5 = Setting::new();
-    let raid6 = raid6();
-    let one_group = Setting::with_groups(1);
-    let mut all = Vec::new();
-    for load in &loads {
-        let mut outcomes = Vec::new();
-        for name in NAMES {
-            outcomes.push(match name {
-                "in place, RAID-5" => array::in_place(&raid5, load)?,
-                "in place, RAID-6" => array::in_place(&raid6, load)?,
-                "one group, RAID-5" => array::tween(&one_group, load)?,
-                "TWEEN, RAID-5" => array::tween(&raid5, load)?,
-                _ => array::tween(&raid6, load)?,
-            });
-            session.progress.step();
-        }
-        all.push((load, outcomes));
-    }
+    let what = "volumes on modelled arrays";
+    let all = session.grid(what, &loads, &contenders(), |load, (_, way, setting)| {
+        way(setting, load)
+    })?;
     Ok(report(session, &loads, &all))
 }
 
@@ -65,11 +50,11 @@ fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) 
     );
     let mut table = array::table("Volumes", &["volume", "updates %", "array"]);
     for (load, outcomes) in all {
-        for (name, outcome) in NAMES.iter().zip(outcomes) {
+        for ((name, ..), outcome) in contenders().into_iter().zip(outcomes) {
             let first = vec![
                 load.name.clone().into(),
                 load.update_pct.into(),
-                (*name).into(),
+                name.into(),
             ];
             array::row(&mut table, first, outcome);
         }
@@ -142,17 +127,17 @@ fn judge(report: &mut Report, all: &[(&Load, Vec<Outcome>)]) {
 }
 
 fn plot(all: &[(&Load, Vec<Outcome>)]) -> Plot {
-    let series = |at: usize| {
+    let series = |(at, (name, ..)): (usize, (&str, Way, Setting))| {
         let values = all
             .iter()
             .map(|(_, outcomes)| outcomes[at].total_amplification());
-        (NAMES[at].to_owned(), values.collect())
+        (name.to_owned(), values.collect())
     };
     Plot::bars(
         "TWE-1",
         "Pages programmed for each page written, at 80 % use",
         ["volume", "total write amplification"],
         all.iter().map(|(load, _)| load.name.clone()).collect(),
-        (0..NAMES.len()).map(series).collect(),
+        contenders().into_iter().enumerate().map(series).collect(),
     )
 }
