@@ -5,8 +5,7 @@ use super::cache_run;
 use super::update_run::{self, Bench, Phase, Rates, UNSYNCED};
 use crate::error::LabError;
 use crate::experiment::tolerance::{LOG_READ, NEGLIGIBLE, SAVING};
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
-use crate::plot::Plot;
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, least_and_most};
 use gabion_layout::UpdateScheme;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -28,10 +27,9 @@ struct Measured {
 }
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
-    let mut all = Vec::new();
-    for scheme in UpdateScheme::BY_DELTA {
-        all.push(measure(session, scheme)?);
-    }
+    let all = session.sweep("update schemes", UpdateScheme::BY_DELTA, |scheme| {
+        measure(session, scheme)
+    })?;
     let mut report = Report {
         setting: vec![
             "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk".to_owned(),
@@ -48,19 +46,28 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
-    report.plots = vec![
-        plot(&all, "a", "Sequential write", "MB/s", |m| m.put.mb_per_s()),
-        plot(&all, "b", "Random writes", "updates a second", |m| {
-            m.random_per_s()
-        }),
-        plot(
+    let plot = |part, title, y_label, rates: fn(&Measured) -> Rates| {
+        let name = format!("COD-F52{part}");
+        let scheme = |m: &Measured| m.scheme.to_string();
+        update_run::bars(
+            (name, title),
+            ["update scheme", y_label],
             &all,
-            "c",
-            "Sequential read after random writes",
-            "MB/s",
-            |m| m.read.mb_per_s(),
+            scheme,
+            rates,
+        )
+    };
+    let read = "Sequential read after random writes";
+    report.plots = vec![
+        plot("a", "Sequential write", "MB/s", |m| m.put.mb_per_s()),
+        plot(
+            "b",
+            "Random writes",
+            "updates a second",
+            Measured::random_per_s,
         ),
-        plot(&all, "d", "Recovery of two nodes", "MB/s", |m| {
+        plot("c", read, "MB/s", |m| m.read.mb_per_s()),
+        plot("d", "Recovery of two nodes", "MB/s", |m| {
             m.recover.mb_per_s()
         }),
     ];
@@ -119,14 +126,13 @@ fn figures(all: &[Measured], at: usize) -> [f64; 7] {
     use UpdateScheme::{Fl, Fo, Pl, Plr};
     let get = |scheme| of(all, scheme);
     let spread = |rates: &[f64]| {
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let [least, most] = least_and_most(rates);
         100.0 * (1.0 - least / most)
     };
     let put: Vec<f64> = all.iter().map(|m| m.put.mb_per_s()[at]).collect();
     let random = |scheme| get(scheme).random_per_s()[at];
     let logging = [random(Fl), random(Pl), random(Plr)];
-    let slowest = logging.into_iter().fold(f64::INFINITY, f64::min);
+    let [slowest, _] = least_and_most(&logging);
     let fewer = 100.0 * (1.0 - random(Fo) / slowest);
     let read = |scheme| get(scheme).read.mb_per_s()[at];
     let recover = |scheme| get(scheme).recover.mb_per_s()[at];
@@ -152,15 +158,10 @@ fn causes(all: &[Measured]) -> Table {
 }
 
 fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
-    let all = papers()
-        .into_iter()
-        .zip(figures(all, at))
-        .map(|((what, unit, paper), ours)| {
-            Finding::beside(format!("{what}, {place}"), ours, unit, paper)
-        });
-    let explained = all.map(|finding| {
-        let why = reason(&finding.what, place);
-        update_run::read_by(finding, place).because(why)
+    let all = papers().into_iter().zip(figures(all, at));
+    let explained = all.map(|((what, unit, paper), ours)| {
+        let finding = Finding::beside(format!("{what}, {place}"), ours, unit, paper);
+        update_run::explained(finding, place, cause(what))
     });
     explained.collect()
 }
@@ -206,11 +207,8 @@ fn papers() -> [(&'static str, &'static str, Paper); 7] {
     ]
 }
 
-/// Reasons why a figure differs from the thesis's, as far as they follow from how things are built.
-fn reason(what: &str, place: &str) -> &'static str {
-    if place == "disk" {
-        return update_run::DISK_DIFFERS;
-    }
+/// Reasons why a figure of the model differs from the thesis's, as far as they follow from how things are built.
+fn cause(what: &str) -> &'static str {
     match what.get(..1) {
         Some("a") => {
             "only new data is written, so the schemes differ only in the location of files: parity chunks with \
@@ -281,16 +279,4 @@ fn costs(all: &[Measured]) -> Table {
         ]);
     }
     table
-}
-
-fn plot(
-    all: &[Measured],
-    part: &str,
-    title: &str,
-    y_label: &str,
-    rates: fn(&Measured) -> Rates,
-) -> Plot {
-    let rows = all.iter().map(|m| (m.scheme.to_string(), rates(m)));
-    let name = format!("COD-F52{part}");
-    update_run::bars(&name, title, ["update scheme", y_label], rows.collect())
 }

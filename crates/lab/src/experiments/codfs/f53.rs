@@ -6,7 +6,6 @@ use super::update_run::{self, Bench, MIB, Phase, Rates};
 use crate::error::LabError;
 use crate::experiment::tolerance::SIGNIFICANT;
 use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
-use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -46,19 +45,18 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let (segments, chunk_bytes) = session
         .scale
         .pick((10, MIB / 4), (12, 4 * MIB), (100, 4 * MIB));
-    let mut all = Vec::new();
-    for (scheme, shape, code) in SETTINGS {
+    let all = session.sweep("settings", SETTINGS, |(scheme, shape, code)| {
         let mut bench = Bench::new(session, code, chunk_bytes, scheme, segments)?;
         bench.put()?;
         let random = bench.update_at_random()?;
         let settle = bench.settle()?;
-        all.push(Measured {
+        Ok(Measured {
             scheme,
             shape,
             random: random.per_s(&settle),
             recover: bench.recover()?,
-        });
-    }
+        })
+    })?;
     let mut report = Report {
         setting: vec![
             "Cauchy Reed-Solomon; (n,k) as in the thesis: n chunks in each segment, k of them data".to_owned(),
@@ -78,9 +76,13 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
+    let plot = |part, title, y_label, rates: fn(&Measured) -> Rates| {
+        let (name, labels) = (format!("COD-F53{part}"), ["scheme and (n,k)", y_label]);
+        update_run::bars((name, title), labels, &all, Measured::name, rates)
+    };
     report.plots = vec![
-        plot(&all, "a", "Random writes", "updates a second", |m| m.random),
-        plot(&all, "b", "Recovery of two nodes", "MB/s", |m| {
+        plot("a", "Random writes", "updates a second", |m| m.random),
+        plot("b", "Recovery of two nodes", "MB/s", |m| {
             m.recover.mb_per_s()
         }),
     ];
@@ -119,13 +121,9 @@ fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
             Paper::above(1.0, &SIGNIFICANT).printed("significantly above 1"),
         ),
     ];
-    let why = if place == "disk" {
-        update_run::DISK_DIFFERS
-    } else {
-        "updates are durable here, so each append to a reserve costs a seek, but records in one log share syncs. The \
-        model also has no network, which more parity would load"
-    };
-    all.map(|finding| update_run::read_by(finding, place).because(why))
+    let cause = "updates are durable here, so each append to a reserve costs a seek, but records in one log share \
+    syncs. The model also has no network, which more parity would load";
+    all.map(|finding| update_run::explained(finding, place, cause))
 }
 
 fn table(all: &[Measured]) -> Table {
@@ -143,16 +141,4 @@ fn table(all: &[Measured]) -> Table {
         table.row([m.name().into()].into_iter().chain(cells.map(Into::into)));
     }
     table
-}
-
-fn plot(
-    all: &[Measured],
-    part: &str,
-    title: &str,
-    y_label: &str,
-    rates: fn(&Measured) -> Rates,
-) -> Plot {
-    let rows = all.iter().map(|m| (m.name(), rates(m)));
-    let name = format!("COD-F53{part}");
-    update_run::bars(&name, title, ["scheme and (n,k)", y_label], rows.collect())
 }

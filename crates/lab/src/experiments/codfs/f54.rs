@@ -35,14 +35,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         let what = format!("PLR over FO on average, {place}");
         let more_pct = 100.0 * (mean - 1.0);
         let finding = Finding::beside(what, more_pct, " %", Paper::saving(PAPER_PCT));
-        let why = if place == "disk" {
-            update_run::DISK_DIFFERS
-        } else {
-            "see the table of causes: updates are durable here, and full overwrite uses a journal"
-        };
+        let cause =
+            "see the table of causes: updates are durable here, and full overwrite uses a journal";
         report
             .findings
-            .push(update_run::read_by(finding, place).because(why));
+            .push(update_run::explained(finding, place, cause));
         let mut plot = SHOWN.plot(&all, place, at);
         plot.mark_bar(replay_run::MEAN, "plr", 1.0 + PAPER_PCT / 100.0);
         report.plots.push(plot);

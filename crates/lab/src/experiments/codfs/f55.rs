@@ -4,7 +4,7 @@
 use super::replay_run::{self, Replayed, Shown};
 use super::update_run::{self, Rates};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, least_and_most};
 use gabion_layout::UpdateScheme;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -21,6 +21,9 @@ const SHOWN: Shown = Shown {
     over: UpdateScheme::Fl,
 };
 
+const CAUSE: &str = "only a small part of each volume's writes is replayed, so chunks have few logged records; the \
+factor grows with the number of records, as in COD-F52, which overwrites every byte";
+
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let all = replay_run::run(session, true)?;
     let mut report = replay_run::begun(session, &all);
@@ -31,33 +34,24 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     );
     for (place, at) in update_run::PLACES {
         report.tables.push(SHOWN.table(&all, place, at));
-        let gains = SHOWN.gains(&all, at);
-        let why = if place == "disk" {
-            update_run::DISK_DIFFERS
-        } else {
-            "only a small part of each volume's writes is replayed, so chunks have few logged records; the factor \
-            grows with the number of records, as in COD-F52, which overwrites every byte"
-        };
-        let most = gains.iter().copied().fold(0.0, f64::max);
-        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
-        let finding = Finding::beside(
-            format!("PLR over FL at most, {place}"),
-            most,
-            "x",
-            Paper::ratio(10.0).printed("up to 10x"),
-        );
+        let [least, most] = least_and_most(&SHOWN.gains(&all, at));
+        let findings = [
+            Finding::beside(
+                format!("PLR over FL at most, {place}"),
+                most,
+                "x",
+                Paper::ratio(10.0).printed("up to 10x"),
+            ),
+            Finding::beside(
+                format!("PLR over FL at least, {place}"),
+                100.0 * (least - 1.0),
+                " %",
+                Paper::saving(11.7).printed("+11.7 %, on src2_2"),
+            ),
+        ];
         report
             .findings
-            .push(update_run::read_by(finding, place).because(why));
-        let finding = Finding::beside(
-            format!("PLR over FL at least, {place}"),
-            100.0 * (least - 1.0),
-            " %",
-            Paper::saving(11.7).printed("+11.7 %, on src2_2"),
-        );
-        report
-            .findings
-            .push(update_run::read_by(finding, place).because(why));
+            .extend(findings.map(|finding| update_run::explained(finding, place, CAUSE)));
         let mut plot = SHOWN.plot(&all, place, at);
         plot.mark_bar("src2_2", "plr", 1.117);
         report.plots.push(plot);

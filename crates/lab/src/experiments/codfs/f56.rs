@@ -31,11 +31,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         "segments without reserve %",
     ];
     let mut table = Table::new("Reserved bytes over data and parity bytes", &columns);
-    let mut report = Report {
-        setting: reserve_run::setting(),
-        scaled: reserve_run::scaled(session),
-        ..Report::default()
-    };
+    let mut report = reserve_run::begun(session);
     for outcome in &outcomes {
         let known = THESIS.iter().find(|(name, _, _)| *name == outcome.name);
         let thesis = known.map_or(Cell::from(""), |&(_, overhead, _)| overhead.into());

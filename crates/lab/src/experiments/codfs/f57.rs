@@ -29,11 +29,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         "Writes per 1,000 that waited for a merge, or were in place",
         &columns,
     );
-    let mut report = Report {
-        setting: reserve_run::setting(),
-        scaled: reserve_run::scaled(session),
-        ..Report::default()
-    };
+    let mut report = reserve_run::begun(session);
     for outcome in &outcomes {
         let worst = days(outcome).fold(0.0, f64::max);
         let (merges, in_place) = (outcome.merges_per_1000(), outcome.in_place_per_1000());

@@ -137,16 +137,16 @@ pub(super) fn run(
     recovers: bool,
 ) -> Result<Vec<(Source, Vec<Replayed>)>, LabError> {
     let (volume_count, writes, chunk_bytes) = size(session.scale);
-    let mut all = Vec::new();
-    for volume in &VOLUMES[..volume_count] {
-        let source = source(session, volume, writes, chunk_bytes * DATA_CHUNKS)?;
-        let mut replayed = Vec::new();
-        for scheme in UpdateScheme::BY_DELTA {
-            replayed.push(replay(session, &source, scheme, chunk_bytes, recovers)?);
-        }
-        all.push((source, replayed));
-    }
-    Ok(all)
+    let source = |volume: &&'static str| source(session, volume, writes, chunk_bytes * DATA_CHUNKS);
+    let sources = VOLUMES[..volume_count].iter().map(source);
+    let sources: Vec<Source> = sources.collect::<Result<_, _>>()?;
+    let schemes = UpdateScheme::BY_DELTA;
+    session.grid(
+        "replays of volumes",
+        sources,
+        &schemes,
+        |source, &scheme| replay(session, source, scheme, chunk_bytes, recovers),
+    )
 }
 
 /// The same writes for a cluster with a cache or none, under reserved space.

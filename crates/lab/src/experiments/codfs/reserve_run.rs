@@ -5,7 +5,7 @@
 //! Both parity chunks of a segment get a delta of every update, so one reserve stands for both.
 
 use crate::error::LabError;
-use crate::experiment::{Scale, Session};
+use crate::experiment::{Report, Scale, Session};
 use crate::trace::RequestKind;
 use crate::workload::{self, Workload};
 use gabion_layout::ReserveSpec;
@@ -255,6 +255,15 @@ pub(super) fn one_in(scale: Scale) -> u64 {
     scale.pick(2000, 4, 1)
 }
 
+/// A report without figures.
+pub(super) fn begun(session: &Session<'_>) -> Report {
+    Report {
+        setting: setting(),
+        scaled: scaled(session),
+        ..Report::default()
+    }
+}
+
 /// Runs all strategies on the file server's workload.
 pub(super) fn run(session: &Session<'_>) -> Result<Vec<Outcome>, LabError> {
     let divisor = NonZeroU64::new(one_in(session.scale)).unwrap_or(NonZeroU64::MIN);
@@ -306,7 +315,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Vec<Outcome>, LabError> {
 }
 
 /// Returns the setting of both experiments.
-pub(super) fn setting() -> Vec<String> {
+fn setting() -> Vec<String> {
     vec![
         "Cauchy Reed-Solomon with 8 data and 2 parity chunks of 2 MiB: segments of 16 MiB"
             .to_owned(),
@@ -322,7 +331,7 @@ pub(super) fn setting() -> Vec<String> {
 }
 
 /// Returns the differences of the setting from the thesis.
-pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
+fn scaled(session: &Session<'_>) -> Vec<String> {
     vec![
         format!(
             "the Harvard traces are not here; a calibrated workload replaces them, with one in {} of the requests on \

@@ -43,15 +43,14 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         )],
         ..Report::default()
     };
-    let mut all = Vec::new();
-    for (scheme, thesis) in THESIS {
+    let all = session.sweep("update schemes", THESIS, |(scheme, _)| {
         let mut bench = Bench::new(session, "rdp(4)", chunk_bytes, scheme, segments)?;
         bench.put()?;
         bench.update_at_random()?;
         bench.settle()?;
-        let found = bench.fragments()?;
-        let [data, parity] = found;
-        let [thesis_data, thesis_parity] = thesis;
+        bench.fragments()
+    })?;
+    for ((scheme, [thesis_data, thesis_parity]), &[data, parity]) in THESIS.into_iter().zip(&all) {
         table.row([
             scheme.to_string().into(),
             data.into(),
@@ -67,7 +66,6 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             let finding = Finding::beside(format!("{scheme}: {of}"), ours, "", paper);
             report.findings.push(finding);
         }
-        all.push((scheme, found));
     }
     report.tables.push(table);
     report.notes.push(format!(
@@ -81,16 +79,16 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-fn plot(all: &[(UpdateScheme, [f64; 2])]) -> Plot {
+fn plot(all: &[[f64; 2]]) -> Plot {
     let series = |name: &str, at: usize| {
-        let values = all.iter().map(|(_, found)| found[at]);
+        let values = all.iter().map(|found| found[at]);
         (name.to_owned(), values.collect())
     };
     let mut plot = Plot::bars(
         "COD-T51",
         "Fragments of a chunk after random writes",
         ["update scheme", "fragments per chunk"],
-        all.iter().map(|(scheme, _)| scheme.to_string()).collect(),
+        THESIS.map(|(scheme, _)| scheme.to_string()).into(),
         vec![series("data chunks", 0), series("parity chunks", 1)],
     );
     for (scheme, [data, parity]) in THESIS {

@@ -67,21 +67,20 @@ pub(super) const UNSYNCED: usize = 2;
 pub(super) type Update = (u64, u64, u64);
 
 /// A cluster's storage under test, with a model of each node's disk.
-pub(super) struct Bench<'a> {
-    session: &'a Session<'a>,
+pub(super) struct Bench {
     pub(super) storage: Storage,
     models: Vec<DiskModel>,
     /// The same drives under stores that never sync.
     unsynced: Vec<DiskModel>,
     stripe_count: u64,
-    scheme: UpdateScheme,
+    seed: u64,
 }
 
-impl<'a> Bench<'a> {
+impl Bench {
     /// Empty stores for `stripe_count` stripes of `code` under a scheme. The space behind each
     /// parity chunk is one chunk, as in the thesis; logs are merged only on reads.
     pub(super) fn new(
-        session: &'a Session<'a>,
+        session: &Session<'_>,
         code: &str,
         chunk_bytes: u64,
         scheme: UpdateScheme,
@@ -109,12 +108,11 @@ impl<'a> Bench<'a> {
         let storage = Storage::create(&directory, shape)?;
         let model = DiskModel::new(drive(stored_bytes / u64::from(NODE_COUNT)));
         Ok(Self {
-            session,
             models: vec![model.clone(); NODE_COUNT as usize],
             unsynced: vec![model; NODE_COUNT as usize],
             storage,
             stripe_count,
-            scheme,
+            seed: session.seed,
         })
     }
 
@@ -123,7 +121,7 @@ impl<'a> Bench<'a> {
         let stripe_bytes = self.storage.geometry().stripe_bytes();
         let data: Vec<u8> = (0..stripe_bytes).map(|at| (at ^ (at >> 9)) as u8).collect();
         let count = self.stripe_count;
-        self.phase("storing", count, stripe_bytes * count, |storage, stripe| {
+        self.phase(count, stripe_bytes * count, |storage, stripe| {
             storage.put(stripe, &data)
         })
     }
@@ -132,12 +130,7 @@ impl<'a> Bench<'a> {
     pub(super) fn update_at_random(&mut self) -> Result<Phase, LabError> {
         let stripe_bytes = self.storage.geometry().stripe_bytes();
         let record_bytes = self.storage.geometry().chunk_bytes() / UPDATES_PER_CHUNK;
-        let updates = random_updates(
-            self.stripe_count,
-            stripe_bytes,
-            record_bytes,
-            self.session.seed,
-        );
+        let updates = random_updates(self.stripe_count, stripe_bytes, record_bytes, self.seed);
         self.update(&updates)
     }
 
@@ -148,9 +141,7 @@ impl<'a> Bench<'a> {
         let bytes = updates.iter().map(|&(_, _, length)| length).sum();
         let longest = updates.iter().map(|&(_, _, length)| length).max();
         let new = vec![0xa5; longest.unwrap_or(0) as usize + 255];
-        let scheme = self.scheme;
-        let what = format!("updating under {scheme}");
-        self.phase(&what, updates.len() as u64, bytes, |storage, at| {
+        self.phase(updates.len() as u64, bytes, |storage, at| {
             let (stripe, offset, length) = updates[at as usize];
             // Other bytes each time, so that deltas are not zero.
             let from = (at % 255) as usize;
@@ -160,7 +151,7 @@ impl<'a> Bench<'a> {
 
     /// Brings data chunks up to date that are updated in place, which clients do not wait for.
     pub(super) fn settle(&mut self) -> Result<Phase, LabError> {
-        self.phase("settling", 1, 0, |storage, _| storage.apply_in_place())
+        self.phase(1, 0, |storage, _| storage.apply_in_place())
     }
 
     /// Reads all data, with nothing in memory at first.
@@ -168,7 +159,7 @@ impl<'a> Bench<'a> {
         self.drop_caches()?;
         let all = ByteRange::new(0, self.storage.geometry().stripe_bytes());
         let count = self.stripe_count;
-        self.phase("reading", count, all.length * count, |storage, stripe| {
+        self.phase(count, all.length * count, |storage, stripe| {
             storage.read(stripe, all, &[]).map(drop)
         })
     }
@@ -178,7 +169,7 @@ impl<'a> Bench<'a> {
         self.drop_caches()?;
         let failed = [NodeId(0), NodeId(2)];
         let recovered_bytes = AtomicU64::new(0);
-        let mut phase = self.phase("recovering", self.stripe_count, 0, |storage, stripe| {
+        let mut phase = self.phase(self.stripe_count, 0, |storage, stripe| {
             let bytes = storage.recover(stripe, &failed)?;
             recovered_bytes.fetch_add(bytes, Ordering::Relaxed);
             Ok(())
@@ -223,13 +214,11 @@ impl<'a> Bench<'a> {
     /// Runs operations `0..count` by all clients side by side, and their recording on the model.
     fn phase(
         &mut self,
-        what: &str,
         count: u64,
         bytes: u64,
         work: impl Fn(&Storage, u64) -> Result<(), LabError> + Sync,
     ) -> Result<Phase, LabError> {
-        let (storage, progress) = (&self.storage, self.session.progress);
-        progress.begin(what, count.max(1));
+        let storage = &self.storage;
         storage.take_recordings();
         let next = AtomicU64::new(0);
         let client = || {
@@ -239,7 +228,6 @@ impl<'a> Bench<'a> {
                     return Ok(());
                 }
                 work(storage, at)?;
-                progress.step();
             }
         };
         let begun = Instant::now();
@@ -324,12 +312,12 @@ pub(super) fn choose_disk(report: &mut Report) {
     );
 }
 
-/// A finding of a place: those of this machine's disk are shown and not judged.
-pub(super) fn read_by(finding: Finding, place: &str) -> Finding {
+/// A finding of a place, and why it differs on the model. Those of this machine's disk are shown and not judged.
+pub(super) fn explained(finding: Finding, place: &str, cause: &str) -> Finding {
     if place == "disk" {
-        finding.reading(ON_THIS_DISK)
+        finding.reading(ON_THIS_DISK).because(DISK_DIFFERS)
     } else {
-        finding
+        finding.because(cause)
     }
 }
 
@@ -345,24 +333,20 @@ pub(super) fn causes(rows: impl IntoIterator<Item = (String, [f64; 2], String)>)
     table
 }
 
-/// Bars of each row's rates on this machine and on the model, side by side.
-pub(super) fn bars(
-    name: &str,
-    title: &str,
-    [x_label, y_label]: [&str; 2],
-    rows: Vec<(String, Rates)>,
+/// Bars of the rates of all that was measured on this machine and on the model, side by side.
+pub(super) fn bars<M>(
+    (name, title): (String, &str),
+    labels: [&str; 2],
+    all: &[M],
+    category: impl Fn(&M) -> String,
+    rates: impl Fn(&M) -> Rates,
 ) -> Plot {
     let series = PLACES.map(|(place, at)| {
-        let values = rows.iter().map(|(_, rates)| rates[at]);
+        let values = all.iter().map(|measured| rates(measured)[at]);
         (place.to_owned(), values.collect())
     });
-    Plot::bars(
-        name,
-        title,
-        [x_label, y_label],
-        rows.into_iter().map(|(category, _)| category).collect(),
-        series.into(),
-    )
+    let categories = all.iter().map(category).collect();
+    Plot::bars(name, title, labels, categories, series.into())
 }
 
 /// Returns notes on reading the model and the measurement, for every experiment that uses both.
@@ -388,7 +372,7 @@ pub(super) fn notes() -> Vec<String> {
 }
 
 /// Reasons why this machine's figures are not the thesis's.
-pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ only by bytes, syncs and \
+const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ only by bytes, syncs and \
 processor time, and by other load on the machine";
 
 /// Parts of the thesis's test bed that the experiments omit.
