@@ -2,7 +2,7 @@
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Trial, TrialTime, Work};
 use crate::error::LabError;
-use crate::experiment::{Finding, Goal, Paper, Report, Session, Table};
+use crate::experiment::{Finding, Goal, Paper, Report, Session, Table, least_and_most};
 use crate::plot::Plot;
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
@@ -231,14 +231,14 @@ impl Figure {
         let mut table = Table::new(title, &columns);
         for Measured { x, times } in &self.all {
             for time in times {
-                let fold = |of: fn(f64, f64) -> f64| time.seconds.iter().copied().reduce(of);
+                let [fastest, slowest] = least_and_most(&time.seconds);
                 table.row([
                     x.as_str().into(),
                     time.name.as_str().into(),
                     time.median_s().into(),
                     time.links_s.into(),
-                    fold(f64::min).unwrap_or(0.0).into(),
-                    fold(f64::max).unwrap_or(0.0).into(),
+                    fastest.into(),
+                    slowest.into(),
                     time.cores.into(),
                     time.core_s_per_gib.into(),
                     (time.sent_bytes as f64 / MIB as f64).into(),

@@ -2,11 +2,11 @@
 //! sections 6.1 and 6.3, Figures 8e and 10b).
 
 use super::bench::Selection;
-use super::figure::{CONVENTIONAL, PIPELINE, PPR};
+use super::figure::{CONVENTIONAL, PIPELINE};
 use super::paper_cluster::PaperCluster;
-use super::recovery::{BALANCED, SCHEDULED};
+use super::recovery::{SCHEDULED, SCHEMES};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, least_and_most};
 use crate::plot::Plot;
 use gabion_planner::repair::Scheme;
 
@@ -16,16 +16,9 @@ pub(crate) const F10B: Experiment = Experiment::new(
     onto_a_new_host,
 );
 
-/// The schemes of Figure 8e, and one more schedule.
-const SCHEMES: [(&str, Scheme, Selection); 5] = [
-    (CONVENTIONAL, Scheme::Conventional, Selection::Smallest),
-    (PPR, Scheme::Ppr, Selection::Smallest),
-    (PIPELINE, Scheme::Pipeline, Selection::Smallest),
-    (SCHEDULED, Scheme::Pipeline, Selection::Greedy),
-    (BALANCED, Scheme::Pipeline, Selection::Balanced),
-];
-/// Read rate of a disk while it serves many repairs at once: an assumption, half of its rate in sequence.
-const BUSY_DISK_BYTES_PER_S: f64 = 72e6;
+/// Read rates of disks that serve many repairs at once: no limit, or an assumption, half of the rate in sequence.
+const DISKS: [(&str, Option<f64>); 2] = [("never waited for", None), ("72 MB/s", Some(72e6))];
+const REQUESTOR_COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 
 const CAUSE: &str = "in the model, the host with the smallest number sends a chunk of nearly every stripe under \
 conventional repair and under RP, so its link limits both. A requestor's link carries less, four stripes. The model \
@@ -38,33 +31,31 @@ pub(super) fn add_requestors(session: &Session<'_>, report: &mut Report) -> Resu
     let names = SCHEMES.iter().map(|(name, ..)| *name);
     let columns: Vec<&str> = ["disks", "requestors"].into_iter().chain(names).collect();
     let mut table = Table::new(title, &columns);
-    for (disks, disk_bytes_per_s) in [
-        ("never waited for", None),
-        ("72 MB/s", Some(BUSY_DISK_BYTES_PER_S)),
-    ] {
-        let cluster = PaperCluster::new("rs(10,4)", session.seed, disk_bytes_per_s)?;
-        for count in [1, 2, 4, 8, 16] {
-            let onto = PaperCluster::spread(count);
-            let seconds = SCHEMES
-                .iter()
-                .map(|&(_, scheme, selection)| cluster.recovery_s(scheme, selection, &onto));
-            let seconds: Vec<f64> = seconds.collect::<Result<_, _>>()?;
-            let first = [disks.into(), u64::from(count).into()];
-            table.row(first.into_iter().chain(seconds.iter().map(|&s| s.into())));
-            if count == 16 && disk_bytes_per_s.is_none() {
-                let [conventional, _, pipeline, scheduled, _] = seconds[..] else {
-                    unreachable!("there are five schemes");
-                };
-                let of = |ours: &str, than: &str| {
-                    format!("16 requestors, by the model: rate of {ours} over {than}")
-                };
-                let what = of(PIPELINE, CONVENTIONAL);
-                let paper = Paper::ratio(1.51);
-                let finding = Finding::beside(what, conventional / pipeline, "x", paper);
-                report.findings.push(finding.because(CAUSE));
-                let what = of(SCHEDULED, PIPELINE);
-                let paper = Paper::ratio(1.089);
-                let finding = Finding::beside(what, pipeline / scheduled, "x", paper);
+    let of_disks = |disks| REQUESTOR_COUNTS.map(|count| (disks, count));
+    let rows = DISKS.into_iter().flat_map(of_disks);
+    let all = session.grid(
+        "recoveries in the model",
+        rows,
+        &SCHEMES,
+        |(disks, count), scheme| {
+            let &(_, scheme, selection) = scheme;
+            let cluster = PaperCluster::new("rs(10,4)", session.seed, disks.1)?;
+            cluster.recovery_s(scheme, selection, &PaperCluster::spread(*count))
+        },
+    )?;
+    for (((disks, disk_bytes_per_s), count), seconds) in all {
+        let first = [disks.into(), u64::from(count).into()];
+        table.row(first.into_iter().chain(seconds.iter().map(|&s| s.into())));
+        if count == 16 && disk_bytes_per_s.is_none() {
+            let [conventional, _, pipeline, scheduled, _] = seconds[..] else {
+                unreachable!("there are five schemes");
+            };
+            for (ours, than, ratio, paper) in [
+                (PIPELINE, CONVENTIONAL, conventional / pipeline, 1.51),
+                (SCHEDULED, PIPELINE, pipeline / scheduled, 1.089),
+            ] {
+                let what = format!("16 requestors, by the model: rate of {ours} over {than}");
+                let finding = Finding::beside(what, ratio, "x", Paper::ratio(paper));
                 report.findings.push(finding.because(CAUSE));
             }
         }
@@ -92,31 +83,16 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
         "Seconds of the recovery of 64 chunks onto a new host",
         &["code", CONVENTIONAL, PIPELINE, "times as fast"],
     );
-    let mut series = [Vec::new(), Vec::new()];
-    let mut ratios = Vec::new();
-    session
-        .progress
-        .begin("recoveries in the model", 2 * CODES.len() as u64);
-    for (name, code) in CODES {
+    let all = session.sweep("recoveries in the model", CODES, |(_, code)| {
         let cluster = PaperCluster::new(code, session.seed, None)?;
-        let seconds = |scheme| {
-            let onto = [PaperCluster::NEW_HOST];
-            let seconds = cluster.recovery_s(scheme, Selection::Smallest, &onto);
-            session.progress.step();
-            seconds
-        };
-        let times = [seconds(Scheme::Conventional)?, seconds(Scheme::Pipeline)?];
-        let ratio = times[0] / times[1];
+        let onto = [PaperCluster::NEW_HOST];
+        let seconds = |scheme| cluster.recovery_s(scheme, Selection::Smallest, &onto);
+        Ok([seconds(Scheme::Conventional)?, seconds(Scheme::Pipeline)?])
+    })?;
+    let ratios: Vec<f64> = all.iter().map(|times| times[0] / times[1]).collect();
+    for (((name, _), times), &ratio) in CODES.into_iter().zip(&all).zip(&ratios) {
         table.row([name.into(), times[0].into(), times[1].into(), ratio.into()]);
-        for (series, time) in series.iter_mut().zip(times) {
-            series.push(time);
-        }
-        ratios.push(ratio);
     }
-    let ours = [
-        ratios.iter().copied().fold(f64::INFINITY, f64::min),
-        ratios.iter().copied().fold(0.0, f64::max),
-    ];
     let finding = |((which, printed), ours)| {
         let what = format!("rate of {PIPELINE} over {CONVENTIONAL}, {which} over codes");
         Finding::beside(what, ours, "x", Paper::ratio(printed)).because(
@@ -124,18 +100,19 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
             code (see the table). The model has no cost of connections and reads",
         )
     };
-    let findings = PRINTED.into_iter().zip(ours).map(finding).collect();
-    let [conventional, pipeline] = series;
+    let findings = PRINTED.into_iter().zip(least_and_most(&ratios));
+    let findings = findings.map(finding).collect();
+    let series = |(at, name): (usize, &str)| {
+        let times = all.iter().map(|times| times[at]);
+        (name.to_owned(), times.collect())
+    };
     let names = CODES.iter().map(|(name, _)| (*name).to_owned());
     let plot = Plot::bars(
         "ECP-10b",
         "Full-node recovery onto a new host",
         ["code", "seconds"],
         names.collect(),
-        vec![
-            (CONVENTIONAL.to_owned(), conventional),
-            (PIPELINE.to_owned(), pipeline),
-        ],
+        [(0, CONVENTIONAL), (1, PIPELINE)].map(series).into(),
     );
     Ok(Report {
         setting: vec![

@@ -24,7 +24,16 @@ pub(crate) const F11: Experiment = Experiment::new(
 .on_testbed();
 
 pub(super) const SCHEDULED: &str = "RP+scheduling";
-pub(super) const BALANCED: &str = "RP+balanced";
+const BALANCED: &str = "RP+balanced";
+
+/// The schemes of Figure 8e, and one more schedule.
+pub(super) const SCHEMES: [(&str, Scheme, Selection); 5] = [
+    (CONVENTIONAL, Scheme::Conventional, Selection::Smallest),
+    (PPR, Scheme::Ppr, Selection::Smallest),
+    (PIPELINE, Scheme::Pipeline, Selection::Smallest),
+    (SCHEDULED, Scheme::Pipeline, Selection::Greedy),
+    (BALANCED, Scheme::Pipeline, Selection::Balanced),
+];
 
 /// Hosts with stripes on 16 of them, and requestors on others.
 fn node_bench(
@@ -53,13 +62,7 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
     let counts: &[usize] = session.scale.pick(&[1, 8], &[1, 2, 4, 8], &[1, 2, 4, 8]);
     let mut trials = Vec::new();
     for &requestor_count in counts {
-        for (name, scheme, selection) in [
-            (CONVENTIONAL, Scheme::Conventional, Selection::Smallest),
-            (PPR, Scheme::Ppr, Selection::Smallest),
-            (PIPELINE, Scheme::Pipeline, Selection::Smallest),
-            (SCHEDULED, Scheme::Pipeline, Selection::Greedy),
-            (BALANCED, Scheme::Pipeline, Selection::Balanced),
-        ] {
+        for (name, scheme, selection) in SCHEMES {
             let work = Work::Node {
                 scheme,
                 selection,
