@@ -23,6 +23,8 @@ use tokio::time::{Instant, sleep, timeout};
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// A process asks the coordinator in every third round, and looks at its own files in each.
 const ROUNDS: u64 = 3;
+/// Rounds without a renewal after one whose certificate is not valid yet: each fills the authority's ledger.
+const PAUSE_ROUNDS: u64 = 120;
 /// Timeout of the renewal at the start of a client whose certificate is due.
 const START_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -151,8 +153,8 @@ impl ProcessPorts {
         }
     }
 
-    /// Takes in changed files; asks the coordinator for news if `asks`.
-    async fn freshen(&self, asks: bool) -> Result<(), RenewalError> {
+    /// Takes in changed files; asks the coordinator for news if `asks`, and for a certificate that is due if `renews`.
+    async fn freshen(&self, asks: bool, renews: bool) -> Result<(), RenewalError> {
         let security = self.security();
         if security.reload()? {
             self.close_revoked();
@@ -165,7 +167,7 @@ impl ProcessPorts {
         };
         let taken = self.take_in_revoked(&present).await;
         // A list that cannot be used must not let the certificate expire.
-        if present.is_due() {
+        if renews && present.is_due() {
             self.certify().await?;
         }
         taken?;
@@ -203,6 +205,7 @@ fn checksum(list: Option<&str>) -> u32 {
 
 async fn keep_fresh(ports: Weak<ProcessPorts>) {
     let mut last_error = String::new();
+    let mut renews_from = 0;
     for round in 1_u64.. {
         let Some(interval) = ports.upgrade().map(|ports| ports.refresh_interval()) else {
             return;
@@ -211,9 +214,13 @@ async fn keep_fresh(ports: Weak<ProcessPorts>) {
         let Some(ports) = ports.upgrade() else {
             return;
         };
-        match ports.freshen(round % ROUNDS == 0).await {
+        let freshened = ports.freshen(round % ROUNDS == 0, round >= renews_from);
+        match freshened.await {
             Ok(()) => last_error.clear(),
             Err(error) => {
+                if let RenewalError::Trust(TrustError::NotYetValid { .. }) = error {
+                    renews_from = round + PAUSE_ROUNDS;
+                }
                 let error = error.to_string();
                 if error != last_error {
                     tracing::warn!(error, "certificates are not refreshed now");

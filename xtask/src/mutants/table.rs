@@ -1,6 +1,7 @@
 //! The mutants: rules on which the promise of docs/update-protocol.md rests, each broken. A mend of the
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
+mod certificates;
 mod clients;
 mod commands;
 mod connections;
@@ -73,6 +74,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(members::MUTANTS)
         .chain(mounts::MUTANTS)
         .chain(commands::MUTANTS)
+        .chain(certificates::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

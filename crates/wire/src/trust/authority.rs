@@ -265,7 +265,7 @@ impl Authority {
         lifetime: Duration,
     ) -> Result<(Serial, String), TrustError> {
         let _lock = self.lock()?;
-        self.sign_locked(key, name, lifetime, None)
+        self.sign_locked(key, name, lifetime, None, OffsetDateTime::now_utc())
     }
 
     fn sign_locked(
@@ -274,9 +274,9 @@ impl Authority {
         name: Name,
         lifetime: Duration,
         parent: Option<Serial>,
+        now: OffsetDateTime,
     ) -> Result<(Serial, String), TrustError> {
         let serial = new_serial()?;
-        let now = OffsetDateTime::now_utc();
         let mut params = process_params(name)?;
         // tidy: allow(serial number) X.509's name
         params.serial_number = Some(x509_serial(serial));
@@ -303,9 +303,10 @@ impl Authority {
     pub fn renew(&self, held: Serial, name: Name, key: &PublicKey) -> Result<String, TrustError> {
         let _lock = self.lock()?;
         let register = self.register()?;
+        let now = OffsetDateTime::now_utc();
         let Some(entry) = register.of(held) else {
             // The signature is ours, so the ledger is an earlier copy: it must not end the cluster.
-            return Ok(self.sign_locked(key, name, Self::LIFETIME, None)?.1);
+            return Ok(self.sign_locked(key, name, Self::LIFETIME, None, now)?.1);
         };
         let refused = |reason: &str| Err(TrustError::NotSigned(reason.to_owned()));
         if entry.state != EntryState::Valid {
@@ -318,13 +319,14 @@ impl Authority {
         if gets_id && entry.admitted != name.node {
             return refused("no node with this id has joined with the certificate");
         }
-        let now_s = OffsetDateTime::now_utc().unix_timestamp();
+        let age_s = now.unix_timestamp() - entry.from_s;
         let span_s = entry.until_s - entry.from_s;
-        if !gets_id && now_s - entry.from_s < span_s / 3 {
+        // One that is not valid yet was made while this clock was ahead.
+        if !gets_id && (0..span_s / 3).contains(&age_s) {
             return refused("the certificate is not due for renewal yet");
         }
         let lifetime = Duration::from_secs(span_s.unsigned_abs()).saturating_sub(CLOCK_TOLERANCE);
-        let (_, certificate) = self.sign_locked(key, name, lifetime, Some(held))?;
+        let (_, certificate) = self.sign_locked(key, name, lifetime, Some(held), now)?;
         Ok(certificate)
     }
 
@@ -368,8 +370,8 @@ impl Authority {
         }
         // A crash behind this uses the token up for nothing, which is the safe side.
         self.ledger.note_used(token)?;
-        let name = entry.name.without_token();
-        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME, Some(token))?;
+        let (name, now) = (entry.name.without_token(), OffsetDateTime::now_utc());
+        let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME, Some(token), now)?;
         Ok(certificate)
     }
 
@@ -754,6 +756,34 @@ mod tests {
             Credentials::open(&own).unwrap().revoked_text(),
             Some(&*list)
         );
+    }
+
+    #[test]
+    fn a_certificate_of_a_clock_that_was_ahead_is_due_and_replaces_none_that_is_valid() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ca, own) = (directory.path().join("ca"), directory.path().join("own"));
+        let authority = Authority::create(&ca, CLUSTER).unwrap();
+        let name = Name::of(CLUSTER, Role::Coordinator);
+        let ahead = OffsetDateTime::now_utc() + Duration::from_hours(240);
+        let early_key = KeyPair::generate().unwrap();
+        let signed = authority.sign_locked(&early_key, name, Authority::LIFETIME, None, ahead);
+        let (serial, early) = signed.unwrap();
+        let pem = early_key.serialize_pem();
+        write_credentials(&own, &pem, &early, &authority.certificate, None).unwrap();
+        assert!(Credentials::open(&own).unwrap().is_due());
+        authority.renew(serial, name, &key()).unwrap();
+        authority.refresh(&own, name).unwrap();
+        let valid = Credentials::open(&own).unwrap();
+        assert!(!valid.is_due());
+        let replaced = valid.replace_in(&own, &early_key, &early);
+        assert!(matches!(replaced, Err(TrustError::NotYetValid { .. })));
+        assert_eq!(Credentials::open(&own).unwrap().serial(), valid.serial());
+        // One that ends soon is replaced: other machines' clocks may be ahead, too.
+        let short = Duration::from_mins(1);
+        authority.issue_into(&own, name, short).unwrap();
+        let ending = Credentials::open(&own).unwrap();
+        ending.replace_in(&own, &early_key, &early).unwrap();
+        assert_eq!(Credentials::open(&own).unwrap().serial(), serial);
     }
 
     #[test]

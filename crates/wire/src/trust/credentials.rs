@@ -129,8 +129,7 @@ impl Credentials {
         let parsed =
             parse_certificate(&texts.certificate).map_err(|e| malformed(&certificate, e))?;
         let name = parsed.name.map_err(|e| malformed(&certificate, e))?;
-        let now_s = OffsetDateTime::now_utc().unix_timestamp();
-        if now_s > parsed.until_s {
+        if now_s() > parsed.until_s {
             return Err(TrustError::Expired {
                 path: directory.to_owned(),
             });
@@ -193,10 +192,20 @@ impl Credentials {
         self.until_s
     }
 
-    /// Whether a third of their time has passed, so that they should be renewed.
+    /// Whether they should be renewed: a third of their time has passed, or they are not valid yet, since a clock was
+    /// ahead when they were made.
     pub fn is_due(&self) -> bool {
-        let now_s = OffsetDateTime::now_utc().unix_timestamp();
-        now_s - self.from_s > (self.until_s - self.from_s) / 3
+        let now_s = now_s();
+        now_s < self.from_s || now_s - self.from_s > (self.until_s - self.from_s) / 3
+    }
+
+    /// Whether to keep them instead of a new certificate of the same name, which is not valid yet by this machine's
+    /// clock: they are valid, for another third of their time.
+    fn outlast(&self, new: &Parsed) -> bool {
+        let now_s = now_s();
+        let is_valid = self.from_s <= now_s;
+        let has_time = self.until_s - now_s > (self.until_s - self.from_s) / 3;
+        now_s < new.from_s && is_valid && has_time && new.name.as_ref() == Ok(&self.name)
     }
 
     /// Whether a certificate is on the list of revoked ones.
@@ -230,18 +239,28 @@ impl Credentials {
     }
 
     /// Replaces key and certificate, and goes on with the same authorities.
+    ///
+    /// # Errors
+    /// [`TrustError::NotYetValid`] when the present certificate stays, since it is valid and the new one is not;
+    /// otherwise when the new one is damaged or files cannot be written.
     pub(crate) fn replace_in(
         &self,
         directory: &Path,
         key: &KeyPair,
         certificate: &str,
     ) -> Result<(), TrustError> {
+        let new = parse_certificate(certificate);
+        let new = new.map_err(|e| malformed(&directory.join(CERTIFICATE_FILE), e))?;
+        if self.outlast(&new) {
+            let ahead_s = new.from_s - now_s();
+            return Err(TrustError::NotYetValid { ahead_s });
+        }
         write_credentials(
             directory,
             &key.serialize_pem(),
             certificate,
             &self.texts.authorities,
-            self.texts.revoked.as_deref(),
+            self.revoked_text(),
         )
     }
 
@@ -254,6 +273,11 @@ impl Credentials {
     pub(crate) fn client_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }
+}
+
+/// Seconds since 1970.
+fn now_s() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 /// The name for which a client asks a server.

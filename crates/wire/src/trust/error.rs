@@ -68,6 +68,15 @@ pub enum TrustError {
         /// The directory.
         path: PathBuf,
     },
+    /// A new certificate is not valid yet, so the present one stays in use.
+    #[error(
+        "the new certificate is not valid before {ahead_s} s from now by this machine's clock, and the present one \
+    stays in use; compare this machine's clock with the coordinator's"
+    )]
+    NotYetValid {
+        /// Seconds until it is.
+        ahead_s: i64,
+    },
     /// A list of revoked certificates is older than the one in use.
     #[error("the offered list of revoked certificates is older than {}, which stays in use; check whether the \
     authority's directory was restored from a copy", path.display())]
