@@ -132,8 +132,7 @@ impl ProcessPorts {
         let ask =
             |request, deadline| async move { self.ask_of_certificates(&request, deadline).await };
         certify(ask, &security, present.directory()).await?;
-        security.reload()?;
-        Ok(())
+        Ok(self.reload()?)
     }
 
     /// Renews this process's certificate in time, takes in changed files and newly revoked certificates, and closes
@@ -153,28 +152,32 @@ impl ProcessPorts {
         }
     }
 
-    /// Takes in changed files; asks the coordinator for news if `asks`, and for a certificate that is due if `renews`.
-    async fn freshen(&self, asks: bool, renews: bool) -> Result<(), RenewalError> {
-        let security = self.security();
-        if security.reload()? {
-            self.close_revoked();
-        }
-        if !asks {
-            return Ok(());
-        }
-        let Some(present) = security.credentials() else {
-            return Ok(());
-        };
-        let taken = self.take_in_revoked(&present).await;
-        // A list that cannot be used must not let the certificate expire.
-        if renews && present.is_due() {
-            self.certify().await?;
-        }
-        taken?;
-        if security.reload()? {
+    /// Takes in changed files, and closes connections of peers whose certificates are revoked by now.
+    fn reload(&self) -> Result<(), TrustError> {
+        if self.security().reload()? {
             self.close_revoked();
         }
         Ok(())
+    }
+
+    /// Takes in changed files; asks the coordinator for news if `asks`, and for a certificate that is due if `renews`.
+    async fn freshen(&self, asks: bool, renews: bool) -> Result<(), RenewalError> {
+        let reloaded = self.reload();
+        let credentials = self.security().credentials();
+        let Some(present) = credentials.filter(|_| asks) else {
+            return Ok(reloaded?);
+        };
+        let taken = self.take_in_revoked(&present).await;
+        // Before the renewal, which may take long or fail.
+        let reloaded = self.reload();
+        // Neither a list nor files that cannot be used must let the certificate expire: a renewal replaces the files.
+        let credentials = self.security().credentials();
+        if renews && credentials.is_some_and(|present| present.is_due()) {
+            self.certify().await?;
+        } else {
+            reloaded?;
+        }
+        taken
     }
 
     /// Asks the coordinator for a newer list of revoked certificates.
@@ -227,6 +230,104 @@ async fn keep_fresh(ports: Weak<ProcessPorts>) {
                     last_error = error;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::Responder;
+    use crate::hello::PeerIdentity;
+    use crate::trust::{Authority, Name, PublicKey};
+    use gabion_layout::ClusterId;
+    use std::fs;
+    use tokio::net::TcpListener;
+
+    const CLUSTER: ClusterId = ClusterId(5);
+    /// A certificate of this lifetime is due at once: it is valid from five minutes before it is made.
+    const SHORT: Duration = Duration::from_mins(1);
+
+    /// A coordinator that answers by its authority.
+    struct Office(Authority);
+
+    impl Handler for Office {
+        fn certificate_request(
+            &self,
+            connection: &Arc<Connection>,
+            request: CertificateRequest,
+            responder: Responder<CertificateRequest>,
+        ) {
+            let certified = connection.certified().unwrap();
+            responder.reply(&match request {
+                CertificateRequest::Certify { point } => {
+                    let key = PublicKey::new(point).unwrap();
+                    let serial = certified.serial.unwrap();
+                    match self.0.renew(serial, certified.name, &key) {
+                        Ok(certificate) => CertificateReply::Certified { certificate },
+                        Err(error) => CertificateReply::Refused(error.to_string()),
+                    }
+                }
+                CertificateRequest::Revoked { known } => {
+                    revoked_since(Some(&self.0.revoked().unwrap()), known)
+                }
+            });
+        }
+
+        fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+    }
+
+    fn endpoint(hello: Hello, handler: Arc<dyn Handler>, security: Security) -> Arc<Endpoint> {
+        let options = Options {
+            security,
+            ..Options::default()
+        };
+        Endpoint::new(hello, handler, options, Arc::default())
+    }
+
+    /// A coordinator, and a client of it whose certificate is due, with the directory of that.
+    async fn client_of_office(directory: &Path) -> (Arc<Office>, ProcessPorts, Security) {
+        let office = Authority::create(&directory.join("ca"), CLUSTER).unwrap();
+        let issue = |place: &str, role, lifetime| {
+            let (place, name) = (directory.join(place), Name::of(CLUSTER, role));
+            office.issue_into(&place, name, lifetime).unwrap();
+            Security::open(&place).unwrap()
+        };
+        let own = issue("coordinator", Role::Coordinator, Authority::LIFETIME);
+        let security = issue("client", Role::Client, SHORT);
+        let office = Arc::new(Office(office));
+        let hello = Hello {
+            cluster: Some(CLUSTER),
+            role: Role::Coordinator,
+            identity: PeerIdentity::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = endpoint(hello, Arc::clone(&office) as Arc<dyn Handler>, own);
+        tokio::spawn(serving.serve(listener));
+        let hello = Hello::of_user(&security);
+        let client = endpoint(hello, Arc::new(NoFlows), security.clone());
+        let ports = ProcessPorts::new(Some(address), client).unwrap();
+        (office, ports, security)
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_used_do_not_stop_a_renewal() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_office, ports, security) = client_of_office(directory.path()).await;
+        let at = |name: &str| directory.path().join("client").join(name);
+        let other_key = fs::read_to_string(directory.path().join("ca/ca.key")).unwrap();
+        for (file, text) in [
+            ("key.pem", other_key.as_str()),
+            ("revoked.pem", "-----BEGIN X509 CRL-----\n"),
+        ] {
+            let before = security.credentials().unwrap().serial();
+            fs::write(at(file), text).unwrap();
+            ports.freshen(false, true).await.unwrap_err();
+            ports.freshen(true, true).await.unwrap();
+            let renewed = Credentials::open(&at("")).unwrap().serial();
+            assert_ne!(renewed, before);
+            assert_eq!(security.credentials().unwrap().serial(), renewed);
         }
     }
 }

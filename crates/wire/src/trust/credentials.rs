@@ -3,6 +3,7 @@
 //! A directory has `key.pem`, `cert.pem` (the certificate, with those between it and the authority behind it), `ca.pem`
 //! (the authorities to trust), and `revoked.pem` if the authority has a list of revoked certificates. Gabion's own
 //! processes hold the file `lock` while they read or replace them, so that none takes a certificate with another key.
+//! A new key is at `next-key.pem` until its certificate is written, so a crash separates no certificate from its key.
 
 use super::error::{TrustError, io_error, malformed};
 use super::files;
@@ -98,16 +99,40 @@ impl Texts {
             path: directory.to_owned(),
         };
         let read = |name| files::read(&directory.join(name))?.ok_or_else(missing);
+        let certificate = read(CERTIFICATE_FILE)?;
+        let key = match next_key_of(directory, &certificate)? {
+            Some(key) => key,
+            None => read(KEY_FILE)?,
+        };
         Ok(Self {
-            key: read(KEY_FILE)?,
-            certificate: read(CERTIFICATE_FILE)?,
+            key,
+            certificate,
             authorities: read(AUTHORITIES_FILE)?,
             revoked: files::read(&directory.join(REVOKED_FILE))?,
         })
     }
 }
 
+/// The key of a certificate that replaces the one of `key.pem`, if a crash has come between the two.
+fn next_key_of(directory: &Path, certificate: &str) -> Result<Option<String>, TrustError> {
+    let next = files::read(&directory.join(NEXT_KEY_FILE))?;
+    Ok(next.filter(|key| is_key_of(key, certificate)))
+}
+
+/// Whether a key is that of a certificate, both in PEM.
+fn is_key_of(key: &str, certificate: &str) -> bool {
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
+    let (Ok(key), Ok(certificate)) = (KeyPair::from_pem(key), certificate) else {
+        return false;
+    };
+    X509Certificate::from_der(&certificate).is_ok_and(|(_, certificate)| {
+        let certified = &certificate.public_key().subject_public_key;
+        certified.data.as_ref() == key.public_key_raw()
+    })
+}
+
 const KEY_FILE: &str = "key.pem";
+const NEXT_KEY_FILE: &str = "next-key.pem";
 const CERTIFICATE_FILE: &str = "cert.pem";
 const AUTHORITIES_FILE: &str = "ca.pem";
 const REVOKED_FILE: &str = "revoked.pem";
@@ -310,8 +335,18 @@ pub(super) fn write_credentials(
         files::replace(&directory.join(REVOKED_FILE), revoked)?;
     }
     files::replace(&directory.join(AUTHORITIES_FILE), authorities)?;
-    files::replace(&directory.join(KEY_FILE), key)?;
-    files::replace(&directory.join(CERTIFICATE_FILE), certificate)
+    // At each moment the certificate's key has one of the two names.
+    let (key_path, next_path) = (directory.join(KEY_FILE), directory.join(NEXT_KEY_FILE));
+    let certificate_path = directory.join(CERTIFICATE_FILE);
+    let present = files::read_bytes(&certificate_path)?.and_then(|it| String::from_utf8(it).ok());
+    if let Some(present) = present
+        && next_key_of(directory, &present)?.is_some()
+    {
+        files::rename(&next_path, &key_path)?;
+    }
+    files::replace(&next_path, key)?;
+    files::replace(&certificate_path, certificate)?;
+    files::rename(&next_path, &key_path)
 }
 
 /// The contents of a certificate that Gabion reads.
@@ -466,4 +501,49 @@ fn server_config(
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Authority;
+    use super::*;
+    use crate::role::Role;
+    use gabion_layout::ClusterId;
+
+    const CLUSTER: ClusterId = ClusterId(7);
+
+    #[test]
+    fn a_crash_between_a_certificate_and_its_key_loses_neither() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let authority = Authority::create(&at("ca"), CLUSTER).unwrap();
+        let name = Name::of(CLUSTER, Role::Client);
+        let issue = |place: &str| {
+            authority
+                .issue_into(&at(place), name, Authority::LIFETIME)
+                .unwrap()
+        };
+        let (first, second) = (issue("own"), issue("next"));
+        let held = Credentials::open(&at("own")).unwrap();
+        let next_key = std::fs::read(at("next/key.pem")).unwrap();
+        // A crash before the new certificate is written.
+        std::fs::write(at("own/next-key.pem"), &next_key).unwrap();
+        assert!(held.reopened().unwrap().is_none());
+        // A crash behind it.
+        std::fs::copy(at("next/cert.pem"), at("own/cert.pem")).unwrap();
+        let taken = held.reopened().unwrap().unwrap();
+        assert_eq!((held.serial(), taken.serial()), (first, second));
+        // A crash of the next renewal, which has got as far as its key: it cannot write the certificate.
+        let blocked = at(&format!("own/cert.new-{}", std::process::id()));
+        std::fs::create_dir_all(blocked.join("x")).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let (_, certificate) = authority.sign(&key, name, Authority::LIFETIME).unwrap();
+        assert!(taken.replace_in(&at("own"), &key, &certificate).is_err());
+        assert_eq!(std::fs::read(at("own/key.pem")).unwrap(), next_key);
+        assert_eq!(Credentials::open(&at("own")).unwrap().serial(), second);
+        std::fs::remove_dir_all(blocked).unwrap();
+        taken.replace_in(&at("own"), &key, &certificate).unwrap();
+        assert_ne!(Credentials::open(&at("own")).unwrap().serial(), second);
+        assert!(!at("own/next-key.pem").exists());
+    }
 }

@@ -7,7 +7,7 @@ use super::error::{TrustError, io_error};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::thread::sleep;
@@ -39,9 +39,19 @@ pub(super) fn replace(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Tru
         file.write_all(contents.as_ref())?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        sync_directory_of(path)
     };
     write().map_err(io_error("write", path))
+}
+
+/// Gives a file the name of another one, which it replaces, durably.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), TrustError> {
+    let renamed = fs::rename(from, to).and_then(|()| sync_directory_of(to));
+    renamed.map_err(io_error("write", to))
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Locks a directory's files against other processes until the result is dropped.
@@ -99,7 +109,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, TrustError> {
     there(path, fs::read(path))
 }
 
-fn there<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, TrustError> {
+fn there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, TrustError> {
     match read {
         Ok(contents) => Ok(Some(contents)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

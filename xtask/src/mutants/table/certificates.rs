@@ -25,6 +25,42 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "now_s < now_s.min(new.from_s) && is_valid",
         check: unit("gabion-wire", AHEAD),
     },
+    Mutant {
+        name: "the-next-key-is-not-looked-for",
+        file: "crates/wire/src/trust/credentials.rs",
+        text: "Ok(next.filter(|key| is_key_of(key, certificate)))",
+        replacement: "Ok(next.filter(|key| key.is_empty() && is_key_of(key, certificate)))",
+        check: unit("gabion-wire", CRASH),
+    },
+    Mutant {
+        name: "a-renewal-overwrites-the-key-that-a-crash-has-left",
+        file: "crates/wire/src/trust/credentials.rs",
+        text: "&& next_key_of(directory, &present)?.is_some()",
+        replacement: "&& next_key_of(directory, &present)?.is_some_and(|key| key.is_empty())",
+        check: unit("gabion-wire", CRASH),
+    },
+    Mutant {
+        name: "files-that-cannot-be-used-stop-renewals",
+        file: "crates/wire/src/renewal.rs",
+        text: "if renews && credentials",
+        replacement: "if renews && reloaded.is_ok() && credentials",
+        check: unit(
+            "gabion-wire",
+            "renewal::tests::files_that_cannot_be_used_do_not_stop_a_renewal",
+        ),
+    },
+    Mutant {
+        name: "a-new-list-does-not-count-before-the-renewal",
+        file: "crates/wire/src/renewal.rs",
+        text: "        let reloaded = self.reload();\n        // Neither",
+        replacement: "        // Neither",
+        check: unit(
+            "gabion-wire",
+            "renewal::tests::a_new_list_counts_also_if_the_renewal_behind_it_is_refused",
+        ),
+    },
 ];
 
 const AHEAD: &str = "trust::authority::tests::a_certificate_of_a_clock_that_was_ahead_is_due_and_replaces_none_that_is_valid";
+const CRASH: &str =
+    "trust::credentials::tests::a_crash_between_a_certificate_and_its_key_loses_neither";
