@@ -5,7 +5,7 @@
 //! change holds the lock of the ledger.
 
 use super::credentials::{
-    Credentials, holder_of, parse_certificate, serials_of_list, write_credentials,
+    Credentials, holder_of, number_after, parse_certificate, serials_of_list, write_credentials,
 };
 use super::error::{TrustError, io_error, malformed};
 use super::files;
@@ -27,6 +27,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use time::OffsetDateTime;
+use x509_parser::num_bigint::BigUint;
 
 /// Validity of an authority, and of the list of revoked certificates.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 20);
@@ -128,7 +129,8 @@ impl Authority {
         };
         if !authority.revoked_path().exists() {
             let _lock = authority.lock()?;
-            authority.write_revoked(&authority.register()?, &BTreeSet::new())?;
+            let now = OffsetDateTime::now_utc();
+            authority.write_revoked(&authority.register()?, None, now)?;
         }
         Ok(authority)
     }
@@ -226,9 +228,8 @@ impl Authority {
         match known.keep_revoked(&revoked) {
             Err(TrustError::OldList { .. }) => {
                 let lock = self.lock()?;
-                let further = serials_of_list(known.revoked_text());
-                let further = further.map_err(|e| malformed(known.directory(), e))?;
-                self.write_revoked(&self.register()?, &further)?;
+                let now = OffsetDateTime::now_utc();
+                self.write_revoked(&self.register()?, known.revoked_text(), now)?;
                 drop(lock);
                 known.keep_revoked(&self.revoked()?)
             }
@@ -390,11 +391,11 @@ impl Authority {
             |one: &&Entry| one.state == EntryState::Valid && lines[&one.serial] == *line;
         let of_line = register.entries.iter().filter(is_of_line);
         let serials: BTreeSet<Serial> = of_line.map(|one| one.serial).collect();
+        let now = OffsetDateTime::now_utc();
         if !serials.is_empty() {
-            let now_s = OffsetDateTime::now_utc().unix_timestamp();
-            self.ledger.note_revoked(&serials, now_s)?;
+            self.ledger.note_revoked(&serials, now.unix_timestamp())?;
         }
-        self.write_revoked(&self.register()?, &BTreeSet::new())?;
+        self.write_revoked(&self.register()?, None, now)?;
         Ok(serials.len())
     }
 
@@ -418,18 +419,22 @@ impl Authority {
     }
 
     /// Signs the list of what is revoked and could still be used: by the ledger, by the present list, since a line of the
-    /// ledger may be damaged, and `further` ones.
+    /// ledger may be damaged, and by one that a process holds. Its number is above theirs, also if the clock was set back.
     fn write_revoked(
         &self,
         register: &Register,
-        further: &BTreeSet<Serial>,
+        held: Option<&str>,
+        now: OffsetDateTime,
     ) -> Result<(), TrustError> {
-        let now = OffsetDateTime::now_utc();
         let now_s = now.unix_timestamp();
-        let listed = files::read(&self.revoked_path())?;
-        let listed = serials_of_list(listed.as_deref()).unwrap_or_default();
+        let present = files::read(&self.revoked_path())?;
         let mut revoked: BTreeMap<Serial, i64> = BTreeMap::new();
-        revoked.extend(listed.iter().chain(further).map(|&serial| (serial, now_s)));
+        let mut number = BigUint::from(now.unix_timestamp_nanos().unsigned_abs());
+        for list in [present.as_deref(), held] {
+            let listed = serials_of_list(list).unwrap_or_default();
+            revoked.extend(listed.into_iter().map(|serial| (serial, now_s)));
+            number = number.max(number_after(list));
+        }
         for entry in &register.entries {
             if let EntryState::Revoked { at_s } = entry.state {
                 revoked.insert(entry.serial, at_s);
@@ -451,9 +456,7 @@ impl Authority {
         let params = CertificateRevocationListParams {
             this_update: now - CLOCK_TOLERANCE,
             next_update: now + AUTHORITY_LIFETIME,
-            crl_number: X509Serial::from(
-                (now.unix_timestamp_nanos() as u64).to_be_bytes().to_vec(),
-            ),
+            crl_number: X509Serial::from(number.to_bytes_be()),
             issuing_distribution_point: None,
             revoked_certs,
             key_identifier_method: KeyIdMethod::Sha256,
@@ -756,6 +759,34 @@ mod tests {
             Credentials::open(&own).unwrap().revoked_text(),
             Some(&*list)
         );
+    }
+
+    #[test]
+    fn a_revocation_counts_also_after_the_clock_was_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ca, own) = (directory.path().join("ca"), directory.path().join("own"));
+        let authority = Authority::create(&ca, CLUSTER).unwrap();
+        let name = Name::of(CLUSTER, Role::Coordinator);
+        let client = Name::of(CLUSTER, Role::Client);
+        let sign = || authority.sign(&key(), client, Authority::LIFETIME).unwrap();
+        let (one, two) = (sign().0, sign().0);
+        let listed = || {
+            authority.refresh(&own, name).unwrap();
+            let known = Credentials::open(&own).unwrap();
+            serials_of_list(known.revoked_text()).unwrap()
+        };
+        let ahead = OffsetDateTime::now_utc() + Duration::from_hours(240);
+        let earlier = authority.revoked().unwrap();
+        authority
+            .write_revoked(&authority.register().unwrap(), None, ahead)
+            .unwrap();
+        assert_eq!(listed(), [].into());
+        authority.revoke(one).unwrap();
+        assert_eq!(listed(), [one].into());
+        // Also if the authority's own list is that of an earlier copy.
+        std::fs::write(ca.join("revoked.pem"), earlier).unwrap();
+        authority.revoke(two).unwrap();
+        assert_eq!(listed(), [one, two].into());
     }
 
     #[test]

@@ -429,6 +429,13 @@ fn list_numbers(lists: &Lists) -> Result<BTreeMap<String, BigUint>, String> {
     Ok(numbers)
 }
 
+/// The least number of a list that may replace this one.
+pub(super) fn number_after(text: Option<&str>) -> BigUint {
+    let numbers = lists(text).and_then(|lists| list_numbers(&lists));
+    let last = numbers.unwrap_or_default().into_values().max();
+    last.map_or_else(BigUint::default, |last| last + 1_u32)
+}
+
 fn parse_list(list: &[u8]) -> Result<CertificateRevocationList<'_>, String> {
     let parsed = CertificateRevocationList::from_der(list);
     let damaged = |_| "the list of revoked certificates is damaged".to_owned();

@@ -50,6 +50,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-revocation-list-s-number-is-the-clock",
+        file: "crates/wire/src/trust/authority.rs",
+        text: "number = number.max(number_after(list));",
+        replacement: "number = number.max(BigUint::default());",
+        check: unit(
+            "gabion-wire",
+            "trust::authority::tests::a_revocation_counts_also_after_the_clock_was_set_back",
+        ),
+    },
+    Mutant {
         name: "a-new-list-does-not-count-before-the-renewal",
         file: "crates/wire/src/renewal.rs",
         text: "        let reloaded = self.reload();\n        // Neither",
