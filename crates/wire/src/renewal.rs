@@ -330,4 +330,31 @@ mod tests {
             assert_eq!(security.credentials().unwrap().serial(), renewed);
         }
     }
+
+    #[tokio::test]
+    async fn a_renewal_keeps_a_newer_list_in_the_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let (office, ports, security) = client_of_office(directory.path()).await;
+        let place = directory.path().join("other");
+        let name = Name::of(CLUSTER, Role::Client);
+        let other = office.0.issue_into(&place, name, SHORT).unwrap();
+        office.0.revoke(other).unwrap();
+        let before = security.credentials().unwrap();
+        before.keep_revoked(&office.0.revoked().unwrap()).unwrap();
+        ports.certify().await.unwrap();
+        let after = security.credentials().unwrap();
+        assert_ne!(after.serial(), before.serial());
+        assert!(after.has_revoked(other) && !before.has_revoked(other));
+    }
+
+    #[tokio::test]
+    async fn a_new_list_counts_also_if_the_renewal_behind_it_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (office, ports, security) = client_of_office(directory.path()).await;
+        let own = security.credentials().unwrap().serial();
+        office.0.revoke(own).unwrap();
+        let refused = ports.freshen(true, true).await.unwrap_err().to_string();
+        assert!(refused.contains("revoked"), "{refused}");
+        assert!(security.credentials().unwrap().has_revoked(own));
+    }
 }

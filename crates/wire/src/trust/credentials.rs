@@ -263,7 +263,8 @@ impl Credentials {
         files::replace(&path, text)
     }
 
-    /// Replaces key and certificate, and goes on with the same authorities.
+    /// Replaces key and certificate, and goes on with the same authorities. The list of revoked certificates stays,
+    /// since it may be newer than the one that is held, unless it is damaged or missing.
     ///
     /// # Errors
     /// [`TrustError::NotYetValid`] when the present certificate stays, since it is valid and the new one is not;
@@ -280,12 +281,13 @@ impl Credentials {
             let ahead_s = new.from_s - now_s();
             return Err(TrustError::NotYetValid { ahead_s });
         }
+        let held = self.revoked_text();
         write_credentials(
             directory,
             &key.serialize_pem(),
             certificate,
             &self.texts.authorities,
-            self.revoked_text(),
+            held.filter(|_| !has_usable_list(directory)),
         )
     }
 
@@ -347,6 +349,12 @@ pub(super) fn write_credentials(
     files::replace(&next_path, key)?;
     files::replace(&certificate_path, certificate)?;
     files::rename(&next_path, &key_path)
+}
+
+/// Whether a directory has a list of revoked certificates that can be read.
+fn has_usable_list(directory: &Path) -> bool {
+    let list = files::read(&directory.join(REVOKED_FILE));
+    list.is_ok_and(|list| list.is_some() && serials_of_list(list.as_deref()).is_ok())
 }
 
 /// The contents of a certificate that Gabion reads.

@@ -60,6 +60,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-renewal-replaces-a-newer-list-in-the-files",
+        file: "crates/wire/src/trust/credentials.rs",
+        text: "held.filter(|_| !has_usable_list(directory)),",
+        replacement: "held.or_else(|| held.filter(|_| !has_usable_list(directory))),",
+        check: unit(
+            "gabion-wire",
+            "renewal::tests::a_renewal_keeps_a_newer_list_in_the_files",
+        ),
+    },
+    Mutant {
         name: "a-new-list-does-not-count-before-the-renewal",
         file: "crates/wire/src/renewal.rs",
         text: "        let reloaded = self.reload();\n        // Neither",
