@@ -79,6 +79,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "renewal::tests::a_new_list_counts_also_if_the_renewal_behind_it_is_refused",
         ),
     },
+    Mutant {
+        name: "an-audit-log-whose-disk-hangs-is-healthy",
+        file: "crates/server/src/audit/log.rs",
+        text: "            // The thread cannot say so while it waits for the disk.\n            self.condition.becomes(Some(why.to_owned()));\n",
+        replacement: "",
+        check: unit(
+            "gabion-server",
+            "audit::log::tests::a_disk_that_does_not_answer_is_a_failure_until_the_next_record_is_written",
+        ),
+    },
 ];
 
 const AHEAD: &str = "trust::authority::tests::a_certificate_of_a_clock_that_was_ahead_is_due_and_replaces_none_that_is_valid";
