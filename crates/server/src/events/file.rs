@@ -101,28 +101,32 @@ impl EventFile {
         self.waiting.clear();
         self.waiting_count = 0;
         if self.line_count >= 2 * KEPT_COUNT {
-            self.shorten()?;
+            self.shorten(sync_directory)?;
         }
         Ok(())
     }
 
-    /// Keeps the last events only.
-    fn shorten(&mut self) -> io::Result<()> {
+    /// Keeps the last events only. `sync` makes the new file's name durable in its directory.
+    fn shorten(&mut self, sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let text = read(&self.path)?;
         let lines: Vec<&str> = text.lines().collect();
         let kept = &lines[lines.len().saturating_sub(KEPT_COUNT)..];
         let temporary = self.path.with_extension("new");
-        let mut file = owners().write(true).truncate(true).open(&temporary)?;
+        // One that an earlier attempt has left.
+        let _ = fs::remove_file(&temporary);
+        let mut file = owners().append(true).create_new(true).open(&temporary)?;
         file.write_all((kept.join("\n") + "\n").as_bytes())?;
         file.sync_data()?;
         fs::rename(&temporary, &self.path)?;
-        if let Some(directory) = self.path.parent() {
-            File::open(directory)?.sync_all()?;
-        }
-        self.file = append_to(&self.path)?;
+        // At once: no name leads to the earlier file, so its events would be lost.
+        self.file = file;
         self.line_count = kept.len();
-        Ok(())
+        self.path.parent().map_or(Ok(()), sync)
     }
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 /// The text of a file. Bytes that a disk has damaged may be none.
@@ -171,5 +175,26 @@ mod tests {
         let numbers: Vec<u64> = kept.iter().map(|event| event.number).collect();
         let expected: Vec<u64> = (count + 1 - KEPT_COUNT as u64..=count).collect();
         assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn events_after_a_failed_sync_of_the_directory_are_in_the_shortened_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events.jsonl");
+        let (mut file, _) = EventFile::open(path.clone()).unwrap();
+        let write = |file: &mut EventFile, number| {
+            file.add(&LoggedEvent {
+                number,
+                ..LoggedEvent::default()
+            });
+            file.flush().unwrap();
+        };
+        write(&mut file, 1);
+        file.shorten(|_| Err(io::ErrorKind::Other.into()))
+            .unwrap_err();
+        write(&mut file, 2);
+        let (_, kept) = EventFile::open(path).unwrap();
+        let numbers: Vec<u64> = kept.iter().map(|event| event.number).collect();
+        assert_eq!(numbers, [1, 2]);
     }
 }

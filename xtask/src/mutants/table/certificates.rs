@@ -89,6 +89,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "audit::log::tests::a_disk_that_does_not_answer_is_a_failure_until_the_next_record_is_written",
         ),
     },
+    Mutant {
+        name: "events-go-to-the-file-that-was-shortened",
+        file: "crates/server/src/events/file.rs",
+        text: "        self.file = file;\n        self.line_count = kept.len();\n        self.path.parent().map_or(Ok(()), sync)\n",
+        replacement: "        self.path.parent().map_or(Ok(()), sync)?;\n        self.file = file;\n        self.line_count = kept.len();\n        Ok(())\n",
+        check: unit(
+            "gabion-server",
+            "events::file::tests::events_after_a_failed_sync_of_the_directory_are_in_the_shortened_file",
+        ),
+    },
 ];
 
 const AHEAD: &str = "trust::authority::tests::a_certificate_of_a_clock_that_was_ahead_is_due_and_replaces_none_that_is_valid";
