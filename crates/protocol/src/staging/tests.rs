@@ -130,6 +130,15 @@ fn no_more_runs_are_remembered_than_fit() {
 }
 
 #[test]
+fn of_runs_that_begin_together_none_begins_if_one_was_withdrawn() {
+    let mut staging = Staging::new(Limits::default());
+    let (whole, withdrawn) = (RunId(8), RunId(9));
+    assert_eq!(staging.withdraw(withdrawn, CLIENT, 1), Ok(false));
+    assert!(staging.start(&[whole, withdrawn], 1).is_err());
+    assert!(staging.start(&[whole], 1).is_ok(), "it can begin alone");
+}
+
+#[test]
 fn withdrawing_runs_that_never_came_takes_no_room_from_others() {
     let mut staging = Staging::new(Limits::default());
     let flooding = Address::Origin(7);

@@ -151,7 +151,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/primary/batch.rs",
         text: "&& !self.0.iter().any(|asked| overlap(&asked.update, update))",
         replacement: "",
-        check: protocol("update::batch::updates_of_the_same_bytes_are_made_one_after_the_other"),
+        check: unit(
+            "gabion-protocol",
+            "primary::batch::tests::requests_that_change_different_bytes_are_made_together",
+        ),
     },
     Mutant {
         name: "of-updates-made-together-one-run-is-known",
@@ -165,7 +168,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/staging.rs",
         text: "for &run in runs {\n            self.check_starts(run)?;",
         replacement: "for &run in &runs[..1] {\n            self.check_starts(run)?;",
-        check: protocol("update::batch::of_updates_that_fail_together_none_stands"),
+        check: unit(
+            "gabion-protocol",
+            "staging::tests::of_runs_that_begin_together_none_begins_if_one_was_withdrawn",
+        ),
     },
     Mutant {
         name: "a-part-that-is-no-update-takes-bytes-of-others",
