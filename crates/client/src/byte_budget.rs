@@ -35,7 +35,7 @@ pub(crate) struct HeldBytes<'b> {
 }
 
 impl ByteBudget {
-    /// A budget of so many bytes; any single operation has room.
+    /// A budget of `limit_bytes` bytes, but at least one byte.
     pub(crate) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes: limit_bytes.max(1),

@@ -25,6 +25,14 @@ struct Heard {
 }
 
 impl Heard {
+    const fn new(session: SessionId, now_ms: u64) -> Self {
+        Self {
+            session,
+            at_ms: Some(now_ms),
+            has_begun: false,
+        }
+    }
+
     fn until_ms(&self) -> u64 {
         self.at_ms.map_or(0, |at_ms| at_ms + SESSION_MS)
     }
@@ -39,14 +47,7 @@ impl Heard {
 impl Sessions {
     /// The sessions of an earlier run.
     pub(super) fn new(open: Vec<(PutId, SessionId)>, now_ms: u64) -> Self {
-        let heard = |(file, session)| {
-            let heard = Heard {
-                session,
-                at_ms: Some(now_ms),
-                has_begun: false,
-            };
-            (file, heard)
-        };
+        let heard = |(file, session)| (file, Heard::new(session, now_ms));
         Self(Mutex::new(open.into_iter().map(heard).collect()))
     }
 
@@ -69,12 +70,7 @@ impl Sessions {
 
     /// A session takes the place of any other. It begins when all earlier writes have ended.
     pub(super) fn take_over(&self, file: PutId, session: SessionId, now_ms: u64) {
-        let heard = Heard {
-            session,
-            at_ms: Some(now_ms),
-            has_begun: false,
-        };
-        lock(&self.0).insert(file, heard);
+        lock(&self.0).insert(file, Heard::new(session, now_ms));
     }
 
     /// All earlier writes have ended. Does nothing if another session has come since.
@@ -89,11 +85,7 @@ impl Sessions {
     /// The client of a session is alive. Does nothing if it has left, or if another session has come since.
     pub(super) fn renew(&self, file: PutId, session: SessionId, now_ms: u64) {
         let mut heard = lock(&self.0);
-        let heard = heard.entry(file).or_insert(Heard {
-            session,
-            at_ms: Some(now_ms),
-            has_begun: false,
-        });
+        let heard = heard.entry(file).or_insert(Heard::new(session, now_ms));
         heard.note_life(session, now_ms);
     }
 
@@ -108,11 +100,7 @@ impl Sessions {
     /// may still write, so the session stays until another one displaces it.
     pub(super) fn leave(&self, file: PutId, session: SessionId) -> bool {
         let mut heard = lock(&self.0);
-        let heard = heard.entry(file).or_insert(Heard {
-            session,
-            at_ms: None,
-            has_begun: false,
-        });
+        let heard = heard.entry(file).or_insert(Heard::new(session, 0));
         if heard.session == session {
             heard.at_ms = None;
         }

@@ -198,14 +198,20 @@ fn a_node_that_returns_refuses_the_layouts_from_before() {
     assert_eq!(bed.read_by_first_layout(1, NEWEST), refused);
 }
 
-/// A settlement without the node drops an update, and a later one finds it at a third node and lets it stand.
-#[test]
-fn a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken() {
+/// An update that one of its nodes has not made: its fate is open.
+fn with_torn_update() -> Bed {
     let bed = Bed::new(&[]);
     bed.break_node(Some(3));
     bed.stage(0, 1, 0, NEWS);
     let torn = bed.update(1, 0, NEWS.len(), &[]);
     assert!(matches!(torn, NodeReply::Refused(_)), "{torn:?}");
+    bed
+}
+
+/// A settlement without the node drops an update, and a later one finds it at a third node and lets it stand.
+#[test]
+fn a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken() {
+    let bed = with_torn_update();
     let records = bed.undecided(0);
     assert_eq!(records.len(), 1, "the update is undecided");
     let decided = |epoch, stands: &[(Epoch, Sequence)]| Decided {
@@ -221,11 +227,7 @@ fn a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken() {
 
 #[test]
 fn a_mark_says_nothing_of_records_of_another_term() {
-    let bed = Bed::new(&[]);
-    bed.break_node(Some(3));
-    bed.stage(0, 1, 0, NEWS);
-    let torn = bed.update(1, 0, NEWS.len(), &[]);
-    assert!(matches!(torn, NodeReply::Refused(_)), "{torn:?}");
+    let bed = with_torn_update();
     let mark = CommittedMark {
         stripe: STRIPE,
         epoch: Epoch(bed.epoch() + 1),
