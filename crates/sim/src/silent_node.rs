@@ -20,7 +20,7 @@ const LATER_COUNT: usize = 20;
 /// Times of reads of one chunk, in virtual microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadTimes {
-    /// The longest while all nodes answer.
+    /// The median while all nodes answer.
     pub usual_us: u64,
     /// The first one when the chunk's node is silent.
     pub first_us: u64,
@@ -63,10 +63,12 @@ async fn script(cluster: Arc<Cluster>, times: Arc<Mutex<ReadTimes>>) {
         }
         world.now_us() - began_us
     };
-    let mut usual_us = 0;
+    let mut warm_us = Vec::new();
     for _ in 0..WARM_COUNT {
-        usual_us = read().await.max(usual_us);
+        warm_us.push(read().await);
     }
+    warm_us.sort_unstable();
+    let usual_us = warm_us[WARM_COUNT / 2];
     let second_stripe = cluster.stripes().into_iter().nth(1);
     let holder = second_stripe.and_then(|stripe| cluster.slot_of(stripe.nodes[1]));
     let holder = holder.expect("the stripe has a node for its second chunk");
