@@ -7,7 +7,7 @@ use crate::error::ClientError;
 use crate::extent::{Extent, Piece, within_file};
 use crate::file::{File, Opened};
 use bytes::Bytes;
-use gabion_layout::ByteRange;
+use gabion_layout::{ByteRange, StripeId};
 use gabion_meta::PutId;
 use std::sync::Arc;
 
@@ -101,6 +101,11 @@ impl CachedFile {
     /// The file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.file.size_bytes()
+    }
+
+    /// The stripes that hold a range. See [`File::known_stripes`].
+    pub fn known_stripes(&self, range: ByteRange) -> Vec<StripeId> {
+        self.file.known_stripes(range)
     }
 
     /// Reads a range, which must lie within the file: the last bytes written here, and otherwise

@@ -223,6 +223,18 @@ impl File {
         known.is_some_and(|layout| layout.stores(range))
     }
 
+    /// The stripes that hold the range as last looked up, in the order of their places; none if the layout of a part of
+    /// the range was not looked up.
+    pub fn known_stripes(&self, range: ByteRange) -> Vec<StripeId> {
+        let Some(layout) = self.known_layout(range) else {
+            return Vec::new();
+        };
+        let pieces = layout.pieces(range);
+        let extents = pieces.iter().filter_map(Piece::extent);
+        let stripes = extents.filter_map(|extent| layout.find(&extent));
+        stripes.map(|stripe| stripe.id).collect()
+    }
+
     /// Bytes of a full stripe.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.opened.segment_bytes

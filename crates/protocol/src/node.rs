@@ -360,8 +360,10 @@ impl Node {
             NodeRequest::Discard(asked) => participant.discard(asked).await.map(done),
             NodeRequest::Scrub(asked) => self.scrub(asked.chunks).await,
             NodeRequest::Attest(asked) => {
-                let known = participant.attest(asked.stripe).await;
-                known.map(NodeReply::Attested)
+                let mut known = participant.attest(asked.stripe).await?;
+                let own = primaries.last_committed(asked.stripe, known.epoch);
+                known.mark = own.map_or(known.mark, |own| own.max(known.mark));
+                Ok(NodeReply::Attested(known))
             }
             NodeRequest::Reach(asked) => self.reach(asked).await,
             NodeRequest::Progress(asked) => Ok(NodeReply::Progress(self.heard.of(asked.node))),

@@ -72,9 +72,17 @@ struct LedStripe {
     file: OnceLock<PutId>,
 }
 
-/// The term under which a stripe is settled, if there is one, and the last committed update.
+/// What a primary knows to be committed.
 #[derive(Default)]
-struct Settled(Mutex<Option<(Epoch, Sequence)>>);
+struct Settled(Mutex<Committed>);
+
+/// The last committed update of the newest term of this primary.
+#[derive(Clone, Copy, Default)]
+struct Committed {
+    last: Option<(Epoch, Sequence)>,
+    /// Whether the term goes on. Then no later update is committed, neither by this primary nor by another.
+    is_current: bool,
+}
 
 /// The state of one stripe's primary.
 #[derive(Default)]
@@ -175,7 +183,7 @@ impl Primaries {
         let settled = *led.settled.lock();
         if !settle
             && decode.is_empty()
-            && let Some((epoch, mark)) = settled
+            && let Some((epoch, mark)) = settled.last.filter(|_| settled.is_current)
         {
             // The reader has found a node without the mark, perhaps because the node was restarted. If an
             // update is running, its mark will be sent soon.
@@ -197,6 +205,14 @@ impl Primaries {
         // The logs' contents and the mark are of one moment: no update runs in this turn.
         let appended = term.waiting.newest_of(&decode);
         Ok((term.epoch, term.mark, appended))
+    }
+
+    /// The last update of a term that this primary knows to be committed, also when the term is over. Marks that were
+    /// not sent before the node's lease expired are known to it alone.
+    pub(crate) fn last_committed(&self, stripe: StripeId, of: Epoch) -> Option<Sequence> {
+        let led = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (epoch, mark) = led.get(&stripe)?.settled.lock().last?;
+        (epoch == of).then_some(mark)
     }
 
     fn led(&self, stripe: StripeId) -> Arc<LedStripe> {
@@ -371,7 +387,14 @@ impl LedStripe {
 }
 
 impl Settled {
-    fn lock(&self) -> MutexGuard<'_, Option<(Epoch, Sequence)>> {
+    fn note(&self, term: &Term) {
+        *self.lock() = Committed {
+            last: Some((term.epoch, term.mark)),
+            is_current: true,
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Committed> {
         // The value is written in one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -380,7 +403,7 @@ impl Settled {
 impl Primary {
     /// Begins a term: the stripe is settled under it.
     fn begin(&mut self, term: Term) {
-        *self.settled.lock() = Some((term.epoch, term.mark));
+        self.settled.note(&term);
         self.term = Some(term);
     }
 
@@ -391,12 +414,12 @@ impl Primary {
     fn commit(&mut self, sequence: Sequence) -> &Term {
         let term = self.term.as_mut().expect("updates are made in a term");
         term.mark = sequence;
-        *self.settled.lock() = Some((term.epoch, term.mark));
+        self.settled.note(term);
         term
     }
 
     fn renounce(&mut self) {
-        *self.settled.lock() = None;
+        self.settled.lock().is_current = false;
         self.term = None;
     }
 }

@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Read,
+    /// Reads that waited for a layout, because another client had replaced their stripe since the last one.
+    Replaced,
     /// A write within one stripe, or by a cache.
     Write,
     /// Operations that wait for the coordinator: writes across a border of stripes, and openings.
@@ -19,10 +21,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Replaced => "read of a replaced stripe",
+            Self::Write | Self::Coordinated => "write",
+        }
+    }
+
     /// The goal of gaps after a single failure, in microseconds; none where clients wait for the coordinator.
     pub(crate) const fn goal_us(self) -> Option<u64> {
         match self {
-            Self::Read => Some(1_000_000),
+            Self::Read | Self::Replaced => Some(1_000_000),
             Self::Write => Some(5_000_000),
             Self::Coordinated => None,
         }
@@ -163,8 +173,8 @@ impl Recorder {
         }
     }
 
-    /// Notes the bytes that a read found.
-    pub(crate) fn found(&self, read: &UnderWay, bytes: &[u8]) {
+    /// Notes the bytes that a read found, and whether its stripes were others than the client knew as it began.
+    pub(crate) fn found(&self, read: &UnderWay, bytes: &[u8], is_replaced: bool) {
         let ended = self.now();
         let mut state = self.state();
         let seen = Observation {
@@ -179,7 +189,12 @@ impl Recorder {
             state.note_broken(violation.to_string());
         }
         state.counts.read += 1;
-        if let Some(gap) = state.succeeded(read.client, Kind::Read, ended) {
+        let ends = if is_replaced {
+            Kind::Replaced
+        } else {
+            Kind::Read
+        };
+        if let Some(gap) = state.succeeded(read.client, (Kind::Read, ends), ended) {
             say_late(&gap, read);
         }
     }
@@ -194,7 +209,7 @@ impl Recorder {
             state.note_broken(violation.to_string());
         }
         state.counts.written += 1;
-        if let Some(gap) = state.succeeded(write.client, write.kind, ended) {
+        if let Some(gap) = state.succeeded(write.client, (write.kind, write.kind), ended) {
             say_late(&gap, write);
         }
     }
@@ -222,7 +237,8 @@ impl Recorder {
     /// Notes that the file is open.
     pub(crate) fn opened(&self, client: u32) {
         let now = self.now();
-        self.state().succeeded(client, Kind::Coordinated, now);
+        let kind = Kind::Coordinated;
+        self.state().succeeded(client, (kind, kind), now);
     }
 
     /// Notes that an operation failed; a write may still take effect.
@@ -272,7 +288,7 @@ impl Recorder {
         let waiting = std::mem::take(&mut state.waiting);
         for ((client, kind), _) in waiting.clone() {
             state.waiting.clone_from(&waiting);
-            state.succeeded(client, kind, now);
+            state.succeeded(client, (kind, kind), now);
         }
         state.waiting.clear();
         Recorded {
@@ -301,11 +317,7 @@ fn say_late(gap: &Gap, last: &UnderWay) {
             gap.to as f64 / 1e6,
             last.client,
             waited_us as f64 / 1e6,
-            if gap.kind == Kind::Read {
-                "read"
-            } else {
-                "write"
-            },
+            gap.kind.noun(),
             last.span.file,
             last.span.cells.start,
             last.span.cells.end - 1
@@ -314,9 +326,10 @@ fn say_late(gap: &Gap, last: &UnderWay) {
 }
 
 impl State {
-    /// Notes the gap that a success ends. Returns it if it is worth keeping.
-    fn succeeded(&mut self, client: u32, kind: Kind, to: Instant) -> Option<Gap> {
-        let from = self.waiting.remove(&(client, kind)).unwrap_or(to);
+    /// Notes the gap that a success ends: of operations that began as one kind, and are counted as another. Returns it
+    /// if it is worth keeping.
+    fn succeeded(&mut self, client: u32, (began, kind): (Kind, Kind), to: Instant) -> Option<Gap> {
+        let from = self.waiting.remove(&(client, began)).unwrap_or(to);
         let gap = Gap { kind, from, to };
         (to - from >= GAP_MIN_US).then(|| {
             self.gaps.push(gap);
@@ -344,7 +357,11 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_micros(10));
         let read = recorder.begin(2, Kind::Read, span(0..4));
         std::thread::sleep(std::time::Duration::from_micros(10));
-        recorder.found(&read, &crate::cells::fill(0, 0, OperationId(0), 0, 4));
+        recorder.found(
+            &read,
+            &crate::cells::fill(0, 0, OperationId(0), 0, 4),
+            false,
+        );
         let found = recorder.check().expect_err("the write is lost");
         assert!(found.contains("file 0, cell 1"), "{found}");
     }

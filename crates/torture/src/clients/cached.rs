@@ -35,11 +35,13 @@ async fn session(worker: &mut Worker, client: &Client) {
     // Reads come first: others must not see writes before the flush.
     for _ in 0..worker.dice.below(4) {
         let span = worker.draw_span_of(file_number);
-        let read = recorder.begin(worker.number, Kind::Read, span.clone());
-        let read = read.since(opened);
-        match within_limit(&recorder, "a cached read", file.read(range(&span))).await {
-            Ok(bytes) => recorder.found(&read, &bytes),
-            Err(error) => recorder.failed(&read, &error),
+        let range = range(&span);
+        let operation = recorder.begin(worker.number, Kind::Read, span);
+        let operation = operation.since(opened);
+        let known = |range| file.known_stripes(range);
+        let made = worker.read(&operation, known, file.read(range));
+        if let Err(error) = made.await {
+            recorder.failed(&operation, &error);
         }
     }
     let mut writes = Vec::new();

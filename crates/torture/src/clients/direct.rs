@@ -72,8 +72,9 @@ pub(super) async fn make(
     let (recorder, span) = (&worker.load.recorder, &operation.span);
     let range = range(span);
     if kind == Kind::Read {
-        let bytes = within_limit(recorder, "a read", file.read(range)).await?;
-        recorder.found(operation, &bytes);
+        let known = |range| file.known_stripes(range);
+        let reading = file.read(range);
+        worker.read(operation, known, reading).await?;
     } else {
         let (first, count) = (span.cells.start, span.cells.end - span.cells.start);
         let bytes = fill(span.file, worker.number, operation.operation, first, count);

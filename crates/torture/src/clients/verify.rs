@@ -39,7 +39,7 @@ pub(crate) fn read_all(load: &Load, kept: &[Kept]) -> Result<(), String> {
                 let bytes = bytes
                     .map_err(|_| lost(format!("no answer in {LIMIT:?}")))?
                     .map_err(|error| lost(error.to_string()))?;
-                load.recorder.found(&read, &bytes);
+                load.recorder.found(&read, &bytes, false);
                 first = end;
             }
         }

@@ -3,11 +3,12 @@
 use super::load::Load;
 use crate::cells::CELL_BYTES;
 use crate::dice::Dice;
-use crate::recorder::{Recorder, Span};
+use crate::recorder::{Recorder, Span, UnderWay};
 use gabion_client::{Client, ClientError, ClientOptions};
-use gabion_layout::ByteRange;
+use gabion_layout::{ByteRange, StripeId};
 use std::future::Future;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Limit of an operation, whatever the clients' own deadlines are; a longer one hangs.
@@ -20,6 +21,8 @@ pub(super) struct Worker {
     pub(super) load: Load,
     pub(super) number: u32,
     pub(super) dice: Dice,
+    /// The last read if it failed, and the stripes that it knew.
+    failed_read: Mutex<Option<(Span, Vec<StripeId>)>>,
 }
 
 impl Worker {
@@ -28,6 +31,7 @@ impl Worker {
             load: load.clone(),
             number,
             dice: Dice::new(load.seed, 100 + u64::from(number)),
+            failed_read: Mutex::default(),
         }
     }
 
@@ -73,6 +77,38 @@ impl Worker {
     pub(super) fn is_within_a_stripe(&self, span: &Span) -> bool {
         let stripe_cells = self.load.files[span.file as usize].stripe_cells;
         span.cells.start / stripe_cells == (span.cells.end - 1) / stripe_cells
+    }
+
+    /// Waits for a read, and records its bytes. `known` returns the stripes that the client knows for a range of the
+    /// file. Returns the error in words.
+    pub(super) async fn read(
+        &self,
+        operation: &UnderWay,
+        known: impl Fn(ByteRange) -> Vec<StripeId>,
+        reading: impl Future<Output = Result<Vec<u8>, ClientError>>,
+    ) -> Result<(), String> {
+        let before = known(range(&operation.span));
+        let recorder = &self.load.recorder;
+        let made = within_limit(recorder, "a read", reading).await;
+        let mut failed = self
+            .failed_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (span, before) = match failed.take() {
+            Some(first) if first.0.file == operation.span.file => first,
+            _ => (operation.span.clone(), before),
+        };
+        match made {
+            Ok(bytes) => {
+                let is_replaced = !before.is_empty() && known(range(&span)) != before;
+                recorder.found(operation, &bytes, is_replaced);
+                Ok(())
+            }
+            Err(error) => {
+                *failed = Some((span, before));
+                Err(error)
+            }
+        }
     }
 
     /// A range of cells of one file.

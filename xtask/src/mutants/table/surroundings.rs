@@ -370,6 +370,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "marks-that-were-not-sent-are-lost-with-the-lease",
+        file: "crates/protocol/src/node.rs",
+        text: "                known.mark = own.map_or(known.mark, |own| own.max(known.mark));",
+        replacement: "                let _ = own;",
+        check: protocol(
+            "update::quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone",
+        ),
+    },
+    Mutant {
         name: "quorum-reads-ignore-the-term",
         file: "crates/protocol/src/parts.rs",
         text: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {",

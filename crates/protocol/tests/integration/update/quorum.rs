@@ -58,15 +58,17 @@ fn a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone() {
         let sequence = Sequence(run);
         assert_eq!(update(&bed, run), NodeReply::Updated { sequence });
     }
-    // Those that take part in the second update hear with it that the first is settled.
-    let sequence = Sequence(1);
     bed.pass(u64::MAX / 2);
+    // Those that take part in the second update hear with it that the first is settled. That the second is
+    // settled, the primary alone knows.
+    let sequence = Sequence(2);
     let plain = ReadCut::Committed(Epoch(0), Sequence(0));
     let no_lease = NodeReply::Refused(Refusal::NoLease);
     assert_eq!(bed.admits(11, 0, plain), no_lease);
     let known: Vec<Attestation> = (0..4).map(|node| bed.attest(node)).collect();
     assert!(known.iter().all(|known| known.epoch == Epoch(1)));
-    assert_eq!(known.iter().map(|known| known.mark).max(), Some(sequence));
+    let marks: Vec<u64> = known.iter().map(|known| known.mark.0).collect();
+    assert_eq!(marks, [2, 1, 1, 1]);
     let is_read = |reply: &NodeReply| matches!(reply, NodeReply::PartDone { as_of, .. } if *as_of == sequence);
     let attested = |epoch| ReadCut::Attested(Epoch(epoch), sequence);
     assert!(is_read(&bed.admits(12, 0, attested(1))));
