@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -28,7 +28,7 @@ use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::frame::Kind;
 use crate::handler::{NotAdmitted, Responder};
-use crate::handshake::{check_certificate, send_close_reason, set_socket_options};
+use crate::handshake::{exchange_hellos, send_close_reason, set_socket_options};
 use crate::hello::{Hello, PeerIdentity};
 use crate::permission::{Guarded, Sender};
 use crate::reader::FrameReader;
@@ -49,6 +49,8 @@ pub struct Connection {
     joined: OnceLock<NodeId>,
     /// Whether a request of the peer was refused because of its role.
     has_trespassed: AtomicBool,
+    /// Whether another connection is to take its place.
+    is_being_replaced: AtomicBool,
     outbox: Outbox,
     next_id: AtomicU64,
     /// Calls without a reply yet; `None` once the connection is closed.
@@ -74,15 +76,20 @@ impl Connection {
     /// [`WireError::DeadlinePassed`], [`WireError::ClosedByPeer`], [`WireError::Corrupt`] or
     /// [`WireError::Io`] when the socket or the exchange of hellos fails.
     pub async fn connect(address: &str, endpoint: &Arc<Endpoint>) -> Result<Arc<Self>, WireError> {
+        Self::connect_within(endpoint.options.connect_timeout, address, endpoint).await
+    }
+
+    /// [`Connection::connect`], with another time limit for the peer's machine to answer.
+    pub(crate) async fn connect_within(
+        limit: Duration,
+        address: &str,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result<Arc<Self>, WireError> {
         let unreachable = |source: std::io::Error| WireError::Unreachable {
             address: address.to_owned(),
             source: Arc::new(source),
         };
-        let connecting = timeout(
-            endpoint.options.connect_timeout,
-            TcpStream::connect(address),
-        );
-        let stream = connecting
+        let stream = timeout(limit, TcpStream::connect(address))
             .await
             .map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?
             .map_err(unreachable)?;
@@ -137,7 +144,11 @@ impl Connection {
     {
         let options = &endpoint.options;
         let mut reader = FrameReader::new(reader, options.stall_timeout);
-        let hellos = exchange_hellos(&mut reader, &mut writer, certified.as_ref(), endpoint);
+        let (introduction, meet) = (endpoint.introduction(), |hello: &Hello| {
+            endpoint.meet(hello)
+        });
+        let own = (&introduction, meet);
+        let hellos = exchange_hellos(&mut reader, &mut writer, certified.as_ref(), own);
         let exchanged = timeout(options.connect_timeout, hellos)
             .await
             .unwrap_or(Err(WireError::DeadlinePassed {
@@ -157,6 +168,7 @@ impl Connection {
             certified,
             joined: OnceLock::new(),
             has_trespassed: AtomicBool::new(false),
+            is_being_replaced: AtomicBool::new(false),
             outbox,
             next_id: AtomicU64::new(1),
             pending: Mutex::new(Some(BTreeMap::new())),
@@ -357,6 +369,22 @@ impl Connection {
     pub(crate) fn passage(&self) -> Passage {
         let stream = self.stream.upgrade();
         stream.map_or_else(Passage::default, |stream| stream.passage())
+    }
+
+    /// Notes that another connection is to take its place; false if that is noted already.
+    pub(crate) fn begin_replacing(&self) -> bool {
+        !self.is_being_replaced.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that no other connection took its place.
+    pub(crate) fn end_replacing(&self) {
+        self.is_being_replaced.store(false, Ordering::Release);
+    }
+
+    /// Whether calls wait for their replies.
+    pub(crate) fn has_open_calls(&self) -> bool {
+        self.with_pending(|pending| !pending.is_empty())
+            .unwrap_or(false)
     }
 
     pub(crate) fn outbox(&self) -> &Outbox {
@@ -560,39 +588,4 @@ impl Toll for SliceToll {
             None => Duration::ZERO,
         }
     }
-}
-
-/// Sends this process's hello, receives the peer's, and checks that they match.
-async fn exchange_hellos<R, W>(
-    reader: &mut FrameReader<R>,
-    writer: &mut W,
-    certified: Option<&Certified>,
-    endpoint: &Endpoint,
-) -> Result<Hello, WireError>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let ours = Frame::message(Kind::Hello, 0, &endpoint.introduction(), 64)?;
-    let bytes = [&ours.header.encode()[..], &ours.body].concat();
-    let failed = |source| WireError::io("send the hello", source);
-    writer.write_all(&bytes).await.map_err(failed)?;
-    writer.flush().await.map_err(failed)?;
-    let Some(frame) = reader.next().await? else {
-        return Err(WireError::ClosedByPeer("it sent no hello".to_owned()));
-    };
-    if frame.header.kind == Kind::Goodbye {
-        return Err(WireError::ClosedByPeer(frame.decode_words()));
-    }
-    if frame.header.kind != Kind::Hello {
-        return Err(WireError::Corrupt("the first frame is not a hello"));
-    }
-    let mut theirs: Hello = frame.decode_message()?;
-    if let Some(certified) = certified {
-        check_certificate(&theirs, certified)?;
-        theirs.cluster = Some(certified.name.cluster);
-    }
-    endpoint.meet(&theirs)?;
-    reader.end_of_hello();
-    Ok(theirs)
 }

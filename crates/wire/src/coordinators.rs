@@ -92,6 +92,11 @@ impl Coordinators {
         Err(errors.swap_remove(at.unwrap_or(0)))
     }
 
+    /// The address of the one that led when last asked.
+    pub(crate) fn present(&self) -> &str {
+        &self.addresses[self.present.load(Ordering::Relaxed)]
+    }
+
     /// Whether there is more than one address.
     pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1

@@ -4,9 +4,10 @@ use crate::body::Frame;
 use crate::error::WireError;
 use crate::frame::Kind;
 use crate::hello::Hello;
+use crate::reader::FrameReader;
 use crate::trust::Certified;
 use std::time::Duration;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -40,6 +41,41 @@ pub(crate) async fn send_close_reason<W: AsyncWrite + Unpin>(writer: &mut W, rea
         // The peer detects the end in any case; the text is a courtesy.
         let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
     }
+}
+
+/// Sends this process's hello, receives the peer's, and checks that they match.
+pub(crate) async fn exchange_hellos<R, W>(
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    certified: Option<&Certified>,
+    (introduction, meet): (&Hello, impl FnOnce(&Hello) -> Result<(), WireError>),
+) -> Result<Hello, WireError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let ours = Frame::message(Kind::Hello, 0, introduction, 64)?;
+    let bytes = [&ours.header.encode()[..], &ours.body].concat();
+    let failed = |source| WireError::io("send the hello", source);
+    writer.write_all(&bytes).await.map_err(failed)?;
+    writer.flush().await.map_err(failed)?;
+    let Some(frame) = reader.next().await? else {
+        return Err(WireError::ClosedByPeer("it sent no hello".to_owned()));
+    };
+    if frame.header.kind == Kind::Goodbye {
+        return Err(WireError::ClosedByPeer(frame.decode_words()));
+    }
+    if frame.header.kind != Kind::Hello {
+        return Err(WireError::Corrupt("the first frame is not a hello"));
+    }
+    let mut theirs: Hello = frame.decode_message()?;
+    if let Some(certified) = certified {
+        check_certificate(&theirs, certified)?;
+        theirs.cluster = Some(certified.name.cluster);
+    }
+    meet(&theirs)?;
+    reader.end_of_hello();
+    Ok(theirs)
 }
 
 /// Sends small frames without delay, and ends connections whose other machine has vanished.

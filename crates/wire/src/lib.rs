@@ -37,6 +37,7 @@ mod rate;
 mod reader;
 mod renewal;
 mod role;
+mod silent_link;
 mod stream;
 mod tls;
 pub mod trust;

@@ -109,6 +109,35 @@ impl Peers {
         }
     }
 
+    /// The open connection to `address`, unless another one is being made.
+    pub(crate) fn open_to(&self, address: &str) -> Option<Arc<Connection>> {
+        let slot = self.slot(address);
+        // While the slot is locked, its holder connects.
+        match slot.try_lock().as_deref() {
+            Ok(Slot::Open(connection)) if !connection.is_closed() => Some(Arc::clone(connection)),
+            _ => None,
+        }
+    }
+
+    /// Uses a connection for `address` in place of another one, which stays open. If that one is not in use any more, the
+    /// new one is closed. Returns whether it is in use.
+    pub(crate) async fn put_in_place_of(
+        &self,
+        address: &str,
+        earlier: &Arc<Connection>,
+        new: &Arc<Connection>,
+    ) -> bool {
+        let slot = self.slot(address);
+        let mut slot = slot.lock().await;
+        let is_in_use = matches!(&*slot, Slot::Open(open) if Arc::ptr_eq(open, earlier));
+        if is_in_use {
+            *slot = Slot::Open(Arc::clone(new));
+        } else {
+            new.close("another connection is in use");
+        }
+        is_in_use
+    }
+
     /// Closes the connection to `address`, if there is one.
     pub(crate) fn leave(&self, address: &str) {
         // While the slot is locked, its holder connects.
@@ -138,13 +167,8 @@ impl Peers {
 
     /// The progress of the connection to `address`; none without a connection.
     pub fn passage(&self, address: &str) -> Passage {
-        let slot = self.slot(address);
-        // While the slot is locked, its holder connects.
-        let slot = slot.try_lock();
-        match slot.as_deref() {
-            Ok(Slot::Open(connection)) => connection.passage(),
-            _ => Passage::default(),
-        }
+        let open = self.open_to(address);
+        open.map_or_else(Passage::default, |connection| connection.passage())
     }
 
     fn slot(&self, address: &str) -> Arc<Mutex<Slot>> {

@@ -240,22 +240,6 @@ impl ProcessPorts {
         }
     }
 
-    /// Asks another node.
-    async fn ask(
-        connection: BoxFuture<'static, Result<Arc<Connection>, CallError>>,
-        node: NodeId,
-        request: NodeRequest,
-        deadline: Instant,
-    ) -> Result<NodeReply, CallError> {
-        let call = async {
-            let reply = connection.await?.call_node(&request, deadline).await;
-            reply.map_err(|error| failed(node.to_string(), &error))
-        };
-        // Connecting may take longer than the deadline.
-        let answered = timeout_at(deadline, call).await;
-        answered.unwrap_or_else(|_| Err(late(node.to_string())))
-    }
-
     fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -343,7 +327,23 @@ impl Ports for ProcessPorts {
             .boxed();
         }
         let connection = self.connection(Address::Node(node));
-        Self::ask(connection, node, request, deadline).boxed()
+        let peers = self.peers();
+        let watched = self.address_of(node).and_then(|at| peers.watch(&at));
+        async move {
+            let call = async {
+                let reply = connection.await?.call_node(&request, deadline).await;
+                reply.map_err(|error| failed(node.to_string(), &error))
+            };
+            // Connecting may take longer than the deadline.
+            let answered = timeout_at(deadline, call).await;
+            if Instant::now() >= deadline
+                && let Some(watched) = watched
+            {
+                peers.note_late(watched);
+            }
+            answered.unwrap_or_else(|_| Err(late(node.to_string())))
+        }
+        .boxed()
     }
 
     fn call_coordinator(
@@ -358,7 +358,14 @@ impl Ports for ProcessPorts {
             let coordinator = coordinator.ok_or_else(no_coordinator)?;
             let failed = |error| failed(COORDINATOR.to_owned(), &error);
             let call = coordinator.call(&peers, &request, deadline);
-            match timeout_at(deadline, call).await {
+            let watched = peers.watch(coordinator.present());
+            let answered = timeout_at(deadline, call).await;
+            if Instant::now() >= deadline
+                && let Some(watched) = watched
+            {
+                peers.note_late(watched);
+            }
+            match answered {
                 Ok(answered) => answered.map_err(failed),
                 Err(_) => Err(late(COORDINATOR.to_owned())),
             }

@@ -5,6 +5,7 @@ mod limits;
 mod ports;
 mod processes;
 mod security;
+mod silent_link;
 
 use bytes::Bytes;
 use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};

@@ -60,4 +60,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "staging::tests::a_running_part_has_a_limit_of_unread_frames_and_fails_beyond_it",
         ),
     },
+    Mutant {
+        name: "a-connection-that-loses-everything-is-kept",
+        file: "crates/wire/src/silent_link.rs",
+        text: "|| !silent.begin_replacing() {",
+        replacement: "|| silent.begin_replacing() {",
+        check: wire(
+            "silent_link::a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_late",
+        ),
+    },
+    Mutant {
+        name: "every-late-answer-costs-a-connection",
+        file: "crates/wire/src/silent_link.rs",
+        text: "if silent.passage().shows_life_since(begun) ||",
+        replacement: "if begun.shows_life_since(silent.passage()) ||",
+        check: wire("silent_link::a_late_answer_alone_does_not_cost_a_connection"),
+    },
 ];
