@@ -92,6 +92,8 @@ struct State {
 
 /// Shorter gaps are not kept.
 const GAP_MIN_US: u64 = 50_000;
+/// A read that fails after more than this time is printed.
+const SAID_US: u64 = 1_000_000;
 /// Time in which a write may still take effect after its client has left it: a minute, plus the delay of a stopped
 /// process.
 const LEFT_US: u64 = 90_000_000;
@@ -244,6 +246,10 @@ impl Recorder {
     /// Notes that an operation failed; a write may still take effect.
     pub(crate) fn failed(&self, operation: &UnderWay, error: &str) {
         let (kind, ms) = (operation.kind, (self.now() - operation.started) / 1000);
+        if kind == Kind::Read && self.now() - operation.started > SAID_US {
+            let (client, now) = (operation.client, self.now() as f64 / 1e6);
+            eprintln!("{now:>9.3} s  a read of client {client} fails after {ms} ms: {error}");
+        }
         self.note_error(&format!("{kind:?}: {error} (after {ms} ms)"));
     }
 
