@@ -447,6 +447,20 @@ fn geometry_of(stripe: &StripeRecord, code: &Code) -> Result<Geometry, Refusal> 
 mod tests {
     use super::*;
 
+    /// A term that ends without another one leaves what it has committed.
+    #[test]
+    fn a_renounced_term_is_answered_for_and_not_current() {
+        let mut primary = Primary::default();
+        let last = Some((Epoch(3), Sequence(7)));
+        *primary.settled.lock() = Committed {
+            last,
+            is_current: true,
+        };
+        primary.renounce();
+        let committed = *primary.settled.lock();
+        assert_eq!((committed.last, committed.is_current), (last, false));
+    }
+
     #[test]
     fn a_stripe_that_somebody_is_about_to_use_is_not_forgotten() {
         let led = Arc::new(LedStripe::default());

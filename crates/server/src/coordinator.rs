@@ -511,8 +511,9 @@ impl Handler for CoordinatorHandler {
     }
 
     /// If its connection ends, the node itself may have ended.
-    fn closed(&self, connection: &Arc<Connection>, _: &WireError) {
-        if let (Some(node), Some(coordinator)) = (connection.peer().node, self.coordinator.get()) {
+    fn closed(&self, connection: &Arc<Connection>, reason: &WireError) {
+        let node = connection.lost_node(reason);
+        if let (Some(node), Some(coordinator)) = (node, self.coordinator.get()) {
             let coordinator = Arc::clone(coordinator);
             let request = ask::Suspect { node };
             tokio::spawn(async move { coordinator.handle(request.into()).await });

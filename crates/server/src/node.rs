@@ -477,7 +477,7 @@ impl Handler for NodeHandler {
         tracing::debug!(peer = ?connection.peer(), %reason, "connection closed");
         if let Some(serving) = self.serving.get() {
             serving.ports.forget(connection);
-            if let Some(peer) = connection.peer().node {
+            if let Some(peer) = connection.lost_node(reason) {
                 serving.ports.suspect(peer);
             }
         }

@@ -35,6 +35,7 @@ use crate::reader::FrameReader;
 use crate::stream::Stream;
 use crate::tls::{Side, secure};
 use crate::trust::Certified;
+use crate::usage::Usage;
 use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 
 /// A live connection to another process.
@@ -49,8 +50,7 @@ pub struct Connection {
     joined: OnceLock<NodeId>,
     /// Whether a request of the peer was refused because of its role.
     has_trespassed: AtomicBool,
-    /// Whether another connection is to take its place.
-    is_being_replaced: AtomicBool,
+    usage: Usage,
     outbox: Outbox,
     next_id: AtomicU64,
     /// Calls without a reply yet; `None` once the connection is closed.
@@ -168,7 +168,7 @@ impl Connection {
             certified,
             joined: OnceLock::new(),
             has_trespassed: AtomicBool::new(false),
-            is_being_replaced: AtomicBool::new(false),
+            usage: Usage::new(),
             outbox,
             next_id: AtomicU64::new(1),
             pending: Mutex::new(Some(BTreeMap::new())),
@@ -209,6 +209,12 @@ impl Connection {
     /// Returns the contents of the peer's certificate; none without TLS.
     pub fn certified(&self) -> Option<&Certified> {
         self.certified.as_ref()
+    }
+
+    /// The node at the other end, if this end of the connection may mean that the node has ended: no other connection has
+    /// taken its place.
+    pub fn lost_node(&self, reason: &WireError) -> Option<NodeId> {
+        self.peer.identity.node.filter(|_| !reason.is_replacement())
     }
 
     /// The peer's address; none if the system did not say.
@@ -371,20 +377,14 @@ impl Connection {
         stream.map_or_else(Passage::default, |stream| stream.passage())
     }
 
-    /// Notes that another connection is to take its place; false if that is noted already.
-    pub(crate) fn begin_replacing(&self) -> bool {
-        !self.is_being_replaced.swap(true, Ordering::AcqRel)
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.usage
     }
 
-    /// Notes that no other connection took its place.
-    pub(crate) fn end_replacing(&self) {
-        self.is_being_replaced.store(false, Ordering::Release);
-    }
-
-    /// Whether calls wait for their replies.
-    pub(crate) fn has_open_calls(&self) -> bool {
-        self.with_pending(|pending| !pending.is_empty())
-            .unwrap_or(false)
+    /// Whether calls wait for their replies, streams have not ended, or bytes are on their way.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let has_calls = self.with_pending(|pending| !pending.is_empty());
+        has_calls.unwrap_or(false) || self.usage.has_streams() || self.passage().waiting_bytes > 0
     }
 
     pub(crate) fn outbox(&self) -> &Outbox {

@@ -31,6 +31,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// The connection fails if the peer takes no bytes, or its machine is silent, for this time.
     pub stall_timeout: Duration,
+    /// If a call is late and its connection brings no byte for this time, another connection is tried, unless this one is
+    /// younger than five times this time.
+    pub silence_timeout: Duration,
     /// Bytes of slices and long messages that may wait in one connection before senders wait too.
     /// At most `u32::MAX`.
     pub queue_bytes: usize,
@@ -55,6 +58,7 @@ impl Default for Options {
             links: None,
             connect_timeout: Duration::from_secs(3),
             stall_timeout: Duration::from_secs(15),
+            silence_timeout: Duration::from_secs(1),
             queue_bytes: 4 << 20,
             max_served_count: 1024,
             max_call_count: 768,

@@ -104,7 +104,16 @@ pub enum WireError {
     ClosedByPeer(String),
 }
 
+/// The reason for closing a connection whose place another one has taken.
+pub(crate) const REPLACED: &str = "a newer connection has taken its place";
+
 impl WireError {
+    /// Whether the connection was closed because another one between the same processes has taken its place: no sign that
+    /// the peer has ended.
+    pub(crate) fn is_replacement(&self) -> bool {
+        matches!(self, Self::Closed(reason) | Self::ClosedByPeer(reason) if reason == REPLACED)
+    }
+
     /// Whether a later attempt to connect fails too, until a person changes something.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(

@@ -41,6 +41,7 @@ mod silent_link;
 mod stream;
 mod tls;
 pub mod trust;
+mod usage;
 mod wall_clock;
 mod writer;
 

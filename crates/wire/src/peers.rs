@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
-use crate::error::WireError;
+use crate::error::{REPLACED, WireError};
 use crate::role::Role;
 use gabion_layout::NodeId;
 use gabion_protocol::ports::Passage;
@@ -105,7 +105,7 @@ impl Peers {
         let open = Slot::Open(Arc::clone(connection));
         let earlier = std::mem::replace(&mut *slot.lock().await, open);
         if let Slot::Open(earlier) = earlier {
-            earlier.close("a newer connection has taken its place");
+            earlier.close(REPLACED);
         }
     }
 
@@ -123,8 +123,7 @@ impl Peers {
     /// new one is closed. Returns whether it is in use.
     pub(crate) async fn put_in_place_of(
         &self,
-        address: &str,
-        earlier: &Arc<Connection>,
+        (address, earlier): (&str, &Arc<Connection>),
         new: &Arc<Connection>,
     ) -> bool {
         let slot = self.slot(address);
@@ -133,7 +132,7 @@ impl Peers {
         if is_in_use {
             *slot = Slot::Open(Arc::clone(new));
         } else {
-            new.close("another connection is in use");
+            new.close(REPLACED);
         }
         is_in_use
     }

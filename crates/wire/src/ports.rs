@@ -383,6 +383,7 @@ impl Ports for ProcessPorts {
         async move {
             let gone = |error: CallError| Refusal::Unavailable(error.peer);
             let connection = connection.await.map_err(gone)?;
+            let _open = connection.usage().begin_stream();
             let (mut began, mut repair_bytes) = (None, 0);
             while let Some(flow) = flows.next().await {
                 if let Flow::Slice { purpose, bytes, .. } = &flow

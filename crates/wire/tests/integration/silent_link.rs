@@ -8,16 +8,24 @@ use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_protocol::message::{Liveness, NodeStatus};
 use gabion_protocol::ports::Ports as _;
-use gabion_wire::ProcessPorts;
+use gabion_wire::{Options, ProcessPorts};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
-/// Passes bytes on between a process and others, over the connections of the newest kind alone: older ones stay open, and
-/// lose all bytes, as those of a cut link do until TCP repeats the bytes.
+const SILENCE: Duration = Duration::from_millis(100);
+/// The age of a connection that may be replaced.
+const AGE: Duration = Duration::from_millis(600);
+const LONG_MS: u64 = 60_000;
+
+/// Passes bytes on between a process and others, but for the first connections: these stay open, and lose all bytes, as
+/// those of a cut link do until TCP repeats the bytes.
 struct Relay {
     address: String,
-    kind: watch::Sender<u32>,
+    cut_count: watch::Sender<u32>,
     connected: watch::Sender<u32>,
 }
 
@@ -26,38 +34,53 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let relay = Arc::new(Self {
             address: listener.local_addr().unwrap().to_string(),
-            kind: watch::Sender::new(0),
+            cut_count: watch::Sender::new(0),
             connected: watch::Sender::new(0),
         });
         let accepting = Arc::clone(&relay);
         tokio::spawn(async move {
-            while let Ok((mut from, _)) = listener.accept().await {
-                let mut to = TcpStream::connect(&to).await.unwrap();
-                let mut kind = accepting.kind.subscribe();
+            while let Ok((from, _)) = listener.accept().await {
+                let to = TcpStream::connect(&to).await.unwrap();
+                let number = *accepting.connected.borrow();
+                let cut_count = accepting.cut_count.subscribe();
+                tokio::spawn(forward((from, to), number, cut_count));
                 accepting.connected.send_modify(|count| *count += 1);
-                let own = *kind.borrow();
-                tokio::spawn(async move {
-                    let is_over = async {
-                        kind.wait_for(|kind| *kind > own).await.unwrap();
-                    };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
-                        () = is_over => std::future::pending().await,
-                    }
-                });
             }
         });
         relay
     }
 
-    /// From now on, connections so far lose all bytes.
-    fn lose_present(&self) {
-        self.kind.send_modify(|kind| *kind += 1);
+    /// From now on, the connections so far lose all bytes.
+    fn cut_present(&self) {
+        self.cut_count.send_replace(*self.connected.borrow());
+    }
+
+    fn mend(&self) {
+        self.cut_count.send_replace(0);
+    }
+}
+
+async fn forward(
+    (mut from, mut to): (TcpStream, TcpStream),
+    number: u32,
+    mut cut_count: watch::Receiver<u32>,
+) {
+    loop {
+        tokio::select! {
+            cut = cut_count.wait_for(|&count| count > number) => drop(cut.unwrap()),
+            _ = copy_bidirectional(&mut from, &mut to) => return,
+        }
+        drop(cut_count.wait_for(|&count| count <= number).await.unwrap());
     }
 }
 
 async fn ports_to(relay: &Relay) -> ProcessPorts {
-    let process = Process::new(node_hello(4, 0));
+    let options = Options {
+        silence_timeout: SILENCE,
+        stall_timeout: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let process = Process::with(node_hello(4, 0), options);
     let ports = ProcessPorts::new(None, Arc::clone(&process.endpoint)).unwrap();
     ports.learn_nodes(&[NodeStatus {
         node: NodeId(9),
@@ -66,7 +89,7 @@ async fn ports_to(relay: &Relay) -> ProcessPorts {
         liveness: Liveness::Up,
         departure: Departure::None,
     }]);
-    let answered = within(ports.call_node(NodeId(9), ask(1), 60_000)).await;
+    let answered = within(ports.call_node(NodeId(9), ask(1), LONG_MS)).await;
     assert_eq!(answered.unwrap(), answer(1));
     ports
 }
@@ -76,34 +99,49 @@ async fn a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_lat
     let peer = Process::listen(node_hello(9, 1)).await;
     let relay = Relay::new(peer.address()).await;
     let ports = ports_to(&relay).await;
-    relay.lose_present();
+    sleep(AGE).await;
+    relay.cut_present();
     let mut connected = relay.connected.subscribe();
     let late = within(ports.call_node(NodeId(9), ask(2), 50)).await;
     assert!(late.is_err(), "{late:?}");
     within(connected.wait_for(|count| *count == 2))
         .await
         .unwrap();
-    let answered = async {
-        // Until the new connection is in place, calls wait for the old one.
-        while ports.call_node(NodeId(9), ask(3), 50).await.is_err() {}
-    };
-    within(answered).await;
+    // Until the new connection is in place, calls go by the old one.
+    while within(ports.call_node(NodeId(9), ask(3), 500))
+        .await
+        .is_err()
+    {}
+    // Nothing uses the old one any more, so it is closed.
+    relay.mend();
+    let closed = peer.next_closed().await;
+    assert!(
+        closed.contains("a newer connection has taken its place"),
+        "{closed}"
+    );
     assert_eq!(*relay.connected.borrow(), 2, "one at a time");
+    let answered = within(ports.call_node(NodeId(9), ask(4), LONG_MS)).await;
+    assert_eq!(answered.unwrap(), answer(4));
 }
 
+/// The peer has answered another call meanwhile, or the connection is new.
 #[tokio::test]
 async fn a_late_answer_alone_does_not_cost_a_connection() {
     let peer = Process::listen(node_hello(9, 1)).await;
     let relay = Relay::new(peer.address()).await;
     let ports = ports_to(&relay).await;
+    let late = within(ports.call_node(NodeId(9), keep(), 50)).await;
+    assert!(late.is_err(), "{late:?}");
+    sleep(AGE).await;
     let late = ports.call_node(NodeId(9), keep(), 200);
     let other = async {
-        let answered = ports.call_node(NodeId(9), ask(2), 60_000).await;
+        let answered = ports.call_node(NodeId(9), ask(2), LONG_MS).await;
         assert_eq!(answered.unwrap(), answer(2));
     };
     let (late, ()) = within(futures::future::join(late, other)).await;
     assert!(late.is_err(), "{late:?}");
-    let answered = within(ports.call_node(NodeId(9), ask(3), 60_000)).await;
+    sleep(2 * SILENCE).await;
+    let answered = within(ports.call_node(NodeId(9), ask(3), LONG_MS)).await;
     assert_eq!(answered.unwrap(), answer(3));
     assert_eq!(*relay.connected.borrow(), 1);
 }

@@ -6,6 +6,10 @@ const fn wire(name: &'static str) -> Check {
     test("gabion-wire", "integration", name)
 }
 
+const SILENT_LINK: Check =
+    wire("silent_link::a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_late");
+const LATE_ANSWER: Check = wire("silent_link::a_late_answer_alone_does_not_cost_a_connection");
+
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -63,17 +67,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-connection-that-loses-everything-is-kept",
         file: "crates/wire/src/silent_link.rs",
-        text: "|| !silent.begin_replacing() {",
-        replacement: "|| silent.begin_replacing() {",
-        check: wire(
-            "silent_link::a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_late",
-        ),
+        text: "|| !watched.connection.usage().begin_replacing() {",
+        replacement: "|| watched.connection.usage().begin_replacing() {",
+        check: SILENT_LINK,
+    },
+    Mutant {
+        name: "a-replaced-connection-stays-open",
+        file: "crates/wire/src/silent_link.rs",
+        text: "&& !replaced.is_in_use() {",
+        replacement: "&& replaced.is_in_use() {",
+        check: SILENT_LINK,
     },
     Mutant {
         name: "every-late-answer-costs-a-connection",
         file: "crates/wire/src/silent_link.rs",
-        text: "if silent.passage().shows_life_since(begun) ||",
-        replacement: "if begun.shows_life_since(silent.passage()) ||",
-        check: wire("silent_link::a_late_answer_alone_does_not_cost_a_connection"),
+        text: "&& !now.shows_life_since(self.begun.1)",
+        replacement: "&& !self.begun.1.shows_life_since(now)",
+        check: LATE_ANSWER,
+    },
+    Mutant {
+        name: "a-new-connection-is-replaced",
+        file: "crates/wire/src/silent_link.rs",
+        text: "if is_young || ",
+        replacement: "if false && is_young || ",
+        check: LATE_ANSWER,
     },
 ];
