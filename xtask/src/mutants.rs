@@ -76,7 +76,7 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
         let seconds = begun.elapsed().as_secs();
         eprintln!("{outcome} in {seconds} s: {}", rows[rows.len() - 1]);
     }
-    println!("| mutant | in | check | what it said |\n|---|---|---|---|");
+    println!("| mutant | in | check | message |\n|---|---|---|---|");
     println!("{}", rows.join("\n"));
     Ok(all_noticed)
 }

@@ -213,8 +213,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when the cluster cannot give the guarantee;
     /// [`ClientError::NoCoordinator`].
-    pub async fn create_pool(&self, wish: PoolRequest) -> Result<PoolRecord, ClientError> {
-        self.ask(wish).await
+    pub async fn create_pool(&self, request: PoolRequest) -> Result<PoolRecord, ClientError> {
+        self.ask(request).await
     }
 
     /// Changes the quota of a pool. Files that are there stay, also if they exceed it.

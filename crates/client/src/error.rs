@@ -207,9 +207,9 @@ impl ClientError {
         }
     }
 
-    /// An answer that does not fit the question.
+    /// A reply that does not fit the request.
     pub(crate) fn unexpected(from: &str) -> Self {
-        Self::Broken(format!("the reply of {from} does not fit the question"))
+        Self::Broken(format!("{from} sent a reply that does not fit the request"))
     }
 }
 

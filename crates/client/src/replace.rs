@@ -44,7 +44,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// What is needed to learn its outcome.
+    /// The data needed to learn its outcome.
     fn open(&self) -> OpenReplacement {
         let old = self.replacement.settled.iter();
         OpenReplacement {

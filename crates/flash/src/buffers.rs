@@ -119,7 +119,7 @@ impl Buffers {
         if open.is_some_and(|open| open.retired_count * 8 >= self.slot_count as usize) {
             return Room::Retired;
         }
-        self.give_up(group);
+        self.abandon(group);
         Room::None
     }
 
@@ -154,7 +154,7 @@ impl Buffers {
     }
 
     /// Moves the group's open buffer to the full ones.
-    fn give_up(&mut self, group: usize) {
+    fn abandon(&mut self, group: usize) {
         if let Some(index) = self.open[group].take() {
             self.full.push_back(index);
         }
@@ -167,7 +167,7 @@ impl Buffers {
             buffer.free.clear();
             let group = buffer.group;
             if self.open[group] == Some(index) {
-                self.give_up(group);
+                self.abandon(group);
             }
         }
     }

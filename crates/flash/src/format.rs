@@ -1,8 +1,8 @@
 //! Encoding of everything but page contents: superblock, device header, stripe header, entry,
 //! summary and inode. All numbers are little-endian.
 //!
-//! Whatever changes in place in the non-volatile memory is one word of eight bytes, which no crash
-//! tears, or is verified by its contents (an entry of a buffer, by its page's checksum). The
+//! Each field that changes in place in the non-volatile memory is one word of eight bytes, which no
+//! crash tears, or is verified by its contents (an entry of a buffer, by its page's checksum). The
 //! superblock does not change.
 
 use crate::allotment::{ALLOTTED_MAX, Allotment};

@@ -292,7 +292,8 @@ impl LocalIo for LocalChunks {
             _ => None,
         };
         self.work(move || {
-            let none = || HdfsError::Policy("the plan reads what is not there".to_owned());
+            let none =
+                || HdfsError::Policy("the plan reads a chunk that is not available".to_owned());
             chunk.ok_or_else(none)?.read(range)
         })
     }

@@ -334,7 +334,7 @@ pub enum MetaError {
     #[error("the file was removed; look its name up again")]
     FileGone(PutId),
     /// Other changes of the file's extents do not go together with this one.
-    #[error("the file has changed meanwhile: {0}")]
+    #[error("the file has changed: {0}; look it up again")]
     FileChanged(&'static str),
     /// A stripe that has left a file may be served yet.
     #[error(

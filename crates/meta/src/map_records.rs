@@ -13,8 +13,8 @@ pub(crate) struct MapRecord {
     pub(crate) file: Option<PutId>,
 }
 
-/// Bytes of a file that one stripe holds, from the offset in the row's key on. What no extent covers
-/// is a hole: its bytes are zero. An extent begins where a segment begins, which is as long as a full stripe
+/// Bytes of a file that one stripe holds, from the offset in the row's key on. Ranges without an
+/// extent are holes: their bytes are zero. An extent begins where a segment begins, which is as long as a full stripe
 /// of the pool, and is no longer than that. Its bytes past the file's size are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Extent {

@@ -157,7 +157,7 @@ fn declare(
     // It removes foreign chunks before it serves again.
     former_holders::forget_node(txn, id, record.failed)?;
     if !record.failed {
-        change_standing(txn, id, |standing| standing.given_up = false)?;
+        change_standing(txn, id, |standing| standing.abandoned = false)?;
     }
     Ok(record)
 }

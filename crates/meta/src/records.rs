@@ -66,7 +66,7 @@ pub struct NodeRecord {
 pub struct Standing {
     /// It is failed and the cluster no longer waits for it: its grace time is over, or a user has
     /// removed it. Cleared when it returns.
-    pub given_up: bool,
+    pub abandoned: bool,
     /// Its departure.
     pub departure: Departure,
 }

@@ -184,7 +184,7 @@ impl<K: KeyValue> Meta<K> {
             if !rewrite.displaced.is_empty() {
                 prune_dropped(txn, file.put)?;
             }
-            // What is behind the end of a shorter file has no successor, even if the rest of its stripe has one.
+            // Bytes behind the end of a shorter file have no successor, even if the rest of their stripe has one.
             match rewrite.size {
                 SizeChange::Exactly(_) => note_dropped(txn, file.put, displaced)?,
                 SizeChange::AtLeast(_) => note_dropped(txn, file.put, places.values())?,

@@ -24,10 +24,10 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
-    pub fn give_up(&self, id: NodeId) -> Result<Standing, MetaError> {
+    pub fn abandon_node(&self, id: NodeId) -> Result<Standing, MetaError> {
         self.change(|txn| {
             let failed = node(txn, id)?.failed;
-            change_standing(txn, id, |standing| standing.given_up |= failed)
+            change_standing(txn, id, |standing| standing.abandoned |= failed)
         })
     }
 
@@ -149,9 +149,9 @@ mod tests {
     fn only_failed_nodes_are_abandoned_and_until_they_return() {
         let meta = cluster(2);
         let node = NodeId(1);
-        assert!(!meta.give_up(node).unwrap().given_up);
+        assert!(!meta.abandon_node(node).unwrap().abandoned);
         meta.declare_failed(node).unwrap();
-        assert!(meta.give_up(node).unwrap().given_up);
+        assert!(meta.abandon_node(node).unwrap().abandoned);
         let reopened = Meta::open(
             meta.into_store(),
             crate::WallClock::stopped(crate::WallTime::default()),
@@ -163,7 +163,7 @@ mod tests {
             .unwrap();
         assert_eq!(reopened.standings().unwrap(), []);
         assert!(matches!(
-            reopened.give_up(NodeId(7)),
+            reopened.abandon_node(NodeId(7)),
             Err(MetaError::UnknownNode(_))
         ));
     }

@@ -237,7 +237,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Handshake<'_, R,
         }
     }
 
-    /// The export that an option with wishes is about.
+    /// The export that a query names.
     async fn look(&mut self, data: &[u8]) -> Result<(ExportQuery, ExportShape), OptionReply> {
         let query = ExportQuery::decode(data)
             .ok_or(OptionReply::Invalid("the option's data are malformed"))?;

@@ -112,7 +112,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn messages_arrive_whole_and_a_peer_that_stalls_is_given_up() {
+    async fn messages_arrive_whole_and_a_peer_that_stalls_is_abandoned() {
         let (near, mut far) = tokio::io::duplex(8);
         let outgoing = Outgoing::new(near, Duration::from_millis(20));
         let message = vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defgh")];

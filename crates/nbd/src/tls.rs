@@ -351,7 +351,7 @@ pub(crate) fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// What is wrong with a client's certificate, as a sentence.
+/// The defect of a client's certificate, as a sentence.
 fn certificate_in_words(error: &rustls::Error) -> String {
     match error {
         rustls::Error::NoCertificatesPresented => "the client has shown no certificate".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) enum Absent {
     /// runs only where updates may run: it must not reduce a stripe to its last few chunks.
     MayReturn,
     /// They are rebuilt in any case, and wait for the commit.
-    GivenUp,
+    Abandoned,
 }
 
 impl Commit {
@@ -77,7 +77,7 @@ impl Commit {
         fresh: &[ChunkIndex],
         absent: Absent,
     ) -> Result<(), Refusal> {
-        if fresh.is_empty() || absent == Absent::GivenUp {
+        if fresh.is_empty() || absent == Absent::Abandoned {
             return Ok(());
         }
         let few = |_| {

@@ -27,7 +27,7 @@ pub enum Event {
     /// A node is declared failed: its chunks count as lost.
     Failed(NodeId),
     /// A failed node has not returned in time: its chunks are repaired elsewhere.
-    GivenUp(NodeId),
+    Abandoned(NodeId),
     /// A node has been drained.
     Drained(NodeId),
     /// A node's disk hangs: the node is not a member until an operation on the disk completes.
@@ -62,7 +62,7 @@ impl Event {
             Self::EvictedForLink(..) => "evicted_for_link",
             Self::Damaged(..) => "damaged",
             Self::Failed(_) => "failed",
-            Self::GivenUp(_) => "abandoned",
+            Self::Abandoned(_) => "abandoned",
             Self::Drained(_) => "drained",
             Self::DiskHangs(_) => "disk_hangs",
             Self::DiskFull(..) => "disk_full",
@@ -88,7 +88,7 @@ impl Event {
                 | Self::EvictedForLink(..)
                 | Self::Damaged(..)
                 | Self::Failed(_)
-                | Self::GivenUp(_)
+                | Self::Abandoned(_)
                 | Self::DiskHangs(_)
                 | Self::DiskFull(..)
                 | Self::RepairFailed(..)
@@ -108,7 +108,7 @@ impl Event {
             | Self::EvictedForLink(node, _)
             | Self::Damaged(node, _)
             | Self::Failed(node)
-            | Self::GivenUp(node)
+            | Self::Abandoned(node)
             | Self::Drained(node)
             | Self::DiskHangs(node)
             | Self::DiskFull(node, _)
@@ -163,7 +163,7 @@ impl fmt::Display for Event {
                 "{node} has found {count} damaged chunks of its own: they are repaired"
             ),
             Self::Failed(node) => write!(f, "{node} has failed: its chunks count as lost"),
-            Self::GivenUp(node) => {
+            Self::Abandoned(node) => {
                 write!(
                     f,
                     "{node} has not returned in time: its chunks are repaired elsewhere"

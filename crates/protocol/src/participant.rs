@@ -50,7 +50,7 @@ impl Participant {
     /// Ends a membership: after this returns, parts that began in it make no durable change.
     pub(crate) async fn end_membership(&self) {
         let membership = Arc::clone(&self.membership);
-        let unfinished = lock(&self.unfinished).give_up_all();
+        let unfinished = lock(&self.unfinished).abandon_all();
         run_blocking(&*self.ports, move || {
             drop(unfinished);
             *membership.write().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -222,7 +222,7 @@ impl Participant {
     pub(crate) async fn remove(&self, chunks: Vec<ChunkId>) -> Result<(), Refusal> {
         let stripes: BTreeSet<StripeId> = chunks.iter().map(|chunk| chunk.stripe).collect();
         let are_meant = |chunk: ChunkId, _: Epoch| stripes.contains(&chunk.stripe);
-        self.give_up_unfinished(are_meant).await;
+        self.abandon_unfinished(are_meant).await;
         self.with_store(move |store| {
             let mut stripes = stripes.iter();
             stripes.try_for_each(|&stripe| store.remove_stripe(stripe))
@@ -234,7 +234,7 @@ impl Participant {
     pub(crate) async fn discard(&self, asked: ask::Discard) -> Result<(), Refusal> {
         let ask::Discard { chunk, epoch } = asked;
         let is_meant = |left: ChunkId, made_in: Epoch| left == chunk && made_in <= epoch;
-        self.give_up_unfinished(is_meant).await;
+        self.abandon_unfinished(is_meant).await;
         self.with_store(move |store| store.discard(chunk, epoch))
             .await
     }

@@ -304,8 +304,8 @@ impl Participant {
 
     /// Drops unfinished chunks that are not to be made here any more, selected by chunk and by the term in
     /// which they were begun.
-    pub(crate) async fn give_up_unfinished(&self, is_meant: impl Fn(ChunkId, Epoch) -> bool) {
-        let gone = lock(&self.unfinished).give_up(is_meant);
+    pub(crate) async fn abandon_unfinished(&self, is_meant: impl Fn(ChunkId, Epoch) -> bool) {
+        let gone = lock(&self.unfinished).abandon(is_meant);
         self.drop_writers(gone).await;
     }
 

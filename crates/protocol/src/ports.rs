@@ -56,7 +56,7 @@ pub enum NodeError {
     #[error("{0}")]
     Refused(Refusal),
     /// Its reply does not belong to the request.
-    #[error("a node's reply is none to this request: {0}")]
+    #[error("a node sent the reply of another request: {0}")]
     Misfit(String),
     /// It did not answer.
     #[error("{0}")]
@@ -83,7 +83,7 @@ pub enum CoordinatorError {
     #[error("{0}")]
     Busy(Denial),
     /// Its reply does not belong to the request.
-    #[error("the coordinator's reply is none to this request: {0}")]
+    #[error("the coordinator sent the reply of another request: {0}")]
     Misfit(String),
     /// It did not answer.
     #[error("{0}")]

@@ -72,7 +72,7 @@ struct LedStripe {
     file: OnceLock<PutId>,
 }
 
-/// What a primary knows to be committed.
+/// The updates that a primary knows to be committed.
 #[derive(Default)]
 struct Settled(Mutex<Committed>);
 

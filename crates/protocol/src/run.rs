@@ -138,7 +138,7 @@ pub async fn run_part(
             },
             flow = flows.select_next_some() => match event_of(flow) {
                 Some(event) => event,
-                None => return Err(gave_up(&executor, context)),
+                None => return Err(aborted(&executor, context)),
             },
             sent = driver.sending.select_next_some() => {
                 sent?;
@@ -222,7 +222,7 @@ fn event_of(flow: Flow) -> Option<Event> {
 
 /// The refusal when the run was aborted elsewhere: with a stall timeout, it names the nodes that this part
 /// has waited for.
-fn gave_up(executor: &Executor, context: RunContext) -> Refusal {
+fn aborted(executor: &Executor, context: RunContext) -> Refusal {
     if context.stall_ms.is_some() {
         Refusal::Stalled(executor.awaited_peers())
     } else {

@@ -53,7 +53,7 @@ impl Unfinished {
 
     /// Removes the unneeded chunks, to be dropped on a thread that may wait.
     #[must_use]
-    pub(crate) fn give_up(
+    pub(crate) fn abandon(
         &mut self,
         is_meant: impl Fn(ChunkId, Epoch) -> bool,
     ) -> Vec<ChunkWriter> {
@@ -72,7 +72,7 @@ impl Unfinished {
 
     /// Removes all.
     #[must_use]
-    pub(crate) fn give_up_all(&mut self) -> Vec<ChunkWriter> {
+    pub(crate) fn abandon_all(&mut self) -> Vec<ChunkWriter> {
         let gone = std::mem::take(&mut self.chunks).into_values();
         gone.map(|left| left.writer).collect()
     }

@@ -100,7 +100,7 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> (ArrayStatus, 
     let device = |(index, path): (usize, &PathBuf)| DeviceStatus {
         path: path.display().to_string(),
         state: match lacking[index] {
-            _ if absent.contains(&index) => given_up(path),
+            _ if absent.contains(&index) => abandoned(path),
             0 => DeviceState::Whole,
             left_stripe_count => DeviceState::Rebuilding { left_stripe_count },
         },
@@ -123,7 +123,7 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> (ArrayStatus, 
 }
 
 /// The reason why the array does not use the device at a path.
-fn given_up(path: &Path) -> DeviceState {
+fn abandoned(path: &Path) -> DeviceState {
     if path.exists() {
         DeviceState::Failed
     } else {

@@ -27,11 +27,11 @@ pub async fn check_listen(address: &str) -> Result<(), ServerError> {
 /// Listens. A killed process holds its port until its last thread has ended, which may be after its
 /// successor has started; so a port in use is retried for some time.
 pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
-    let give_up_at = Instant::now() + LISTEN_PATIENCE;
+    let deadline = Instant::now() + LISTEN_PATIENCE;
     let mut complaint = Complaint::default();
     loop {
         match TcpListener::bind(address).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up_at => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
                 if complaint.is_due("in use", Instant::now()) {
                     tracing::warn!(address, "waiting for the port, which is in use");
                 }

@@ -246,7 +246,7 @@ impl Flusher {
         })
     }
 
-    /// Commits changes as the transaction behind the leader's last one, whatever becomes of connections meanwhile.
+    /// Commits changes as the transaction behind the leader's last one, even if connections fail during it.
     fn commit(&self, leader: &Leader, changes: &[(Vec<u8>, Change)]) -> Result<Leader, MetaError> {
         self.group_count.fetch_add(1, Ordering::Relaxed);
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,8 +261,8 @@ impl Flusher {
             *line = Some(connection);
             Ok(Leader {
                 sequence: leader.sequence + 1,
-                // A server shows a commit whose wait for its standbys was cut short. What rests on it waits for a later
-                // commit, which waits for all before it.
+                // A server shows a commit whose wait for its standbys was cut short. A dependent transaction
+                // waits for a later commit, which waits for all before it.
                 valid_until: if is_now { asked.plus(RELIANCE) } else { asked },
                 ..*leader
             })

@@ -238,8 +238,8 @@ impl<B: Backing> SegmentCache<B> {
             .await
     }
 
-    /// Writes bytes of a file into a hole, at once. What the cache has of the hole is of stripes that were there
-    /// before, so it is older, and is dropped.
+    /// Writes bytes of a file into a hole at once. Cached bytes of the hole come from earlier stripes, so they are
+    /// dropped.
     pub(crate) async fn fill_hole(
         &self,
         backing: &B,

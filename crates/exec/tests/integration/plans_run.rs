@@ -45,7 +45,7 @@ fn any_order() -> impl Strategy<Value = StepOrder> {
 fn run(plan: &Plan, setting: &Setting, stored: &Chunks, new: &Chunks, seed: u64) -> Outcome {
     let participants = plan.participants();
     let slow = match seed % 4 {
-        0 => Slow::Nobody,
+        0 => Slow::NoNode,
         _ => Slow::Node(participants[seed as usize / 4 % participants.len()]),
     };
     let outcome = Network::run(plan, stored, new, slow, seed);

@@ -103,13 +103,13 @@ async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     let mut most = missing_count(&status);
     let mut errors = RepairErrors::since(&status, most);
     let bar = Shown::count("repairing chunks", most);
-    let mut given_up = BTreeSet::new();
+    let mut abandoned = BTreeSet::new();
     loop {
         let failed: BTreeSet<NodeId> = with(&status, Liveness::Failed).collect();
-        if !failed.is_subset(&given_up) {
+        if !failed.is_subset(&abandoned) {
             client.repair_now(None).await?;
         }
-        given_up = failed;
+        abandoned = failed;
         let missing = missing_count(&status);
         most = most.max(missing);
         bar.set_of(most - missing, most);

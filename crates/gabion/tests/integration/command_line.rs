@@ -250,7 +250,7 @@ fn what_cannot_be_started_leaves_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
     let place = format!("--data={}", path_text(&data));
-    // Nobody has this address: it is for examples.
+    // No machine has this address: it is for examples.
     let listen = "--listen=192.0.2.1:7070";
     let node = ["node", "--init", "--rack=0", "--join=127.0.0.1:1"];
     let node = [&node[..], &[listen, &place]].concat();

@@ -36,7 +36,7 @@ fn kill_under_load(cluster: &TestCluster, writers: &mut [Writer], draw: &mut Dra
         }
         is_over.store(true, Ordering::Release);
     });
-    // Whoever connects to somewhere may have been given a dead process's port for a moment.
+    // A client's connection may have been given a dead process's port for a moment.
     wait_for("the cluster is up again", || {
         let up = cluster.output(&["cluster", "up", "--lease-ms=1000", "--grace-s=3600"]);
         if !up.status.success() {

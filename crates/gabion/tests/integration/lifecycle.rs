@@ -1,5 +1,5 @@
-//! Blocks that are replicated at first, on clusters of real processes: what they hold is the same before,
-//! while and after they become stripes and blocks again, whoever is killed when.
+//! Blocks that are replicated at first, on clusters of real processes: their bytes are the same before,
+//! while and after they become stripes and blocks again, even if any process is killed at any time.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern, wait_for};
 use serde_json::Value;
@@ -101,7 +101,7 @@ fn data_is_the_same_in_every_form_and_none_crosses_racks_to_be_encoded() {
 }
 
 #[test]
-fn whoever_is_killed_while_segments_change_nothing_is_lost() {
+fn nothing_is_lost_if_any_process_is_killed_while_segments_change() {
     let cluster = TestCluster::start(4, 3);
     create(&cluster, "vm", &["--encode-after=asked"]);
     let mut expected = pattern(4 * SEGMENT, 1);

@@ -126,7 +126,7 @@ async fn a_stripe_that_was_replaced_is_neither_served_nor_undone() {
 }
 
 #[tokio::test]
-async fn changes_of_a_deleted_file_can_only_be_given_up() {
+async fn changes_of_a_deleted_file_can_only_be_discarded() {
     let (cluster, _) = cluster_with_disk();
     let client = connect(&cluster, 2).await;
     let file = client.open_cached("disk").await.unwrap();

@@ -1,5 +1,5 @@
-//! Writes that span stripes, on clusters of real processes: wholly there or wholly absent, whoever is
-//! killed when.
+//! Writes that span stripes, on clusters of real processes: wholly there or wholly absent, even if
+//! any process is killed at any time.
 
 use crate::support::{TestCluster, pattern};
 use std::process::Child;
@@ -49,7 +49,7 @@ fn a_write_over_three_stripes_is_there_or_not_after_everything_was_killed() {
             "round {round}, acknowledged {acknowledged}: a mixture"
         );
     }
-    // Whatever was left half-done holds nobody up for good.
+    // A write that was left half-done blocks no later one for good.
     let new = pattern(length, 7);
     cluster.write("disk", offset, &new);
     expected[offset..offset + length].copy_from_slice(&new);

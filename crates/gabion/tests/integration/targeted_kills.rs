@@ -66,7 +66,7 @@ fn collector(plan: &str) -> Option<u64> {
         .find(|node| senders.contains(node))
 }
 
-/// Writes and commits until somebody is killed, and a little longer.
+/// Writes and commits until a process is killed, and a little longer.
 fn kill_under_load(
     cluster: &TestCluster,
     writers: &mut [Writer],
@@ -83,7 +83,7 @@ fn kill_under_load(
         }
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                // It fails while somebody is gone.
+                // It fails while a process is gone.
                 let _ = cluster.output(&["pool", "commit", "vm"]);
             }
         });

@@ -215,7 +215,7 @@ fn a_cluster_moves_what_was_planned_over_the_limited_links() {
     assert!(sent.iter().sum::<u64>() >= metered, "{sent:?} {metered}");
 }
 
-/// A testbed with a process that nobody waits for, and the mark by which all of its processes are
+/// A testbed with a process that no other one waits for, and the mark by which all of its processes are
 /// known: each inherits it.
 fn marked(name: &str) -> (Child, String) {
     let mark = format!("{name}-{}", std::process::id());

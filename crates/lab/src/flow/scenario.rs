@@ -70,9 +70,9 @@ pub struct Scenario {
 
 impl Scenario {
     /// The setting of EAR's simulations (section V-B, experiment B.2), with this number of stripes for each
-    /// encoder; the paper has 50. What it leaves open is as a simulator of processes that reserve links
-    /// would have it: encoders and writers wait for each transfer, and each transfer has its links to
-    /// itself. Any node writes. There are as many encoders as racks, so each has one; parity takes them time.
+    /// encoder; the paper has 50. Unspecified details follow a simulator of processes that reserve
+    /// links: encoders and writers wait for each transfer, and each transfer has its links to itself.
+    /// Any node writes. There are as many encoders as racks, so each has one; parity takes them time.
     pub fn ear(layout: Layout, stripes_per_encoder: u32) -> Self {
         Self {
             rack_count: 20,

@@ -1,5 +1,5 @@
 //! Runs plans on stores that are all in this process: one step after another, whole values at a time.
-//! It chooses nothing. What it appends becomes records as on a node: one for each chunk that an update
+//! It chooses nothing. Its appends become records as on a node: one for each chunk that an update
 //! changes at a participant.
 
 use gabion_codec::kernel;

@@ -38,7 +38,7 @@ pub(super) fn text(mut bytes: impl Read + Send + 'static) -> io::Result<Text> {
     })
 }
 
-/// The error of a Zstandard frame that cannot be read: the decoder's own names its parts, not the remedy.
+/// The error of an unreadable Zstandard frame. The decoder's own error does not tell the user what to do.
 fn damaged() -> io::Error {
     let why = "its Zstandard data is damaged or cut off; fetch the file again";
     io::Error::new(io::ErrorKind::InvalidData, why)

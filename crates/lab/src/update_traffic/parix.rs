@@ -1,7 +1,7 @@
 //! PARIX as CAU (section 5.1) and `RackCU` (section V-A) count it: every updated chunk goes to each
 //! parity node that depends on it, and the first time its old bytes go with it. Its commits send
-//! nothing. What was newest at a commit is the original from then on, so old bytes are sent once in
-//! the whole trace.
+//! nothing. The newest bytes at a commit are the originals from then on, so old bytes are sent once
+//! in the whole trace.
 
 use super::chunk_set::ChunkSet;
 use super::costs::{Costs, Planner};

@@ -4,8 +4,8 @@
 use super::layout::Stripes;
 use crate::error::LabError;
 
-/// Stripes whose racks are remembered where each stripe is drawn by itself: as many as a slot has room for. What is not
-/// touched takes no memory.
+/// Stripes whose racks are remembered where each stripe is drawn by itself: as many as a slot has room for. Unused
+/// slots take no memory.
 const SLOTS: usize = 1 << 18;
 /// The golden ratio as a fraction of 2^64, which spreads neighbours and multiples over the slots.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

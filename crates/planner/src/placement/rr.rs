@@ -28,8 +28,8 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 pub enum RackLimit {
     /// As few data chunks as possible are moved to other racks when the stripe is encoded.
     Enforced,
-    /// Nothing: any replica of each block is kept, and parity chunks go to any other nodes. What the
-    /// paper's simulation does (section V-B), which flatters random replication.
+    /// No constraint: any replica of each block is kept, and parity chunks go to any other nodes. The
+    /// paper's simulation (section V-B) does the same, which flatters random replication.
     Ignored,
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct LostRow<'a> {
 }
 
 impl LostRow<'_> {
-    /// The reads that the equation needs, helper by helper, with their coefficients. What another
-    /// row has read already is not read again.
+    /// The reads that the equation needs, helper by helper, with their coefficients. Reads of
+    /// earlier rows are not repeated.
     pub(super) fn reads(&self, b: &mut PlanBuilder, stripe: &Stripe<'_>) -> Vec<HelperReads> {
         let row_bytes = stripe.geometry.sub_chunk_bytes();
         let mut reads = Vec::with_capacity(self.equations.helpers.len());

@@ -1,7 +1,8 @@
 //! Update by delta: each data node sends the change of its chunk to every parity node, which
-//! scales it and logs it. Copies of a replicated stripe get the new bytes instead. It is the baseline of CAU (section 3.1) and of `RackCU` (section II-C):
-//! cross-rack bytes are one copy of the delta for each parity node in another rack. What happens
-//! where chunks are lost is in `degraded.rs`.
+//! scales it and logs it. Copies of a replicated stripe get the new bytes instead. It is the
+//! baseline of CAU (section 3.1) and of `RackCU` (section II-C): cross-rack bytes are one copy of
+//! the delta for each parity node in another rack. `degraded.rs` plans updates of stripes with lost
+//! chunks.
 
 use super::degraded::{Substitute, check_left};
 use crate::{PlanError, Stripe};

@@ -171,7 +171,7 @@ fn send_data(
 
 /// The plan by which parity follows all updates of `ranges` since the last commit: each parity node
 /// makes its delta from the originals and the newest data in its own logs, and each data node takes in
-/// what its journal keeps. Nothing is sent. What is newest then is the original from then on. Lost chunks
+/// the records of its journal. Nothing is sent. The newest bytes are the originals from then on. Lost chunks
 /// are left out: a parity node needs no data node for its part.
 ///
 /// # Errors

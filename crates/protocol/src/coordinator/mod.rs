@@ -294,7 +294,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             self.repair.change_scheme(name).await?;
         }
         self.members
-            .give_nodes_up(self.shared.nodes.failed())
+            .abandon_nodes(self.shared.nodes.failed())
             .await?;
         self.shared.backlog.retry_all();
         Ok(CoordinatorReply::Done)

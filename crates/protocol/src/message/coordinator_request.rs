@@ -125,8 +125,8 @@ calls! {
         stripe: StripeId,
         /// The primary's term.
         epoch: Epoch,
-        /// The last settled update. What is appended comes after it, or parity covers all up to it: the note
-        /// has its place among others by this, however late it arrives.
+        /// The last settled update. Appends come after it, or parity covers all up to it: the note has
+        /// its place among others by this, however late it arrives.
         mark: Sequence,
         /// Whether there may be updates that parity does not cover.
         appends: bool,
@@ -495,8 +495,8 @@ calls! {
     RenewLocks[LockSessionId] -> bool { CoordinatorReply::Renewed(goes_on) => goes_on }
     /// End a session of locks, and free them. May be repeated. The client has ended its writes under them.
     CloseLocks[LockSessionId]
-    /// Change what an owner of locks holds in a file, or ask which lock is in the way. If the answer is lost, the client repeats the change under
-    /// another number.
+    /// Change what an owner of locks holds in a file, or ask which lock is in the way.
+    /// If the answer is lost, the client repeats the change under another number.
     SetLock {
         /// The session.
         session: LockSessionId,

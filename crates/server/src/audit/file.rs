@@ -140,7 +140,7 @@ impl AuditFiles {
 }
 
 impl Present {
-    /// Whether the name still leads to the file: else what is added to it can be read by no one.
+    /// Whether the name still refers to the file. Otherwise appended records cannot be read.
     fn is_at_its_name(&self) -> bool {
         let (Ok(open), Ok(named)) = (self.file.metadata(), fs::metadata(&self.path)) else {
             return false;

@@ -134,7 +134,7 @@ impl Requests {
             (labels, count as f64)
         });
         let rows: Vec<_> = rows.collect();
-        let help = "Connections, requests, bytes and frames that a limit on what a peer may hold has refused, by limit";
+        let help = "Connections, requests, bytes and frames refused by a limit per peer, by limit";
         page.counters("limit_refusals", help, None, rows);
     }
 }

@@ -23,10 +23,10 @@ fn events_tell_what_happened_and_are_written() {
         |cluster: &Cluster| runtime.block_on(async { events(&cluster.client().await).await });
     runtime.block_on(async {
         let client = cluster.client().await;
-        let mut wish = pool("vm", UpdateScheme::Plr);
-        wish.code = Some("rs(2,1)".to_owned());
-        wish.survive = gabion_layout::Survive::Nodes(1);
-        client.create_pool(wish).await.expect("a new pool");
+        let mut request = pool("vm", UpdateScheme::Plr);
+        request.code = Some("rs(2,1)".to_owned());
+        request.survive = gabion_layout::Survive::Nodes(1);
+        client.create_pool(request).await.expect("a new pool");
         let paused = client.order_repair(RepairOrder::Pause).await;
         paused.expect("repairs are paused");
         client.drain(NodeId(2)).await.expect("it may leave");

@@ -9,24 +9,24 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-type Deed = Box<dyn FnOnce() + Send>;
+type Action = Box<dyn FnOnce() + Send>;
 
 /// A disk that runs another operation once, as soon as a file is synced.
 #[derive(Clone)]
 struct BusyDisk {
     disk: SimDisk,
-    deed: Arc<Mutex<Option<Deed>>>,
+    action: Arc<Mutex<Option<Action>>>,
 }
 
 struct BusyFile {
     file: Arc<dyn DiskFile>,
-    deed: Arc<Mutex<Option<Deed>>>,
+    action: Arc<Mutex<Option<Action>>>,
 }
 
 impl BusyDisk {
     fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        let deed = Arc::clone(&self.deed);
-        Arc::new(BusyFile { file, deed })
+        let action = Arc::clone(&self.action);
+        Arc::new(BusyFile { file, action })
     }
 }
 
@@ -75,9 +75,9 @@ impl DiskFile for BusyFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync()?;
-        let deed = self.deed.lock().unwrap().take();
-        if let Some(deed) = deed {
-            deed();
+        let action = self.action.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl DiskFile for BusyFile {
 fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
     let busy = BusyDisk {
         disk: SimDisk::new(1),
-        deed: Arc::default(),
+        action: Arc::default(),
     };
     let (store, _) = Store::open(Arc::new(busy.clone()), OPTIONS).unwrap();
     let id = chunk(1, 0);
@@ -115,7 +115,7 @@ fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
     let first = append(&store, id, stamp(1, 1), NewBytes, 0, b"first").unwrap();
     let second = Arc::new(Mutex::new(None));
     let (late, slot) = (store.clone(), Arc::clone(&second));
-    *busy.deed.lock().unwrap() = Some(Box::new(move || {
+    *busy.action.lock().unwrap() = Some(Box::new(move || {
         let lsn = append(&late, id, stamp(1, 2), NewBytes, 5, b"second").unwrap();
         *slot.lock().unwrap() = Some(lsn);
     }));
@@ -133,7 +133,7 @@ fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
 fn the_identity_is_readable_while_the_disk_holds_up_its_replacement() {
     let busy = BusyDisk {
         disk: SimDisk::new(1),
-        deed: Arc::default(),
+        action: Arc::default(),
     };
     let (store, _) = Store::open(Arc::new(busy.clone()), OPTIONS).unwrap();
     let before = store.identity();
@@ -144,7 +144,7 @@ fn the_identity_is_readable_while_the_disk_holds_up_its_replacement() {
     let (reader, seen) = (store.clone(), Arc::new(Mutex::new(None)));
     let slot = Arc::clone(&seen);
     // The sync ends only when another thread has read the identity, or after a while.
-    *busy.deed.lock().unwrap() = Some(Box::new(move || {
+    *busy.action.lock().unwrap() = Some(Box::new(move || {
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || drop(sender.send(reader.identity())));
         *slot.lock().unwrap() = receiver.recv_timeout(Duration::from_secs(10)).ok();

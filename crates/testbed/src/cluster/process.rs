@@ -71,9 +71,9 @@ impl Running {
     /// # Errors
     /// If it has not ended in 30 s.
     pub(super) async fn ended(&self, what: &str) -> Result<(), TestbedError> {
-        let give_up_at = Instant::now() + END_DEADLINE;
+        let deadline = Instant::now() + END_DEADLINE;
         while self.is_alive() {
-            if Instant::now() >= give_up_at {
+            if Instant::now() >= deadline {
                 return Err(TestbedError::Lingers {
                     what: what.to_owned(),
                     after_s: END_DEADLINE.as_secs(),

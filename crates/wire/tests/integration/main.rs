@@ -280,7 +280,7 @@ async fn a_receiver_that_does_not_read_blocks_the_sender() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_reads_is_given_up() {
+async fn a_peer_that_never_reads_is_abandoned() {
     let options = Options {
         stall_timeout: Duration::from_millis(200),
         ..Options::default()

@@ -188,7 +188,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-answers-clients-when-leases-have-run-out",
         file: "crates/protocol/src/coordinator/members/roster.rs",
-        text: "nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))",
+        text: "nodes.filter(|node| !self.abandoned.contains(node) && !self.is_drained(*node))",
         replacement: "nodes.filter(|node| self.records.get(node).is_some_and(|r| !r.failed))",
         check: protocol(
             "coordinator::identity::a_coordinator_with_few_nodes_answers_clients_when_the_others_are_given_up",
@@ -251,8 +251,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "old-metadata-says-which-nodes-are-given-up",
         file: "crates/protocol/src/coordinator/members/roster.rs",
-        text: "nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))",
-        replacement: "nodes.filter(|node| !self.standing(*node).given_up && !self.is_drained(*node))",
+        text: "nodes.filter(|node| !self.abandoned.contains(node) && !self.is_drained(*node))",
+        replacement: "nodes.filter(|node| !self.standing(*node).abandoned && !self.is_drained(*node))",
         check: protocol(
             "coordinator::identity::nodes_that_an_earlier_run_gave_up_count_until_this_run_gives_them_up",
         ),

@@ -52,7 +52,7 @@ impl Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slow {
     /// All have the same speed.
-    Nobody,
+    NoNode,
     /// This node gets its events last.
     Node(NodeId),
     /// This node's stores are never confirmed.

@@ -74,7 +74,7 @@ struct Link {
     weight: f64,
 }
 
-/// Flows under way. What is kept by flow is kept by its place, which another flow gets when it has ended.
+/// Flows in flight. State of a flow is stored at its slot, which is reused.
 #[derive(Debug)]
 pub(super) struct MaxMin {
     now_ns: u64,

@@ -28,7 +28,7 @@ pub(in crate::coordinator) struct Removal {
     pub(in crate::coordinator) none_served: bool,
 }
 
-/// What is known of an order to remove a chunk that is not its node's own.
+/// State of an order to remove a chunk that does not belong to its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::coordinator) enum Discard {
     /// It was not sent.

@@ -6,8 +6,9 @@ use gabion_meta::{HeldLock, LockHolder, LockSessionId, PutId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// While one waits for this long, and not yet for so long, later ones let it pass: shared locks that follow each
-/// other would keep an exclusive one out for ever. The window is short, since the lock may be held for long.
+/// A request that has waited this long, but less than `PRIORITY_UNTIL_MS`, goes before later ones: shared locks that
+/// follow each other would keep an exclusive one out for ever. The window is short, since the lock may be held for
+/// long.
 const PRIORITY_FROM_MS: u64 = 1_000;
 const PRIORITY_UNTIL_MS: u64 = 3_000;
 /// The window comes again after this time.

@@ -60,23 +60,26 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 
     /// Stops waiting for failed nodes, and repairs their chunks on other nodes.
-    pub(in crate::coordinator) async fn give_nodes_up(
+    pub(in crate::coordinator) async fn abandon_nodes(
         self: &Arc<Self>,
         nodes: Vec<NodeId>,
     ) -> Result<(), Denial> {
         for node in nodes {
-            let is_given_up = {
+            let is_abandoned = {
                 // No join runs concurrently: a node either joins first and stays, or joins after it and
                 // returns.
                 let _joins = self.nodes.hold_joins().await;
-                let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
-                lock(&self.nodes.roster).give_up(node, standing);
-                standing.given_up
+                let standing = self
+                    .core
+                    .with_meta(move |meta| meta.abandon_node(node))
+                    .await?;
+                lock(&self.nodes.roster).abandon(node, standing);
+                standing.abandoned
             };
-            if !is_given_up {
+            if !is_abandoned {
                 continue;
             }
-            self.note_loss(node, &Event::GivenUp(node));
+            self.note_loss(node, &Event::Abandoned(node));
             self.backlog.add_node(node).await?;
             self.leftovers.wake();
         }

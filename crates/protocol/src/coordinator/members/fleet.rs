@@ -12,17 +12,17 @@ pub(in crate::coordinator) struct Fleet {
     /// By id.
     nodes: Vec<NodeStatus>,
     /// Failed nodes whose return the coordinator awaits no longer.
-    given_up: BTreeSet<NodeId>,
+    abandoned: BTreeSet<NodeId>,
     /// Stripes that do not await their failed nodes.
     hastened: Arc<BTreeSet<StripeId>>,
 }
 
 impl Fleet {
     /// Nodes by id, and the failed ones whose return the coordinator awaits no longer.
-    pub(super) fn new(nodes: Vec<NodeStatus>, given_up: BTreeSet<NodeId>) -> Self {
+    pub(super) fn new(nodes: Vec<NodeStatus>, abandoned: BTreeSet<NodeId>) -> Self {
         Self {
             nodes,
-            given_up,
+            abandoned,
             hastened: Arc::default(),
         }
     }
@@ -58,7 +58,7 @@ impl Fleet {
     pub(in crate::coordinator) fn may_return(&self, node: NodeId) -> bool {
         let is_failed =
             |status: &NodeStatus| status.node == node && status.liveness == Liveness::Failed;
-        self.nodes.iter().any(is_failed) && !self.given_up.contains(&node)
+        self.nodes.iter().any(is_failed) && !self.abandoned.contains(&node)
     }
 
     /// All nodes that may get new chunks, by id: their leases run, and they stay.
@@ -119,7 +119,7 @@ impl Fleet {
             let has_failed = self.liveness(node) == Liveness::Failed;
             let is_due = |stale: StaleChunk| stale.missed_after.is_none() || !has_failed;
             stripe.staleness(chunk).is_some_and(is_due)
-                || self.given_up.contains(&node)
+                || self.abandoned.contains(&node)
                 || (has_failed && is_hastened)
         };
         placed(stripe).filter(due).map(|(_, chunk)| chunk).collect()

@@ -273,13 +273,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 
     async fn check_members(self: &Arc<Self>) -> Result<(), Denial> {
-        let given_up = {
+        let abandoned = {
             let _joins = self.nodes.hold_joins().await;
             let dropped = lock(&self.nodes.sessions).drop_silent(self.core.ports.now_ms());
             for node in dropped {
                 self.backlog.add_node_later(node);
             }
-            let (late, silent, given_up) = lock(&self.nodes.roster).tick(self.core.ports.now_ms());
+            let (late, silent, abandoned) = lock(&self.nodes.roster).tick(self.core.ports.now_ms());
             for node in late {
                 self.note_loss(node, &Event::Suspect(node));
             }
@@ -297,9 +297,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 self.backlog.retry_all();
                 self.leftovers.wake();
             }
-            given_up
+            abandoned
         };
-        self.give_nodes_up(given_up).await?;
+        self.abandon_nodes(abandoned).await?;
         self.check_departures().await
     }
 

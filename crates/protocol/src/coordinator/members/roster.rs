@@ -15,7 +15,7 @@ pub(super) struct Roster {
     /// Nodes that are not named have the default.
     standings: BTreeMap<NodeId, Standing>,
     /// The failed nodes whose return this run of the coordinator has ceased to await.
-    given_up: BTreeSet<NodeId>,
+    abandoned: BTreeSet<NodeId>,
     /// The last reports of nodes.
     arrays: BTreeMap<NodeId, ArrayStatus>,
 }
@@ -37,7 +37,7 @@ impl Roster {
             membership,
             records,
             standings: standings.into_iter().collect(),
-            given_up: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             arrays: BTreeMap::new(),
         }
     }
@@ -86,12 +86,12 @@ impl Roster {
     }
 
     /// The expected nodes: all that have ever been members, but for drained ones and those whose return this run of the
-    /// coordinator awaits no longer. A node that an earlier run gave up counts: in an old copy of the metadata that is
-    /// no longer so.
+    /// coordinator awaits no longer. A node that an earlier run abandoned counts: in an old copy of the metadata that
+    /// is no longer so.
     pub(super) fn expected(&self) -> impl Iterator<Item = NodeId> {
         let members = self.records.values().filter(|r| r.admitted.is_some());
         let nodes = members.map(|record| record.id);
-        nodes.filter(|node| !self.given_up.contains(node) && !self.is_drained(*node))
+        nodes.filter(|node| !self.abandoned.contains(node) && !self.is_drained(*node))
     }
 
     /// The latest run of a node that has been a member of this run of the coordinator.
@@ -116,9 +116,9 @@ impl Roster {
     /// Updates the records from durable metadata.
     pub(super) fn learn(&mut self, record: NodeRecord) {
         if !record.failed {
-            self.given_up.remove(&record.id);
+            self.abandoned.remove(&record.id);
             if let Some(standing) = self.standings.get_mut(&record.id) {
-                standing.given_up = false;
+                standing.abandoned = false;
             }
         }
         self.records.insert(record.id, record);
@@ -130,10 +130,10 @@ impl Roster {
     }
 
     /// The same when this run ceases to await a node. Has no effect on a node that has returned.
-    pub(super) fn give_up(&mut self, node: NodeId, standing: Standing) {
+    pub(super) fn abandon(&mut self, node: NodeId, standing: Standing) {
         self.learn_standing(node, standing);
-        if standing.given_up {
-            self.given_up.insert(node);
+        if standing.abandoned {
+            self.abandoned.insert(node);
         }
     }
 
@@ -217,8 +217,8 @@ impl Roster {
 
     /// A snapshot.
     pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
-        let given_up = |record: &&NodeRecord| record.failed && self.standing(record.id).given_up;
-        let given_up = self.records.values().filter(given_up).map(|r| r.id);
-        Fleet::new(self.statuses(now_ms, suspicions), given_up.collect())
+        let abandoned = |record: &&NodeRecord| record.failed && self.standing(record.id).abandoned;
+        let abandoned = self.records.values().filter(abandoned).map(|r| r.id);
+        Fleet::new(self.statuses(now_ms, suspicions), abandoned.collect())
     }
 }

@@ -36,7 +36,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             counts |= matches!(fate, Ok(Fate::Counts));
             is_outrun |= matches!(fate, Ok(Fate::Outrun));
             if !matches!(fate, Ok(Fate::Counts)) {
-                self.give_up(id, made, round.epoch, progress).await;
+                self.abandon(id, made, round.epoch, progress).await;
             }
             error = error.or(fate.err());
         }
@@ -124,7 +124,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Removes a rebuilt chunk that will not count. A chunk that was rebuilt in place is replaced by the
     /// next one.
-    pub(super) async fn give_up(
+    pub(super) async fn abandon(
         &self,
         stripe: StripeId,
         made: &Made,

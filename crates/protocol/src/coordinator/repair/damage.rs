@@ -125,8 +125,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         self.backlog.add(records).await
     }
 
-    /// Makes a node read damaged chunks again, and returns the damage that is still there. What the disk
-    /// failed to read once may be whole, and a settlement that could read all of it may have made the chunk
+    /// Makes a node read damaged chunks again, and returns the damage that is still there. A chunk that
+    /// failed one read may be intact, and a settlement that could read all of it may have made the chunk
     /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer, serves
     /// nothing, or refuses several times, counts.
     async fn confirm(

@@ -53,7 +53,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 }
                 Err(why) => error = Some(why),
             }
-            self.give_up(survey.stripe.id, &made, rebuild.epoch, progress)
+            self.abandon(survey.stripe.id, &made, rebuild.epoch, progress)
                 .await;
         }
         match error {
@@ -177,7 +177,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         if let Some(made) = made_there.filter(|made| is_barred && !made.in_place) {
             // An earlier run of the coordinator has made the chunk there and did not count it, so its
             // records are not settled.
-            self.give_up(survey.stripe.id, made, rebuild.epoch, progress)
+            self.abandon(survey.stripe.id, made, rebuild.epoch, progress)
                 .await;
             if !progress.barred.insert(failed.node) {
                 // The removal has not helped.

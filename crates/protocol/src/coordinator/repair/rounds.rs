@@ -81,7 +81,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             if let Some((rebuild, pins)) = made.take() {
                 // The round ended before the chunk counted.
                 for made in &rebuild.made {
-                    self.give_up(id, made, rebuild.epoch, &mut progress).await;
+                    self.abandon(id, made, rebuild.epoch, &mut progress).await;
                 }
                 self.unpin(pins);
             }

@@ -116,7 +116,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let fresh: Vec<ChunkIndex> = fresh.copied().collect();
         let due = survey.fleet.due(stripe);
         let absent = if fresh.iter().all(|chunk| due.contains(chunk)) {
-            Absent::GivenUp
+            Absent::Abandoned
         } else {
             Absent::MayReturn
         };

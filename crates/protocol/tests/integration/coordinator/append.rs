@@ -39,7 +39,7 @@ fn keeper(stripe: &StripeRecord, data: ChunkIndex) -> NodeId {
 /// Has the primary of a stripe begin an append phase; its term.
 fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
     let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
-        panic!("nobody else has it")
+        panic!("no other node has it")
     };
     let noted = bed.ask(ask::NotePhase {
         stripe: stripe.id,

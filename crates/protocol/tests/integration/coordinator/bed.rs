@@ -514,7 +514,7 @@ impl Bed {
         self.ports.world().alive[&node]
     }
 
-    /// Has a node that lives say how it fares.
+    /// Has a node that lives report its health.
     pub(crate) fn heartbeat(&mut self, node: NodeId, health: NodeHealth) {
         let incarnation = self.ports.world().alive[&node];
         let reply = self.ask(beat(node, incarnation, health));
@@ -582,7 +582,7 @@ impl Bed {
                 }
             };
             let Some((_, timer)) = due else { break };
-            // Whoever waited may have stopped waiting.
+            // The task that waited may have stopped waiting.
             let _ = timer.send(());
             self.drive();
         }

@@ -184,7 +184,7 @@ fn repairs_and_nodes_that_do_not_return_are_told() {
     bed.pass(TIMING.grace_ms + 5_000);
     let events = bed.take_events();
     for wanted in [
-        Event::GivenUp(node),
+        Event::Abandoned(node),
         Event::RepairBegan(stripe.id),
         Event::RepairEnded(stripe.id),
     ] {

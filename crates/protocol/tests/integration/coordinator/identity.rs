@@ -408,15 +408,15 @@ fn an_operator_ends_no_grace_before_most_nodes_have_spoken() {
         let answer = bed.ask(request);
         assert_busy(&answer, "4 of 9 nodes");
     }
-    let given_up = |bed: &mut Bed| {
+    let abandoned = |bed: &mut Bed| {
         let events = bed.take_events().into_iter();
-        let given_up = events.filter(|event| matches!(event, Event::GivenUp(_)));
-        given_up.count()
+        let abandoned = events.filter(|event| matches!(event, Event::Abandoned(_)));
+        abandoned.count()
     };
-    assert_eq!(given_up(&mut bed), 0);
+    assert_eq!(abandoned(&mut bed), 0);
     bed.rejoin_obsolete(NodeId(0), vec![]);
     assert_eq!(bed.ask(repair_now), CoordinatorReply::Done);
-    assert_eq!(given_up(&mut bed), 4);
+    assert_eq!(abandoned(&mut bed), 4);
 }
 
 #[test]

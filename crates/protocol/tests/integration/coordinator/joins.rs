@@ -271,7 +271,7 @@ fn a_run_on_an_earlier_copy_numbers_itself_above_the_runs_that_were_members() {
 }
 
 #[test]
-fn a_failed_node_is_not_given_up_while_it_joins() {
+fn a_failed_node_is_not_abandoned_while_it_joins() {
     let mut bed = Bed::three_racks();
     let stripes = bed.put("f", 1);
     let (node, chunks) = chunks_of_one(&stripes);

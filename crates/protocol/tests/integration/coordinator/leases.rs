@@ -42,7 +42,7 @@ fn one_node_at_a_time_is_primary() {
     let unknown = bed.acquire(StripeId(77), second);
     assert!(
         matches!(&unknown, CoordinatorReply::Busy(s) if s.sentence.contains("stripe 77")),
-        "whoever asks has an old layout"
+        "the node that asks has an old layout"
     );
 }
 

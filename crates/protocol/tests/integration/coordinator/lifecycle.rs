@@ -119,7 +119,7 @@ fn a_restarted_coordinator_finds_what_is_due() {
         bed.put(name, 1);
     }
     bed.hook(|node, request| {
-        // Nobody finishes anything.
+        // No node finishes anything.
         let is_part = matches!(request, NodeRequest::RunPart(_));
         is_part.then(|| ready(Err(crate::coordinator::bed::gone(node))).boxed())
     });
@@ -158,7 +158,7 @@ fn blocks_that_are_written_are_not_idle() {
     assert_eq!(counts(&mut bed), (1, 0, 0));
 }
 
-/// The old blocks are remembered for the node that may return with one, and nobody reads them.
+/// The old blocks are remembered for the node that may return with one, and no client reads them.
 #[test]
 fn a_segment_is_written_though_a_failed_node_may_return_with_one_of_its_old_blocks() {
     let mut bed = bed(EncodeAfter::Asked);

@@ -135,7 +135,11 @@ fn a_pause_holds_over_a_restart_and_so_do_limits_and_the_end_of_grace() {
     );
     order(&mut bed, RepairOrder::Resume);
     bed.pass(100);
-    assert_eq!(bed.failures_left(), [(2, 1)], "nobody waits for the node");
+    assert_eq!(
+        bed.failures_left(),
+        [(2, 1)],
+        "no repair waits for the node"
+    );
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn an_array_is_as_its_node_last_said_until_the_node_has_failed() {
         assert_eq!(arrays[&node].is_degraded(), is_degraded);
     }
     bed.fail(&[node]);
-    assert!(bed.status().arrays.is_empty(), "nobody knows how it fares");
+    assert!(bed.status().arrays.is_empty(), "its health is unknown");
 }
 
 #[test]
@@ -188,12 +188,12 @@ fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
     let kept = bed.put("kept", 1).remove(0);
     let node = kept.nodes[0];
     // A stripe that was never of a file and is forgotten by now.
-    let (given_up, reclaimed) = bed.begin_put("given up", 4 << 20);
+    let (abandoned, reclaimed) = bed.begin_put("abandoned", 4 << 20);
     let unknown = ChunkId {
         stripe: reclaimed[0].id,
         index: ChunkIndex(1),
     };
-    bed.ask(CoordinatorRequest::AbortPut(given_up));
+    bed.ask(CoordinatorRequest::AbortPut(abandoned));
     bed.pass(1_000);
     let (put, pending) = bed.begin_put("pending", 4 << 20);
     let pending_chunk = ChunkId {

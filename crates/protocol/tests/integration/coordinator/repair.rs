@@ -353,7 +353,7 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
         .filter(|(_, word)| *word == "discard")
         .map(|(node, _)| *node)
         .collect();
-    assert_eq!(removals.len(), 1, "nobody's chunk goes");
+    assert_eq!(removals.len(), 1, "no chunk of the stripe goes");
     assert!(!before.nodes.contains(&NodeId(removals[0])));
     bed.pass(1_000);
     assert_eq!(bed.failures_left(), [(2, 1)]);
@@ -419,8 +419,8 @@ fn a_crowded_rack_is_used_only_when_one_more_loss_would_be_the_end() {
         "one chunk is in a crowded rack, the other waits"
     );
 
-    // The node of the chunk that waits comes back first, and nothing more is to be done; what the
-    // other one still has is nobody's.
+    // The node of the chunk that waits comes back first, and nothing more is to be done; the chunk
+    // that the other one still has is garbage.
     let of_rack = before.nodes.iter().filter(|node| rack.contains(node));
     let (waits, moved): (Vec<NodeId>, Vec<NodeId>) =
         of_rack.partition(|&&node| half.chunk_on(node).is_some());
@@ -536,7 +536,7 @@ fn a_coordinator_that_crashes_in_a_repair_does_it_again() {
     assert_eq!(
         bed.failures_left(),
         [(2, 1)],
-        "the failure is durable, and that nobody waits for the node any more"
+        "the failure is durable, and so is the end of the wait for the node"
     );
 }
 
@@ -609,10 +609,10 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     let (damaged, silent) = (before.nodes[0], before.nodes[1]);
     let own = chunk_on(&before, damaged);
     let foreign = chunk_on(&before, before.nodes[2]);
-    // Of a stripe that was given up before it was made.
-    let (given_up, _) = bed.begin_put("g", 1);
-    bed.ask(CoordinatorRequest::AbortPut(given_up));
-    let nobodys = ChunkId {
+    // Of a stripe that was abandoned before it was made.
+    let (abandoned, _) = bed.begin_put("g", 1);
+    bed.ask(CoordinatorRequest::AbortPut(abandoned));
+    let unknown = ChunkId {
         stripe: StripeId(before.id.0 + 1),
         ..own
     };
@@ -620,7 +620,7 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     bed.take_log();
     bed.hook(finds_twice(
         damaged,
-        [own, foreign, nobodys].map(damage).to_vec(),
+        [own, foreign, unknown].map(damage).to_vec(),
     ));
     bed.stop(silent);
     let CoordinatorReply::Scrubbed(ScrubReport {
@@ -654,7 +654,7 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
             _ => None,
         })
         .collect();
-    let leftovers = [(foreign, true), (nobodys, false)];
+    let leftovers = [(foreign, true), (unknown, false)];
     assert_eq!(
         removed,
         BTreeSet::from(leftovers),

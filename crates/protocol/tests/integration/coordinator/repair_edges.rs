@@ -250,7 +250,7 @@ fn a_node_that_leaves_an_order_unanswered_gets_the_chunk_in_a_later_term() {
     let only = bed.stripe("f").nodes[2];
     assert_eq!(requestors(&log), [only, only], "no other node fits");
     assert!(given_again_count(&log) >= 1, "{log:?}");
-    assert_eq!(bed.failures_left(), [(2, 1)], "and nobody had to join");
+    assert_eq!(bed.failures_left(), [(2, 1)], "and no node had to join");
 }
 
 /// Has the first new chunk discarded because updates went further than the logs reach, and counts how often its node gets
@@ -329,7 +329,7 @@ fn a_silent_survivor_is_waited_for_without_holding_up_the_primary() {
     assert_eq!(
         words(&log),
         [(before.nodes[0].0, "scrub")],
-        "nobody is fenced while one node's word is missing"
+        "no node is fenced while one node's word is missing"
     );
     let error = bed.status().repair.last_error.unwrap();
     assert!(error.contains("silent but not declared failed"), "{error}");

@@ -78,7 +78,7 @@ fn epoch(reply: &CoordinatorReply) -> u64 {
 }
 
 #[test]
-fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
+fn old_stripes_are_settled_and_not_updated_until_the_swap() {
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 3);
     let primary = old[1].nodes[0];
@@ -224,7 +224,7 @@ fn a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripe
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 2);
     let (put, _, new) = begin(&mut bed, &old);
-    // The answer is lost, and somebody else writes before the client asks again.
+    // The answer is lost, and another client writes before the client asks again.
     assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
     let (other, _, newest) = begin(&mut bed, &new);
     assert_eq!(commit(&mut bed, other, &new), CoordinatorReply::Done);
@@ -250,8 +250,8 @@ fn of_writers_that_overlap_one_waits() {
     busy(&ask(&mut bed, &old[1..]), "rewritten");
     // The one that was refused has taken nothing.
     assert_eq!(epoch(&bed.acquire(old[2].id, old[2].nodes[0])), 1);
-    let given_up = bed.ask(CoordinatorRequest::AbortPut(first));
-    assert_eq!(given_up, CoordinatorReply::Done);
+    let abandoned = bed.ask(CoordinatorRequest::AbortPut(first));
+    assert_eq!(abandoned, CoordinatorReply::Done);
     let (second, _, new) = begin(&mut bed, &old[1..]);
     assert_eq!(commit(&mut bed, second, &old[1..]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).stripes[1..], new);
@@ -264,7 +264,7 @@ fn of_writers_that_overlap_one_waits() {
 }
 
 #[test]
-fn a_silent_writer_holds_nobody_up_for_long() {
+fn a_silent_writer_does_not_block_others_for_long() {
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 2);
     let (put, ..) = begin(&mut bed, &old);

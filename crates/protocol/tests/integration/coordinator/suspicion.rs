@@ -162,7 +162,7 @@ fn a_node_whose_disk_hangs_is_failed_as_soon_as_it_says_so_and_the_log_tells_why
 fn a_new_start_of_an_evicted_node_joins_at_once_and_stays() {
     let mut bed = Bed::three_racks();
     evict(&mut bed);
-    // Nobody reaches the process that has ended, and the new one answers only when it has joined.
+    // No node reaches the process that has ended, and the new one answers only when it has joined.
     bed.stop(NODE);
     bed.pass(10_000);
     bed.unhook();

@@ -23,7 +23,7 @@ fn requestor_of(run: &[(NodeId, RunPart)], index: usize) -> NodeId {
         let mut steps = part.part.steps.iter();
         steps.any(|step| matches!(step.step, Step::Write { chunk, .. } if chunk.at() == index))
     };
-    run.iter().find(writes).expect("somebody writes it").0
+    run.iter().find(writes).expect("a node writes it").0
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn one_chunk_is_finished_when_the_requestor_of_the_other_dies() {
             if is_first && writes_second {
                 return Some(ready(Err(gone(node))).boxed());
             }
-            // Everybody else waits for somebody.
+            // Every other node waits for another one.
             let stalled = || ready(Ok(NodeReply::Refused(Refusal::Stalled(vec![])))).boxed();
             is_first.then(stalled)
         }

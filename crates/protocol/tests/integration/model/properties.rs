@@ -121,7 +121,7 @@ pub(crate) fn all_are_acknowledged(state: &State) -> bool {
         && state.runs.iter().all(|run| run.is_acknowledged)
 }
 
-/// Whether somebody has decided that an update is dropped.
+/// Whether a term has decided that an update is dropped.
 pub(crate) fn one_is_dropped(state: &State) -> bool {
     let drops =
         |term: &Term| matches!(term, Term::Resolving { decision, .. } if decision.dropped != 0);

@@ -36,8 +36,8 @@ pub(crate) fn steps(state: &State, run: usize, steps: &mut Vec<Step>) {
     }
 }
 
-/// The client gives an attempt up that no primary has numbered. A node withdraws it, so it makes the update anew.
-pub(crate) fn give_up(state: &mut State, update: usize) -> bool {
+/// The client abandons an attempt that no primary has numbered. A node withdraws it, so it makes the update anew.
+pub(crate) fn abandon(state: &mut State, update: usize) -> bool {
     let is_issued = state.runs.iter().any(|run| run.update == update);
     let is_late = has(state.late, update);
     state.late |= only(update);
@@ -71,12 +71,12 @@ pub(crate) fn withdraw(rules: Rules, state: &mut State, run: usize, node: usize)
         return deny(state, run);
     }
     it.closing = Closing::Shut;
-    // Whoever does not ask makes the update anew from here on.
+    // A client that does not ask makes the update anew from here on.
     !rules.lacks(Mutation::NotAsked) || spend(&mut state.faults, |faults| &mut faults.retry_count)
 }
 
 /// Whether the client makes the update of a run anew.
-pub(crate) fn is_given_up(rules: Rules, run: &Run) -> bool {
+pub(crate) fn is_abandoned(rules: Rules, run: &Run) -> bool {
     match run.closing {
         Closing::Never => true,
         Closing::Shut => rules.lacks(Mutation::NotAsked),
@@ -89,7 +89,7 @@ fn deny(state: &mut State, run: usize) -> bool {
     state.runs[run].closing = Closing::Never;
     let may = spend(&mut state.faults, |faults| &mut faults.retry_count);
     if state.faults.retry_count == 0 {
-        // Nobody asks any more.
+        // No client asks any more.
         state.nodes.iter_mut().for_each(|node| node.remembered = 0);
     }
     may

@@ -17,13 +17,13 @@ pub(crate) enum Mutation {
     NoFencing,
     /// Records are brought into their chunks at once.
     ApplyAboveMark,
-    /// Undecided updates stand, whoever holds them.
+    /// Undecided updates stand, whichever nodes hold them.
     NoDrop,
-    /// Survivors are told the outcome although nobody has noted who was left out.
+    /// Survivors are told the outcome although the coordinator has not noted which nodes were left out.
     NotNoted,
     /// The coordinator notes a node that returned during the settlement.
     LateNote,
-    /// A returning node's undecided records count like all others, and nobody fences it.
+    /// A returning node's undecided records count like all others, and it is not fenced.
     ReturningTrusted,
     /// A returning node's chunk counts although it lacks what stands.
     MissedCounts,
@@ -33,7 +33,7 @@ pub(crate) enum Mutation {
     NotAsked,
     /// A client makes an update anew though no node has withdrawn the last attempt.
     NotWithdrawn,
-    /// A run that nobody remembers was not made, however few were asked.
+    /// A run that no node remembers was not made, however few were asked.
     FewRemember,
 }
 

@@ -48,7 +48,7 @@ fn settle(epoch: u8, survivors: &[usize]) -> Vec<Step> {
 
 /// Update 0 is under way to node 0 when that is declared failed. The others settle without it and
 /// use the number again. The node returns with nothing undecided, and then the part arrives: its
-/// term is past, but nobody has told this node. The next settlement finds a record of that number.
+/// term is past, but this node has not been told. The next settlement finds a record of that number.
 fn a_part_that_arrives_after_its_node_has_returned() -> Vec<Step> {
     let mut steps = vec![
         Step::Issue {
@@ -126,7 +126,7 @@ fn a_survivor_that_is_alone_does_not_decide() {
 }
 
 #[test]
-fn a_lease_under_which_nothing_was_settled_writes_nobody_off() {
+fn a_lease_under_which_nothing_was_settled_makes_no_chunk_stale() {
     let mut steps = an_update_and_three_failures();
     for node in [0, 2, 3] {
         steps.extend(return_of(node));

@@ -25,8 +25,8 @@ pub(crate) enum Step {
     Record { run: usize, node: usize },
     /// The primary has all replies, and answers the client.
     Acknowledge { run: usize },
-    /// The client gives an attempt up that has no number yet, and a node withdraws it.
-    GiveUp { update: usize },
+    /// The client abandons an attempt that has no number yet, and a node withdraws it.
+    Abandon { update: usize },
     /// The request of that attempt reaches a primary.
     IssueLate { epoch: u8, update: usize },
     /// The client has heard no answer, and has a node withdraw the run.
@@ -70,7 +70,7 @@ impl Step {
             steps.push(Self::Grant);
         }
         if state.faults.retry_count > 0 {
-            steps.extend((0..UPDATE_COUNT).map(|update| Self::GiveUp { update }));
+            steps.extend((0..UPDATE_COUNT).map(|update| Self::Abandon { update }));
         }
         for (at, term) in state.terms.iter().enumerate() {
             let epoch = at as u8 + 1;
@@ -143,11 +143,11 @@ pub(crate) fn take(rules: Rules, state: &State, step: Step) -> Option<State> {
     let mut next = state.clone();
     let is_possible = match step {
         Step::Issue { epoch, update } => {
-            let is_open = |run: &Run| run.update == update && !retry::is_given_up(rules, run);
+            let is_open = |run: &Run| run.update == update && !retry::is_abandoned(rules, run);
             let is_issued = next.runs.iter().any(is_open);
             !is_issued && issue(&mut next, epoch, update)
         }
-        Step::GiveUp { update } => retry::give_up(&mut next, update),
+        Step::Abandon { update } => retry::abandon(&mut next, update),
         Step::IssueLate { epoch, update } => retry::issue_late(rules, &mut next, epoch, update),
         Step::Read { run, node } => read(rules, &mut next, run, node),
         Step::Record { run, node } => record(rules, &mut next, run, node),

@@ -242,7 +242,7 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
 fn a_commit_waits_while_nodes_may_return_that_the_stripe_could_need() {
     for bed in appended() {
         // Nodes 0 and 2 have copies of all that was appended, but each chunk of the commit would be one
-        // that nobody can stand in for.
+        // that no other chunk can stand in for.
         bed.fail(&[1, 3]);
         bed.restart_primary();
         let NodeReply::Refused(Refusal::Unavailable(who)) = bed.commit() else {
@@ -252,7 +252,7 @@ fn a_commit_waits_while_nodes_may_return_that_the_stripe_could_need() {
             who,
             "a node that the last updates of stripe 1 need for their commit"
         );
-        assert_eq!(bed.notes(), [], "whoever returns has missed nothing");
+        assert_eq!(bed.notes(), [], "a node that returns has missed nothing");
         assert_eq!(bed.newest(0, OLD.len(), 3), MIXED);
         // A reader of chunk 1 needs no commit: the code has the bytes of the last one, and node 2 the others.
         let (mark, kept) = copies(&bed, &[part(1, OLD.len())]);

@@ -63,7 +63,7 @@ fn an_update_that_was_made_says_that_it_may_have_begun() {
 }
 
 #[test]
-fn whoever_takes_part_in_the_next_update_hears_the_mark_with_it() {
+fn participants_of_the_next_update_hear_the_mark_with_it() {
     let bed = Bed::new(&[]);
     for run in 1..=3 {
         bed.stage(1, run, 1, NEW);
@@ -117,7 +117,7 @@ fn those_who_hear_that_a_record_is_durable_remember_how_far_its_node_has_come() 
 }
 
 #[test]
-fn whoever_asks_for_the_mark_waits_for_no_update() {
+fn a_request_for_the_mark_waits_for_no_update() {
     let bed = Bed::new(&[]);
     bed.stage(1, 7, 1, NEW);
     assert_eq!(bed.update(7, 1, NEW.len(), &[]), committed(1));
@@ -133,7 +133,7 @@ fn whoever_asks_for_the_mark_waits_for_no_update() {
 #[test]
 fn bytes_of_a_lost_chunk_reach_its_parity_chunks_and_no_record_waits_for_it() {
     let bed = Bed::new(&[1]);
-    // Whoever does not know of the loss is told where the bytes belong, and nothing is begun.
+    // A client that does not know of the loss is told where the bytes belong, and nothing is begun.
     let told = bed.update(7, 1, NEW.len(), &[]);
     let NodeReply::NotBegun(Refusal::StageAt(places)) = told else {
         panic!("{told:?}")

@@ -97,7 +97,7 @@ fn an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term() 
             sequence: Sequence(2)
         }
     );
-    // Node 3 may still serve quorum reads, if it was cut off. Whoever asks two of the others hears of
+    // Node 3 may still serve quorum reads, if it was cut off. A reader that asks two of the others hears of
     // the term that has left it out.
     bed.mend();
     assert_eq!(bed.attest(3).epoch, Epoch(1));

@@ -1,5 +1,5 @@
-//! An answer to an update is lost: what the primary says of the run, whoever has written since, and
-//! whatever has become of primary and nodes.
+//! An answer to an update is lost: what the primary says of the run, whichever client has written
+//! since, and whatever has become of primary and nodes.
 
 use crate::update::bed::{Bed, STRIPE};
 use crate::update::{NEW, OLD, committed};
