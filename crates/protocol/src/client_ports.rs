@@ -1,7 +1,7 @@
 //! The ports that a client needs beside those of every role. A client takes part in the plans that it
 //! starts, serves no requests, and must know whether a request was sent at all.
 
-use crate::message::{Flow, Meter, RunId};
+use crate::message::{Flow, RunId};
 use crate::ports::{CallError, Ports};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
@@ -37,9 +37,6 @@ pub trait ClientPorts: Ports {
         node: NodeId,
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<(), CallError>>;
-
-    /// Bytes that this process has sent so far.
-    fn meter(&self) -> Meter;
 }
 
 /// Hands incoming frames to the runs that they belong to.

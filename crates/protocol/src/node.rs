@@ -373,9 +373,14 @@ impl Node {
             }
             NodeRequest::Probe(_) => Ok(NodeReply::Done),
             NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(participant.store.counts())),
-            NodeRequest::Meter => Err(Refusal::Invalid(
-                "only the transport reads the meter".to_owned(),
-            )),
+            NodeRequest::Meter => Ok(self.meter()),
+        }
+    }
+
+    fn meter(&self) -> NodeReply {
+        NodeReply::Meter {
+            sent: self.participant.ports.meter(),
+            planned: self.primaries.planned(),
         }
     }
 

@@ -6,8 +6,8 @@
 use crate::event::Event;
 use crate::measure::Measure;
 use crate::message::{
-    ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Denial, Flow, NodeCall,
-    NodeReply, NodeRequest, NodeStatus, Refusal, ask,
+    ArrayStatus, CoordinatorCall, CoordinatorReply, CoordinatorRequest, Denial, EventPage, Flow,
+    Meter, NodeCall, NodeReply, NodeRequest, NodeStatus, Refusal, ask,
 };
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -176,6 +176,16 @@ pub trait Ports: Send + Sync + 'static {
 
     /// Notes a measurement of this process's work. Nothing depends on it.
     fn measure(&self, _measure: &Measure<'_>) {}
+
+    /// Bytes that this process has sent so far; none where they are not counted.
+    fn meter(&self) -> Meter {
+        Meter::default()
+    }
+
+    /// A part of the process's event log; empty where there is none.
+    fn event_page(&self, _asked: &ask::Events) -> EventPage {
+        EventPage::default()
+    }
 
     /// A random number.
     fn random(&self) -> u64;

@@ -431,10 +431,6 @@ impl Handler for CoordinatorHandler {
             let (node, reason) = (failure.node, &failure.reason);
             tracing::error!(%node, reason, "the node's store has failed; it leaves the cluster");
         }
-        if let CoordinatorRequest::Events(asked) = &request {
-            responder.reply(&CoordinatorReply::Events(self.log.page(asked)));
-            return;
-        }
         let (coordinator, log) = (Arc::clone(coordinator), Arc::clone(&self.log));
         let connection = Arc::clone(connection);
         let (office, audit) = (Arc::clone(&self.office), Arc::clone(&self.audit));

@@ -139,7 +139,6 @@ impl NodeProcess {
         handler.serve(Serving {
             node: Arc::clone(&node),
             ports: Arc::clone(&ports),
-            meter: Arc::clone(&meter),
         });
         let shown = NodeParts {
             node: Arc::clone(&node),
@@ -411,7 +410,6 @@ struct NodeHandler {
 struct Serving {
     node: Arc<Node>,
     ports: Arc<ProcessPorts>,
-    meter: Arc<TrafficMeter>,
 }
 
 impl NodeHandler {
@@ -440,13 +438,6 @@ impl Handler for NodeHandler {
             responder.refuse("the node has not joined its cluster yet");
             return;
         };
-        if request == NodeRequest::Meter {
-            responder.reply(&NodeReply::Meter {
-                sent: serving.meter.snapshot(),
-                planned: serving.node.planned(),
-            });
-            return;
-        }
         let origin = serving.ports.origin_of(connection);
         let answer = serving
             .node

@@ -14,8 +14,8 @@ use gabion_layout::NodeId;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest, NodeStatus, Refusal,
-    RunId, ask,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal, RunId,
+    ask,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,10 +254,6 @@ impl ClientPorts for SimPorts {
     ) -> BoxFuture<'static, Result<(), CallError>> {
         let to = lock(&self.addresses).get(&node).copied();
         self.reach(to, node.to_string(), deadline_ms)
-    }
-
-    fn meter(&self) -> Meter {
-        Meter::default()
     }
 }
 

@@ -23,8 +23,8 @@ use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{
-    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest,
-    NodeStatus, Purpose, Refusal, RunId, ask,
+    ArrayStatus, CoordinatorReply, CoordinatorRequest, EventPage, Flow, Meter, NodeReply,
+    NodeRequest, NodeStatus, Purpose, Refusal, RunId, ask,
 };
 use gabion_protocol::ports::{Address, Ask as _, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
@@ -55,6 +55,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// An event has happened.
     fn happened(&self, event: &Event);
+
+    /// A part of the event log; empty where none is kept.
+    fn event_page(&self, _asked: &ask::Events) -> EventPage {
+        EventPage::default()
+    }
 }
 
 /// The ports of one process.
@@ -495,6 +500,15 @@ impl Ports for ProcessPorts {
         address.map_or_else(Passage::default, |address| self.peers().passage(&address))
     }
 
+    fn meter(&self) -> Meter {
+        self.peers().endpoint().meter().snapshot()
+    }
+
+    fn event_page(&self, asked: &ask::Events) -> EventPage {
+        let observer = self.observer.as_ref();
+        observer.map_or_else(EventPage::default, |observer| observer.event_page(asked))
+    }
+
     fn random(&self) -> u64 {
         lock(&self.random).next_u64()
     }
@@ -527,10 +541,6 @@ impl ClientPorts for ProcessPorts {
     ) -> BoxFuture<'static, Result<(), CallError>> {
         let connection = self.connection(Address::Node(node));
         reached(node.to_string(), connection, deadline_in(deadline_ms)).boxed()
-    }
-
-    fn meter(&self) -> Meter {
-        self.peers().endpoint().meter().snapshot()
     }
 }
 

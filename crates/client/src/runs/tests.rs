@@ -14,7 +14,7 @@ use gabion_layout::{
 use gabion_meta::Departure;
 use gabion_protocol::client_ports::{ClientPorts, RunFlows};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, Meter, NodeReply,
+    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, NodeReply,
     NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunMemory, RunQuestion,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -196,10 +196,6 @@ impl ClientPorts for Script {
 
     fn reach_node(&self, _: NodeId, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
         ready(Ok(())).boxed()
-    }
-
-    fn meter(&self) -> Meter {
-        Meter::default()
     }
 }
 

@@ -179,8 +179,4 @@ impl ClientPorts for Crowd {
     ) -> BoxFuture<'static, Result<(), CallError>> {
         ready(Ok(())).boxed()
     }
-
-    fn meter(&self) -> Meter {
-        Meter::default()
-    }
 }

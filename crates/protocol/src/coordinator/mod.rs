@@ -127,8 +127,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let (began_us, request_name) = (ports.now_us(), request.name());
         let answer = match self.shared.core.check_whole() {
             // Not even a lease is granted: the node's failure could not be handled.
-            Err(error) => refused_for_now(error),
-            Ok(()) => self.answer(request).await,
+            Err(error) if !request.is_about_process() => refused_for_now(error),
+            _ => self.answer(request).await,
         };
         let refusal = match &answer {
             Err(denial) | Ok(CoordinatorReply::Refused(denial)) => Some(denial.cause.name()),
@@ -215,7 +215,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::RemoveFile(asked) => files.remove_file(asked).await,
             Ask::Status => self.status().await,
             Ask::Usage => self.usage().await,
-            Ask::Events(_) => Err("only the coordinator's process reads the event log".into()),
+            Ask::Events(asked) => Ok(self.event_page(&asked)),
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
             Ask::Hasten(ask::Hasten { stripe }) => self.repair.hasten(stripe).await,
@@ -223,6 +223,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OrderRepair(order) => self.repair.throttle().order(order).await,
             Ask::OrderForm(order) => self.lifecycles.order(order).await,
         }
+    }
+
+    /// Reads the process's event log.
+    fn event_page(&self, asked: &ask::Events) -> CoordinatorReply {
+        CoordinatorReply::Events(self.shared.core.ports.event_page(asked))
     }
 
     /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long, or if this
@@ -233,6 +238,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             request,
             Ask::Heartbeat(_) | Ask::RenewLocks(_) | Ask::RenewExclusive(_) | Ask::TouchPut(_)
         );
+        if request.is_about_process() {
+            return Ok(None);
+        }
         if !is_sign_of_life && let Err(error) = self.shared.core.check_leads() {
             return refused_for_now(error).map(Some);
         }

@@ -307,6 +307,7 @@ impl NodeRequest {
             Self::Attest { .. }
             | Self::Reach { .. }
             | Self::Progress { .. }
+            | Self::Meter
             // A node whose lease has run out may get a new one without another join.
             | Self::RaiseToken { .. } => false,
             Self::RunPart(part) => !part.is_quorum_read(),

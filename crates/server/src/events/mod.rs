@@ -16,6 +16,7 @@ pub(crate) use refusals::Refusals;
 use crate::metrics::CoordinatorWork;
 use gabion_protocol::event::Event;
 use gabion_protocol::measure::Measure;
+use gabion_protocol::message::{EventPage, ask};
 use gabion_wire::Observer;
 use std::sync::Arc;
 
@@ -34,5 +35,9 @@ impl Observer for CoordinatorObserver {
 
     fn happened(&self, event: &Event) {
         self.log.note(Happening::of(event));
+    }
+
+    fn event_page(&self, asked: &ask::Events) -> EventPage {
+        self.log.page(asked)
     }
 }
