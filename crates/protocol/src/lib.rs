@@ -10,6 +10,7 @@
 pub mod client_ports;
 mod commit;
 pub mod coordinator;
+pub mod doubts;
 pub mod event;
 pub mod fate;
 mod fence;
@@ -40,3 +41,4 @@ mod trash;
 mod turns;
 mod unfinished;
 mod upkeep;
+mod wake_up;

@@ -3,29 +3,29 @@
 
 pub mod figures;
 mod measuring;
+mod membership;
 mod participate;
 
 pub use crate::joining::{JoinError, NodeOptions};
 use measuring::{Measuring, refusal_of};
 
-use crate::event::Event;
-use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
+use crate::joining::ask_to_join;
 use crate::locks::lock;
 use crate::message::{
-    Damage, EndCause, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus,
-    NodeUsage, Refusal, RunPart, Scrubbed, Served, Standing, ask,
+    Damage, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus, NodeUsage,
+    Refusal, RunPart, Scrubbed, Served, ask,
 };
 use crate::participant::{Participant, generation_of};
-use crate::ports::{Address, Ask as _, Asker, Ports};
+use crate::ports::{Address, Asker, Ports};
 use crate::primary::{NotMade, Primaries};
 use crate::progress::Heard;
 use crate::staging::Staging;
 use crate::ticket::Keyring;
 use crate::upkeep::Upkeep;
+use crate::wake_up::WakeUp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::{ChunkId, ClusterId, NodeId, Sequence, StripeId};
-use gabion_planner::placement::Space;
 use gabion_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -63,6 +63,8 @@ pub struct Node {
     /// The end of the lease, by the ports' clock.
     lease_until_ms: AtomicU64,
     heartbeat_ms: AtomicU64,
+    /// Asked for before the next heartbeat is due.
+    renewal: WakeUp,
     /// Whether the coordinator has told it to join again, and it has not yet.
     must_join: AtomicBool,
     /// Whether the coordinator was told that the store has failed.
@@ -135,6 +137,7 @@ impl Node {
             session: Mutex::new(membership.session),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
+            renewal: WakeUp::default(),
             must_join: AtomicBool::new(false),
             has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -227,9 +230,7 @@ impl Node {
             lock(&self.staging).expire(now_ms);
             self.participant.expire_unfinished().await;
             self.unpin(|pinned| pinned.until_ms <= now_ms).await;
-            ports
-                .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
-                .await;
+            self.until_heartbeat().await;
         }
     }
 
@@ -366,6 +367,7 @@ impl Node {
                 Ok(NodeReply::Attested(known))
             }
             NodeRequest::Reach(asked) => self.reach(asked).await,
+            NodeRequest::Renew => Ok(self.hasten_heartbeat()),
             NodeRequest::Progress(asked) => Ok(NodeReply::Progress(self.heard.of(asked.node))),
             NodeRequest::Written(ask::Written { chunk, base }) => {
                 let written = lock(&participant.unfinished).written(chunk, base);
@@ -467,130 +469,8 @@ impl Node {
         }))
     }
 
-    async fn heartbeat(&self) {
-        let ports = &self.participant.ports;
-        if ports.disk_hangs() {
-            if !self.must_join.load(Ordering::Acquire) {
-                ports.note_event(&Event::DiskHangs(self.id));
-                self.serve_nothing_more();
-                self.tell_end(EndCause::DiskHangs).await;
-            }
-            return;
-        }
-        if self.must_join.load(Ordering::Acquire) {
-            return self.join_anew().await;
-        }
-        let sent_ms = ports.now_ms();
-        let request = ask::Heartbeat {
-            node: self.id,
-            incarnation: self.options.start.number,
-            heard: self.participant.heard(),
-            position: self.participant.store.position(),
-            health: self.take_health().await,
-        };
-        match ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS).await {
-            Ok(Standing::Alive {
-                coordinator,
-                lease_ms,
-                nodes,
-                keys,
-            }) => {
-                let is_followed = match coordinator {
-                    Some(coordinator) => self.participant.follow(coordinator).await.is_ok(),
-                    None => true,
-                };
-                if is_followed {
-                    lock(&self.keyring).learn(keys, sent_ms);
-                    // The coordinator may have been restarted with shorter leases.
-                    self.heartbeat_ms
-                        .fetch_min((lease_ms / 3).max(1), Ordering::Relaxed);
-                    self.renew(sent_ms.saturating_add(lease_ms), nodes);
-                }
-            }
-            Ok(Standing::Rejoin) => {
-                self.serve_nothing_more();
-                self.participant.end_membership().await;
-                self.tell_end(EndCause::Told).await;
-                self.join_anew().await;
-            }
-            Ok(Standing::Leave) => {
-                self.lease_until_ms.store(0, Ordering::Release);
-                self.has_left.store(true, Ordering::Release);
-            }
-            // The lease runs on, and expires if this lasts.
-            Err(_) => {}
-        }
-    }
-
-    /// Refuses all requests until the node has joined again.
-    fn serve_nothing_more(&self) {
-        self.must_join.store(true, Ordering::Release);
-        self.lease_until_ms.store(0, Ordering::Release);
-        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());
-        self.primaries.end_membership();
-    }
-
-    /// Tells the coordinator that the node no longer serves under this membership: others need not wait for
-    /// its lease to expire. If the message is lost, they do.
-    async fn tell_end(&self, cause: EndCause) {
-        let session = *lock(&self.session);
-        let request = ask::EndMembership { session, cause };
-        let ports = &self.participant.ports;
-        let told = ports.ask_coordinator(request, MEMBERSHIP_DEADLINE_MS);
-        let _ = told.await;
-    }
-
-    async fn take_health(&self) -> NodeHealth {
-        let ports = &self.participant.ports;
-        let free_bytes = self.participant.with_store(Store::free_bytes).await;
-        NodeHealth {
-            space: free_bytes.ok().map(|free_bytes| Space {
-                capacity_bytes: self.options.capacity_bytes,
-                free_bytes,
-            }),
-            links: ports.take_link_rates(),
-            array: ports.array(),
-            usage: lock(&self.usage).clone(),
-            served: *lock(&self.served),
-            ..std::mem::take(&mut *lock(&self.health))
-        }
-    }
-
     /// All nodes, from the coordinator's last message.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         lock(&self.nodes).clone()
-    }
-
-    /// Joins again, and does not serve before it has succeeded. The coordinator may count the node as a
-    /// member although its answer, with decisions made during the join, was lost. So the node sends no
-    /// heartbeat until there is an answer.
-    async fn join_anew(&self) {
-        match ask_to_join(&self.participant, &self.options).await {
-            Ok(membership) => {
-                *lock(&self.session) = membership.session;
-                *lock(&self.keyring) = membership.keyring;
-                self.heartbeat_ms
-                    .store(membership.heartbeat_ms, Ordering::Relaxed);
-                self.renew(membership.lease_until_ms, membership.nodes);
-                self.must_join.store(false, Ordering::Release);
-                lock(&self.join_refused).take();
-            }
-            Err(refused @ (JoinError::Refused(_) | JoinError::Superseded(_))) => {
-                let why = refused.to_string();
-                let last = lock(&self.join_refused).replace(why.clone());
-                if last.as_ref() != Some(&why) {
-                    let refused = Event::JoinRefused(self.id, why);
-                    self.participant.ports.note_event(&refused);
-                }
-            }
-            // It tries again.
-            Err(_) => {}
-        }
-    }
-
-    fn renew(&self, lease_until_ms: u64, nodes: Vec<NodeStatus>) {
-        self.participant.ports.learn_nodes(&nodes);
-        *lock(&self.nodes) = nodes;
-        self.lease_until_ms.store(lease_until_ms, Ordering::Release);
     }
 }

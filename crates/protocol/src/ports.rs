@@ -3,6 +3,7 @@
 //! A server gives sockets and a clock; the simulator gives a seed. Everything here may be called
 //! from any task at any time.
 
+use crate::doubts::Doubts;
 use crate::event::Event;
 use crate::measure::Measure;
 use crate::message::{
@@ -158,12 +159,37 @@ pub trait Ports: Send + Sync + 'static {
         None
     }
 
-    /// Notes that a node was found silent, or has answered. Later waits for it then detect silence sooner.
-    fn doubt(&self, _node: NodeId, _is_silent: bool) {}
+    /// The nodes that the process found silent lately; none where it does not note them.
+    fn doubts(&self) -> Option<&Doubts> {
+        None
+    }
+
+    /// Notes that a node was found silent, or has answered. Later waits for a silent node then detect silence sooner,
+    /// and the coordinator hears of it.
+    fn doubt(&self, node: NodeId, is_silent: bool) {
+        if let Some(doubts) = self.doubts() {
+            doubts.note(node, is_silent, self.now_ms());
+        }
+        if is_silent {
+            self.suspect(node);
+        }
+    }
 
     /// Whether a node was found silent recently.
-    fn is_doubted(&self, _node: NodeId) -> bool {
-        false
+    fn is_doubted(&self, node: NodeId) -> bool {
+        let doubts = self.doubts();
+        doubts.is_some_and(|doubts| doubts.holds(node, self.now_ms()))
+    }
+
+    /// Reports a node that does not answer to the coordinator, at most once a second. The call returns without waiting
+    /// for a reply.
+    fn suspect(&self, node: NodeId) {
+        let is_due = |doubts: &Doubts| doubts.is_report_due(node, self.now_ms());
+        if self.doubts().is_some_and(is_due) {
+            let request = ask::Suspect { node }.into();
+            let told = self.call_coordinator(request, SUSPECT_DEADLINE_MS);
+            self.spawn(told.map(|_| ()).boxed());
+        }
     }
 
     /// The progress of the exchange with a node; none where it is not counted.
@@ -277,6 +303,8 @@ async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Resu
     }
 }
 
+/// Time limit of the coordinator's answer to a report.
+const SUSPECT_DEADLINE_MS: u64 = 2_000;
 /// Time limit of the answer that shows that a node lives.
 const LIVES_DEADLINE_MS: u64 = 500;
 /// Time that nodes may work before they are probed, and the time limit of each of two consecutive probes: together less

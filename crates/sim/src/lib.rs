@@ -21,6 +21,7 @@ mod client;
 mod cluster;
 pub mod conversion;
 mod coverage;
+pub mod cut_node;
 mod dice;
 mod directories;
 mod fault_injector;

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
+use gabion_protocol::doubts::Doubts;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal, RunId,
@@ -109,6 +110,7 @@ pub(crate) struct SimPorts {
     hangs: Arc<Hangs>,
     other: Arc<OtherCluster>,
     addresses: Mutex<BTreeMap<NodeId, Slot>>,
+    doubts: Doubts,
     started_us: u64,
     /// Milliseconds that this process's clock counts in a thousand true ones.
     pace: u64,
@@ -137,6 +139,7 @@ impl SimPorts {
             hangs,
             other,
             addresses: Mutex::default(),
+            doubts: Doubts::default(),
             started_us,
             pace,
             router: Arc::default(),
@@ -308,7 +311,9 @@ impl Ports for SimPorts {
             }
             _ => {}
         }
-        let to = Some(self.other.coordinator_of(self.party.slot));
+        // A coordinator has no other one to ask.
+        let is_own = self.party.slot == COORDINATOR;
+        let to = (!is_own).then(|| self.other.coordinator_of(self.party.slot));
         let request = Request::Coordinator(request);
         let reply = self.call(to, COORDINATOR_NAME.to_owned(), request, deadline_ms);
         async move {
@@ -325,6 +330,10 @@ impl Ports for SimPorts {
             }
         }
         .boxed()
+    }
+
+    fn doubts(&self) -> Option<&Doubts> {
+        Some(&self.doubts)
     }
 
     fn send_flows(

@@ -18,7 +18,6 @@ mod clock;
 mod connection;
 mod coordinators;
 mod disk_watch;
-mod doubts;
 mod endpoint;
 mod error;
 pub mod frame;

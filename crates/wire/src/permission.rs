@@ -139,6 +139,7 @@ const fn senders_to_node(request: &NodeRequest) -> Roles {
         | R::Remove(_)
         | R::Discard(_)
         | R::Reach(_)
+        | R::Renew
         | R::Progress(_) => COORDINATOR,
     }
 }

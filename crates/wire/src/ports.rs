@@ -6,7 +6,6 @@ use crate::clock::LeaseClock;
 use crate::connection::Connection;
 use crate::coordinators::Coordinators;
 use crate::disk_watch::DiskWatch;
-use crate::doubts::Doubts;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
 use crate::handler::Handler;
@@ -20,13 +19,14 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
+use gabion_protocol::doubts::Doubts;
 use gabion_protocol::event::Event;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, EventPage, Flow, Meter, NodeReply,
     NodeRequest, NodeStatus, Purpose, Refusal, RunId, ask,
 };
-use gabion_protocol::ports::{Address, Ask as _, CallError, Passage, Ports};
+use gabion_protocol::ports::{Address, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -35,10 +35,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-/// Minimum interval between two reports to the coordinator that a node does not answer.
-const SUSPECT_EVERY: Duration = Duration::from_secs(1);
-/// Timeout of such a report.
-const SUSPECT_DEADLINE_MS: u64 = 2_000;
 /// The coordinator's name in error messages.
 const COORDINATOR: &str = "the coordinator";
 
@@ -76,8 +72,6 @@ pub struct ProcessPorts {
     random: Mutex<ChaCha20Rng>,
     /// Measured link rates.
     link_rates: Arc<LinkRates>,
-    /// The times of the last reports about silent nodes.
-    suspected: Arc<Mutex<BTreeMap<NodeId, Instant>>>,
     doubts: Doubts,
     disk: DiskWatch,
     /// The array that a node's store is on, if there is one.
@@ -123,7 +117,6 @@ impl ProcessPorts {
             clock: LeaseClock::start(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
             link_rates: Arc::default(),
-            suspected: Arc::default(),
             doubts: Doubts::default(),
             disk: DiskWatch::default(),
             array: None,
@@ -227,22 +220,6 @@ impl ProcessPorts {
     /// Forgets a connection that is closed.
     pub fn forget(&self, connection: &Arc<Connection>) {
         lock(&self.origins).remove(&(Arc::as_ptr(connection) as usize as u64));
-    }
-
-    /// Reports a node that does not answer to the coordinator. The call returns without waiting for
-    /// a reply. A node is reported at most once a second.
-    pub fn suspect(&self, node: NodeId) {
-        let now = Instant::now();
-        let is_due = {
-            let mut suspected = lock(&self.suspected);
-            suspected.retain(|_, told| now < *told + SUSPECT_EVERY);
-            self.coordinator.is_some() && suspected.insert(node, now).is_none()
-        };
-        if is_due {
-            let request = ask::Suspect { node };
-            let told = self.ask_coordinator(request, SUSPECT_DEADLINE_MS);
-            self.runtime.spawn(told);
-        }
     }
 
     fn peers(&self) -> Arc<Peers> {
@@ -484,15 +461,8 @@ impl Ports for ProcessPorts {
         }
     }
 
-    fn doubt(&self, node: NodeId, is_silent: bool) {
-        self.doubts.note(node, is_silent);
-        if is_silent {
-            self.suspect(node);
-        }
-    }
-
-    fn is_doubted(&self, node: NodeId) -> bool {
-        self.doubts.holds(node)
+    fn doubts(&self) -> Option<&Doubts> {
+        Some(&self.doubts)
     }
 
     fn passage(&self, node: NodeId) -> Passage {

@@ -171,7 +171,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "heartbeat-lease-counted-from-the-reply",
-        file: "crates/protocol/src/node.rs",
+        file: "crates/protocol/src/node/membership.rs",
         text: "self.renew(sent_ms.saturating_add(lease_ms), nodes);",
         replacement: "self.renew(ports.now_ms() + lease_ms + (sent_ms - sent_ms), nodes);",
         check: protocol("update::left_out::a_lease_runs_from_when_the_node_asked_for_it"),

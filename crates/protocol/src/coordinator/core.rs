@@ -2,10 +2,10 @@
 //! still decide.
 
 use super::options::CoordinatorOptions;
-use super::wake_up::WakeUp;
 use crate::measure::Measure;
 use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
+use crate::wake_up::WakeUp;
 use gabion_layout::{StripeId, StripeRecord};
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -21,7 +21,6 @@ mod shared_state;
 mod status;
 mod tickets;
 mod usage;
-mod wake_up;
 
 pub use options::{CoordinatorOptions, TicketTimes};
 

@@ -216,6 +216,8 @@ calls! {
         /// The other node.
         node: NodeId,
     }
+    /// Send the next heartbeat at once, since the members have changed. Answered without a lease.
+    Renew
     /// The other node's journal position, as far as this node knows it. Answered without a lease.
     Progress {
         /// The other node.
@@ -287,6 +289,7 @@ impl NodeRequest {
             | Self::Scrub(_)
             | Self::Probe(_)
             | Self::Reach(_)
+            | Self::Renew
             | Self::Progress(_)
             | Self::Meter
             | Self::StoreCounts => return None,
@@ -306,6 +309,7 @@ impl NodeRequest {
         match self {
             Self::Attest { .. }
             | Self::Reach { .. }
+            | Self::Renew
             | Self::Progress { .. }
             | Self::Meter
             // A node whose lease has run out may get a new one without another join.

@@ -2,6 +2,7 @@
 
 mod cached_hole;
 mod conversions;
+mod cut_node;
 mod filled_holes;
 mod flush_in_doubt;
 mod holes;

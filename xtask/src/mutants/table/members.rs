@@ -1,6 +1,9 @@
 //! Mutants of membership: suspicions, the pages of a join, and the lines of the log that tell of nodes.
 
-use super::{Mutant, process, protocol};
+use super::{Mutant, process, protocol, test};
+
+/// Writes beside a node that its peers do not reach.
+const CUT: &str = "cut_node::writes_go_on_without_a_node_that_its_peers_do_not_reach_before_its_lease_would_have_ended";
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -189,5 +192,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "tracing::error!(%node, reason, \"the node's store has failed; it leaves the cluster\");",
         replacement: "let _ = (node, reason);",
         check: process("health::the_log_tells_why_a_store_has_failed"),
+    },
+    Mutant {
+        name: "an-evicted-node-is-not-told",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        text: "            // Its lease runs until it hears that.\n            self.hasten_heartbeats(vec![node]);",
+        replacement: "",
+        check: test("gabion-sim", "integration", CUT),
+    },
+    Mutant {
+        name: "a-failed-node-is-heard-of-with-the-next-heartbeat",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
+        text: "self.hasten_heartbeats(self.nodes.fleet().with(Liveness::Up));",
+        replacement: "self.hasten_heartbeats(self.nodes.fleet().with(Liveness::Up).into_iter().skip(99).collect());",
+        check: protocol(
+            "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
+        ),
+    },
+    Mutant {
+        name: "a-node-that-is-silent-to-its-peers-is-not-reported",
+        file: "crates/protocol/src/ports.rs",
+        text: "        if is_silent {\n            self.suspect(node);",
+        replacement: "        if is_silent && node.0 > 1 << 20 {\n            self.suspect(node);",
+        check: test("gabion-sim", "integration", CUT),
+    },
+    Mutant {
+        name: "a-heartbeat-waits-until-it-is-due",
+        file: "crates/protocol/src/node/membership.rs",
+        text: "self.renewal.wake();",
+        replacement: "",
+        check: test("gabion-sim", "integration", CUT),
     },
 ];

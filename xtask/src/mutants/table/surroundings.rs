@@ -342,7 +342,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-hung-disk-keeps-its-membership",
-        file: "crates/protocol/src/node.rs",
+        file: "crates/protocol/src/node/membership.rs",
         text: "self.tell_end(EndCause::DiskHangs).await;",
         replacement: "",
         check: protocol(
@@ -498,7 +498,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-node-serves-after-its-membership-has-ended",
-        file: "crates/protocol/src/node.rs",
+        file: "crates/protocol/src/node/membership.rs",
         text: "        self.lease_until_ms.store(0, Ordering::Release);\n        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
         replacement: "        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
         check: protocol(

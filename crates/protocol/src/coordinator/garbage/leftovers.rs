@@ -2,7 +2,7 @@
 //! the task that removes these and garbage.
 
 use crate::coordinator::core::lock;
-use crate::coordinator::wake_up::WakeUp;
+use crate::wake_up::WakeUp;
 use gabion_layout::{ChunkId, NodeId};
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -3,7 +3,7 @@
 
 use crate::coordinator::core::lock;
 use crate::coordinator::pool_facts::Pools;
-use crate::coordinator::wake_up::WakeUp;
+use crate::wake_up::WakeUp;
 use gabion_layout::{Sequence, StripeId};
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,8 @@ use crate::message::{
     Applicant, Cause, CoordinatorReply, Denial, EndCause, Liveness, NodeStatus, Origin,
     StoreFailure, ask,
 };
-use crate::ports::reach;
+use crate::ports::{Ask as _, REACH_DEADLINE_MS, reach};
+use futures::FutureExt;
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
@@ -293,6 +294,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 self.note_loss(node, &Event::Failed(node));
             }
             if any_silent {
+                self.hasten_heartbeats(self.nodes.fleet().with(Liveness::Up));
                 // Repairs that waited for these nodes to answer or to fail.
                 self.backlog.retry_all();
                 self.leftovers.wake();
@@ -301,6 +303,19 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         };
         self.abandon_nodes(abandoned).await?;
         self.check_departures().await
+    }
+
+    /// Has these nodes send their next heartbeats at once, without waiting for that: with the replies they hear of a
+    /// change of the members, for which updates may wait. A node that does not get the message hears of it with the
+    /// next heartbeat that is due.
+    pub(super) fn hasten_heartbeats(&self, nodes: Vec<NodeId>) {
+        for node in nodes {
+            let ports = Arc::clone(&self.core.ports);
+            let told = async move {
+                let _ = ports.ask_node(node, ask::Renew, REACH_DEADLINE_MS).await;
+            };
+            self.core.ports.spawn(told.boxed());
+        }
     }
 
     /// Logs that a node has become silent, unless it is drained: it holds nothing and may be switched off.

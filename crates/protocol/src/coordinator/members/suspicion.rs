@@ -94,6 +94,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         if self.can_spare(node).await.unwrap_or(false)
             && lock(&self.nodes.suspicions).evict(node, None, now_ms)
         {
+            // Its lease runs until it hears that.
+            self.hasten_heartbeats(vec![node]);
             self.core.ports.note_event(&Event::Evicted(node));
             self.core.note_error(format!(
                 "other nodes cannot reach {node}, so it is evicted until they can"
@@ -111,6 +113,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             suspicions.bear_link(node, now_ms);
         } else if suspicions.evict(node, Some(other), now_ms) {
             drop(suspicions);
+            self.hasten_heartbeats(vec![node]);
             let event = Event::EvictedForLink(node, other);
             self.core.ports.note_event(&event);
             self.core.note_error(event.to_string());

@@ -4,7 +4,7 @@
 use crate::coordinator::core::{Core, PAGE, each_page, lock};
 use crate::coordinator::members::nodes::Nodes;
 use crate::coordinator::pool_facts::Pools;
-use crate::coordinator::wake_up::WakeUp;
+use crate::wake_up::WakeUp;
 use futures::FutureExt;
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};

@@ -658,7 +658,9 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
             NodeRequest::Written { .. } => "written",
             NodeRequest::Remove { .. } => "remove",
             NodeRequest::Discard { .. } => "discard",
-            NodeRequest::Probe { .. } | NodeRequest::Progress { .. } => return None,
+            NodeRequest::Probe { .. } | NodeRequest::Progress { .. } | NodeRequest::Renew => {
+                return None;
+            }
             other => panic!("a coordinator does not ask for {other:?}"),
         };
         Some((asked.node.0, word))

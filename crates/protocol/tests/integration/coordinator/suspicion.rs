@@ -128,15 +128,25 @@ fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
         assert_eq!(told, CoordinatorReply::Done);
         liveness(bed)
     };
+    let asked_to_renew = |bed: &mut Bed| {
+        let log = bed.take_log();
+        let asked = log
+            .iter()
+            .filter(|asked| asked.request == NodeRequest::Renew);
+        asked.map(|asked| asked.node).collect::<Vec<_>>()
+    };
     cut_off(&mut bed, 6);
     suspect(&mut bed);
     bed.pass(1_500);
     assert!(bed.take_events().contains(&Event::Evicted(NODE)));
+    assert_eq!(asked_to_renew(&mut bed), [NODE], "it need not wait");
     assert_eq!(liveness(&mut bed), Liveness::Suspect, "its lease may run");
     let number = session.number.wrapping_sub(1);
     let earlier = JoinSession { number, ..session };
     assert_eq!(end(&mut bed, earlier), Liveness::Suspect);
     assert_eq!(end(&mut bed, session), Liveness::Failed);
+    let others: Vec<NodeId> = (0..9).map(NodeId).filter(|&node| node != NODE).collect();
+    assert_eq!(asked_to_renew(&mut bed), others, "their updates wait");
     bed.unhook();
     let second = bed.rejoin_in_session(NODE);
     assert_eq!(end(&mut bed, session), Liveness::Up, "it has joined since");

@@ -8,20 +8,20 @@ use std::task::Poll;
 
 /// Wakes the one task that waits for it.
 #[derive(Debug, Default)]
-pub(super) struct WakeUp {
+pub(crate) struct WakeUp {
     is_pending: AtomicBool,
     waiting: AtomicWaker,
 }
 
 impl WakeUp {
     /// Wakes the task, now or when it next waits.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.is_pending.store(true, Ordering::Release);
         self.waiting.wake();
     }
 
     /// Waits until a wake-up comes that no earlier wait has taken.
-    pub(super) async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         poll_fn(|context| {
             // Registered before looking, so that a wake-up in between is not lost.
             self.waiting.register(context.waker());
