@@ -1,15 +1,15 @@
 //! The exact update as of which a read is made.
 
 use gabion_layout::{Epoch, Sequence};
-use gabion_protocol::message::ReadCut;
+use gabion_protocol::message::{AttestedCut, ReadCut};
 
 /// The exact update of a read's cut, and the source that guarantees that it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChosenCut {
     /// The primary of this term.
     Vouched(Epoch, Sequence),
-    /// A quorum that knows no newer term than this.
-    Agreed(Epoch, Sequence),
+    /// A quorum that knows no newer term than the cut's.
+    Agreed(AttestedCut),
 }
 
 impl ChosenCut {
@@ -19,7 +19,7 @@ impl ChosenCut {
         match self {
             Self::Vouched(epoch, mark) if decodes => (epoch, ReadCut::Coded(mark)),
             Self::Vouched(epoch, mark) => (epoch, ReadCut::Exactly(mark)),
-            Self::Agreed(epoch, mark) => (epoch, ReadCut::Attested(epoch, mark)),
+            Self::Agreed(cut) => (cut.until, ReadCut::Attested(cut)),
         }
     }
 }

@@ -128,7 +128,7 @@ impl Reading {
 
     /// Takes the cut of a quorum. Nodes that are not in its term cannot be read as of it.
     pub(crate) fn agree_on(&mut self, agreement: &Agreement, stripe: &StripeRecord) {
-        self.cut = Some(ChosenCut::Agreed(agreement.epoch, agreement.mark));
+        self.cut = Some(ChosenCut::Agreed(agreement.cut));
         self.appended.clear();
         let is_readable = |chunk: &ChunkIndex| agreement.readable.contains(chunk);
         self.unreadable = stripe.chunks().filter(|c| !is_readable(c)).collect();
@@ -238,6 +238,7 @@ impl Reading {
 mod tests {
     use super::*;
     use gabion_layout::{ByteRange, ChunkRange, StripeId};
+    use gabion_protocol::message::AttestedCut;
 
     /// A node outside of the quorum may lack acknowledged updates.
     #[test]
@@ -259,8 +260,11 @@ mod tests {
         };
         let nodes: Vec<NodeStatus> = (0..4).map(up).collect();
         let agreement = Agreement {
-            epoch: Epoch(3),
-            mark: Sequence(7),
+            cut: AttestedCut {
+                since: Epoch(3),
+                until: Epoch(3),
+                mark: Sequence(7),
+            },
             readable: [0, 2, 3].map(ChunkIndex).to_vec(),
         };
         let mut reading = Reading::default();

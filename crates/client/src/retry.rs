@@ -135,7 +135,7 @@ mod tests {
     use ReadRetry::{AvoidChunk, AvoidNode, Fail, LeaveOut, Refresh, TakeCut, TakeQuorum};
     use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
     use gabion_meta::FencingToken;
-    use gabion_protocol::message::Damage;
+    use gabion_protocol::message::{AttestedCut, Damage};
 
     const CHUNK: ChunkId = ChunkId {
         stripe: StripeId(9),
@@ -182,7 +182,11 @@ mod tests {
 
     #[test]
     fn the_table_of_read_retries() {
-        let agreed = Some(ChosenCut::Agreed(Epoch(1), Sequence(1)));
+        let agreed = Some(ChosenCut::Agreed(AttestedCut {
+            since: Epoch(1),
+            until: Epoch(1),
+            mark: Sequence(1),
+        }));
         let vouched = Some(ChosenCut::Vouched(Epoch(1), Sequence(1)));
         let of_agreed = |refusal| read_retry(NodeId(1), &refusal, &[NodeId(1)], agreed);
         let current = Epoch(3);

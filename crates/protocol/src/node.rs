@@ -362,8 +362,7 @@ impl Node {
             NodeRequest::Scrub(asked) => self.scrub(asked.chunks).await,
             NodeRequest::Attest(asked) => {
                 let mut known = participant.attest(asked.stripe).await?;
-                let own = primaries.last_committed(asked.stripe, known.epoch);
-                known.mark = own.map_or(known.mark, |own| own.max(known.mark));
+                known.led = primaries.last_committed(asked.stripe);
                 Ok(NodeReply::Attested(known))
             }
             NodeRequest::Reach(asked) => self.reach(asked).await,

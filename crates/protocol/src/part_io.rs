@@ -2,7 +2,7 @@
 //! keeps until its end, when the participant makes records of them.
 
 use crate::locks::lock;
-use crate::message::{ConversionSource, Effect, ReadCut, Refusal};
+use crate::message::{AttestedCut, ConversionSource, Effect, ReadCut, Refusal};
 use crate::participant::Participant;
 use crate::run::LocalIo;
 use crate::staging::Inputs;
@@ -288,13 +288,13 @@ impl LocalIo for NodeIo {
             (
                 ReadCut::Exactly(sequence)
                 | ReadCut::Settled(sequence)
-                | ReadCut::Attested(_, sequence),
+                | ReadCut::Attested(AttestedCut { mark: sequence, .. }),
                 Use::Asker,
             ) => Cut::Newest(sequence),
             (
                 ReadCut::Exactly(sequence)
                 | ReadCut::Settled(sequence)
-                | ReadCut::Attested(_, sequence)
+                | ReadCut::Attested(AttestedCut { mark: sequence, .. })
                 | ReadCut::Coded(sequence),
                 _,
             ) => Cut::Exactly(sequence),

@@ -193,6 +193,7 @@ impl Participant {
             generation: state.generation,
             mark: state.mark,
             records: state.records.into_iter().map(pending_record).collect(),
+            led: None,
         })
     }
 

@@ -2,7 +2,7 @@
 //! is made durable at its end or kept after a failure.
 
 use crate::locks::lock;
-use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunPart};
+use crate::message::{AttestedCut, ConversionSource, Effect, Purpose, ReadCut, Refusal, RunPart};
 use crate::part_io::{Gathered, NodeIo, Use, WriterSlot};
 use crate::participant::{Participant, has_settled, hear, refusal, vouches};
 use crate::ports::{Address, run_blocking};
@@ -353,20 +353,19 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
     // A settled and pinned update stays readable after any later change of the stripe.
     let is_timeless = matches!(request.cut, ReadCut::Settled(_)) && !writes;
     let (cut_epoch, sequence) = match request.cut {
-        ReadCut::Committed(epoch, sequence) | ReadCut::Attested(epoch, sequence) => {
-            (epoch, sequence)
-        }
+        ReadCut::Committed(epoch, sequence) => (epoch, sequence),
+        ReadCut::Attested(cut) => (cut.since, cut.mark),
         ReadCut::Exactly(sequence) | ReadCut::Coded(sequence) => (request.epoch, sequence),
         ReadCut::Settled(sequence) => (Epoch(0), sequence),
     };
-    // An attested update is known to the nodes of one term. A node of another term was not asked, or was
-    // left out.
-    if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {
-        let current = state.epoch;
-        return Err(Refusal::Fenced { current });
-    }
     // A cut of an older term may miss updates that a newer primary has acknowledged.
-    let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
+    let is_old_cut = match request.cut {
+        // An attested update is known to the nodes of its terms. A node of another term was not asked, or was left out.
+        ReadCut::Attested(AttestedCut { since, until, .. }) => {
+            !(since..=until).contains(&state.epoch)
+        }
+        _ => cut_epoch < state.epoch && cut_epoch != Epoch(0),
+    };
     if is_old_cut || (writes && request.epoch < state.epoch) {
         let current = state.epoch;
         return Err(Refusal::Fenced { current });
@@ -388,9 +387,9 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
     }
     Ok(match request.cut {
         ReadCut::Committed(_, sequence) => state.mark.max(sequence),
-        ReadCut::Exactly(sequence)
-        | ReadCut::Settled(sequence)
-        | ReadCut::Attested(_, sequence)
-        | ReadCut::Coded(sequence) => sequence,
+        ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) | ReadCut::Coded(sequence) => {
+            sequence
+        }
+        ReadCut::Attested(cut) => cut.mark,
     })
 }

@@ -16,7 +16,7 @@ use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
 pub use crate::message::failed_nodes;
 use crate::message::{
-    CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
+    AttestedCut, CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
 };
 use crate::ports::{Ask as _, CoordinatorError, Ports};
 use crate::progress::Heard;
@@ -76,10 +76,12 @@ struct LedStripe {
 #[derive(Default)]
 struct Settled(Mutex<Committed>);
 
-/// The last committed update of the newest term of this primary.
+/// The last committed update that this primary knows of.
 #[derive(Clone, Copy, Default)]
 struct Committed {
-    last: Option<(Epoch, Sequence)>,
+    /// No later update was acknowledged in any term up to the newest of these. None while a settlement is being made
+    /// known: its outcome may hold later ones.
+    last: Option<AttestedCut>,
     /// Whether the term goes on. Then no later update is committed, neither by this primary nor by another.
     is_current: bool,
 }
@@ -183,7 +185,7 @@ impl Primaries {
         let settled = *led.settled.lock();
         if !settle
             && decode.is_empty()
-            && let Some((epoch, mark)) = settled.last.filter(|_| settled.is_current)
+            && let Some(last) = settled.last.filter(|_| settled.is_current)
         {
             // The reader has found a node without the mark, perhaps because the node was restarted. If an
             // update is running, its mark will be sent soon.
@@ -191,7 +193,7 @@ impl Primaries {
             if let Some(term) = primary.as_ref().and_then(|primary| primary.term.as_ref()) {
                 self.spread_mark(term);
             }
-            return Ok((epoch, mark, Vec::new()));
+            return Ok((last.since, last.mark, Vec::new()));
         }
         let _turn = led.turns.wait().await;
         let mut primary = led.primary.lock().await;
@@ -207,12 +209,12 @@ impl Primaries {
         Ok((term.epoch, term.mark, appended))
     }
 
-    /// The last update of a term that this primary knows to be committed, also when the term is over. Marks that were
-    /// not sent before the node's lease expired are known to it alone.
-    pub(crate) fn last_committed(&self, stripe: StripeId, of: Epoch) -> Option<Sequence> {
+    /// The last update that this primary knows to be committed, also when its term is over. Marks that were not sent
+    /// before the node's lease expired are known to it alone, and so is that a later update was not acknowledged.
+    pub(crate) fn last_committed(&self, stripe: StripeId) -> Option<AttestedCut> {
         let led = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (epoch, mark) = led.get(&stripe)?.settled.lock().last?;
-        (epoch == of).then_some(mark)
+        let last = led.get(&stripe)?.settled.lock().last;
+        last
     }
 
     fn led(&self, stripe: StripeId) -> Arc<LedStripe> {
@@ -258,6 +260,7 @@ impl Primaries {
         }
         let membership = self.membership();
         let lease = self.acquire(stripe, file).await?;
+        primary.settled.grant(lease.epoch);
         let token = KnownToken::of(file, lease.token, membership);
         self.ports.learn_nodes(&lease.nodes);
         let failed = failed_nodes(&lease.nodes);
@@ -277,6 +280,8 @@ impl Primaries {
         let outcome = recovery_rule(&holdings);
         let exclusion = exclusion(&lease.stripe, &failed, lease.epoch, &outcome);
         verify_survivors(&*self.ports, &code, &lease.stripe, &exclusion, &holdings).await?;
+        // A reader may see an update that stands as soon as one node has heard of it.
+        primary.settled.forget();
         self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
         let topology = topology_of(&lease.stripe, &lease.nodes)?;
@@ -388,10 +393,31 @@ impl LedStripe {
 
 impl Settled {
     fn note(&self, term: &Term) {
+        let last = AttestedCut {
+            since: term.epoch,
+            until: term.epoch,
+            mark: term.mark,
+        };
         *self.lock() = Committed {
-            last: Some((term.epoch, term.mark)),
+            last: Some(last),
             is_current: true,
         };
+    }
+
+    /// Notes a lease of the stripe, under which nothing is settled yet. The last update that is known to be committed
+    /// stays the last one if no other lease was granted in between.
+    fn grant(&self, epoch: Epoch) {
+        let mut committed = self.lock();
+        if let Some(last) = &mut committed.last
+            && epoch.0 == last.until.0 + 1
+        {
+            last.until = epoch;
+        }
+    }
+
+    /// Forgets the last committed update: a settlement is about to be made known.
+    fn forget(&self) {
+        self.lock().last = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Committed> {
@@ -451,14 +477,25 @@ mod tests {
     #[test]
     fn a_renounced_term_is_answered_for_and_not_current() {
         let mut primary = Primary::default();
-        let last = Some((Epoch(3), Sequence(7)));
+        let last = AttestedCut {
+            since: Epoch(3),
+            until: Epoch(3),
+            mark: Sequence(7),
+        };
         *primary.settled.lock() = Committed {
-            last,
+            last: Some(last),
             is_current: true,
         };
         primary.renounce();
         let committed = *primary.settled.lock();
-        assert_eq!((committed.last, committed.is_current), (last, false));
+        assert_eq!((committed.last, committed.is_current), (Some(last), false));
+        let until = |primary: &Primary| primary.settled.lock().last.map(|last| last.until);
+        primary.settled.grant(Epoch(4));
+        assert_eq!(until(&primary), Some(Epoch(4)), "no other lease in between");
+        primary.settled.grant(Epoch(6));
+        assert_eq!(until(&primary), Some(Epoch(4)), "another one has led it");
+        primary.settled.forget();
+        assert_eq!(until(&primary), None);
     }
 
     #[test]

@@ -8,30 +8,21 @@
 //! So nodes that are in term e together hold all acknowledged updates. The whole argument is in
 //! docs/update-protocol.md, "Reading without the coordinator".
 
-use crate::message::{Attestation, ReadCut, ask};
+use crate::message::{Attestation, AttestedCut, ask};
 use crate::ports::{Ask as _, Ports};
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_layout::{ChunkIndex, NodeId, Sequence, StripeRecord};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// A quorum's agreement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Agreement {
-    /// The newest term that any of its nodes knows.
-    pub epoch: Epoch,
-    /// All updates up to this one are settled, and no later one was acknowledged when the nodes were asked.
-    pub mark: Sequence,
-    /// Chunks whose nodes are in that term: these can be read. Ascending.
+    /// All updates up to its mark are settled, and no later one was acknowledged when the nodes were asked.
+    pub cut: AttestedCut,
+    /// Chunks whose nodes are in one of the cut's terms: these can be read. Ascending.
     pub readable: Vec<ChunkIndex>,
-}
-
-impl Agreement {
-    /// The cut of a read of the readable chunks.
-    pub const fn cut(&self) -> ReadCut {
-        ReadCut::Attested(self.epoch, self.mark)
-    }
 }
 
 /// The reason why there is no agreement.
@@ -81,9 +72,12 @@ pub fn agree(
         return Err(NoQuorum::OldLayout);
     }
     let newest = attested.values().map(|known| known.epoch).max();
-    let epoch = newest.unwrap_or_default();
+    let until = newest.unwrap_or_default();
+    let mut led = attested.values().filter_map(|known| known.led);
+    let led = led.find(|led| (led.since..=led.until).contains(&until));
+    let since = led.map_or(until, |led| led.since);
     let is_current = |(chunk, known): &(&ChunkIndex, &Attestation)| {
-        known.epoch == epoch && !record.is_stale(**chunk)
+        (since..=until).contains(&known.epoch) && !record.is_stale(**chunk)
     };
     let current: BTreeMap<ChunkIndex, &Attestation> = attested
         .iter()
@@ -91,8 +85,11 @@ pub fn agree(
         .map(|(&chunk, known)| (chunk, known))
         .collect();
     let marks = current.values().map(|known| known.mark);
-    let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;
+    let heard = marks.max().ok_or(NoQuorum::NothingCurrent)?;
+    let mark = led.map_or(heard, |led| led.mark.max(heard));
     let undecided = current.values().flat_map(|known| &known.records);
+    // The primary of these terms knows that it has acknowledged none of them.
+    let undecided = undecided.filter(|_| led.is_none());
     for update in undecided.filter(|record| record.sequence > mark) {
         // An update that one of its participants does not hold was not acknowledged when that one was
         // asked.
@@ -108,8 +105,7 @@ pub fn agree(
         }
     }
     Ok(Agreement {
-        epoch,
-        mark,
+        cut: AttestedCut { since, until, mark },
         readable: current.into_keys().collect(),
     })
 }
@@ -160,7 +156,7 @@ pub async fn ask_quorum(
 mod tests {
     use super::*;
     use crate::message::PendingRecord;
-    use gabion_layout::{Generation, PoolId, StaleChunk, StripeId};
+    use gabion_layout::{Epoch, Generation, PoolId, StaleChunk, StripeId};
 
     /// Six chunks under a code with four data chunks, so that a quorum has three nodes.
     fn record() -> StripeRecord {
@@ -194,8 +190,22 @@ mod tests {
             generation: Generation(3),
             mark: Sequence(mark),
             records: records.collect(),
+            led: None,
         };
         (ChunkIndex(chunk), known)
+    }
+
+    /// The same of the node whose primary knows that no update above `mark` was acknowledged in these terms.
+    fn leads(
+        (chunk, known): (ChunkIndex, Attestation),
+        (since, until, mark): (u64, u64, u64),
+    ) -> (ChunkIndex, Attestation) {
+        let led = Some(AttestedCut {
+            since: Epoch(since),
+            until: Epoch(until),
+            mark: Sequence(mark),
+        });
+        (chunk, Attestation { led, ..known })
     }
 
     /// Term, mark and readable chunks.
@@ -204,7 +214,8 @@ mod tests {
     ) -> Result<(u64, u64, Vec<u8>), NoQuorum> {
         let agreement = agree(&record(), 4, &attested.into_iter().collect())?;
         let readable = agreement.readable.iter().map(|chunk| chunk.0).collect();
-        Ok((agreement.epoch.0, agreement.mark.0, readable))
+        let AttestedCut { until, mark, .. } = agreement.cut;
+        Ok((until.0, mark.0, readable))
     }
 
     #[test]
@@ -277,5 +288,19 @@ mod tests {
         // One node knows that it is committed.
         let heard = [on(0, true), knows(1, 2, 8, &[]), on(4, true)];
         assert_eq!(agreed(heard), Ok((2, 8, vec![0, 1, 4])));
+    }
+
+    #[test]
+    fn the_primary_of_the_newest_term_knows_what_it_has_not_acknowledged() {
+        let held: &[(u64, &[u8])] = &[(8, &[0, 4, 5])];
+        let on = |chunk, epoch| knows(chunk, epoch, 6, held);
+        // It was granted term 3, which has reached two nodes, after it had committed update 7 in term 2.
+        let of = |led| [leads(on(0, 3), led), on(4, 3), on(5, 2), on(1, 1)];
+        assert_eq!(agreed(of((2, 3, 7))), Ok((3, 7, vec![0, 4, 5])));
+        // What it knows of earlier terms says nothing of a newer one.
+        assert_eq!(agreed(of((1, 2, 7))), Err(NoQuorum::Undecided(Sequence(8))));
+        // Another node has heard that a later one is committed, since the primary answered.
+        let heard = [leads(on(0, 3), (2, 3, 7)), knows(4, 3, 8, &[]), on(5, 3)];
+        assert_eq!(agreed(heard), Ok((3, 8, vec![0, 4, 5])));
     }
 }

@@ -1,67 +1,132 @@
-//! Writes beside a node that its peers cannot reach, and that the coordinator and the clients can. Until the node is
-//! evicted and the primaries hear of it, updates of its stripes wait.
+//! Reads and writes beside a node that its peers cannot reach, and that the coordinator and the clients can. Until the
+//! node is evicted and the primaries hear of it, updates of its stripes wait.
 
 use crate::cluster::Cluster;
-use crate::race::{Runner, Sharing, WITHIN, options, prepare, shape};
+use crate::race::{Runner, STRIPE_CELLS, Sharing, options, prepare, shape};
 use crate::run::run_script;
 use crate::snapshots::Snapshots;
 use crate::verify::verify;
 use crate::world::lock;
 use gabion_layout::UpdateScheme;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Time that the node stays cut off from its peers.
-const CUT_US: u64 = 12_000_000;
+const CUT_US: u64 = 6_000_000;
+/// One cell in each data chunk of the second stripe.
+const CELLS: [Range<u64>; 2] = [
+    STRIPE_CELLS + 300..STRIPE_CELLS + 301,
+    2 * STRIPE_CELLS - 300..2 * STRIPE_CELLS - 299,
+];
+
+/// The directions in which messages between a node and its peers are lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutDirection {
+    /// To the node.
+    Inward,
+    /// From the node.
+    Outward,
+    /// Both.
+    Both,
+}
+
+impl CutDirection {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Inward, Self::Outward, Self::Both];
+}
+
+/// The longest calls of a client, in virtual microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct LongestCalls {
+    /// The longest read.
+    pub read_us: u64,
+    /// The longest write.
+    pub write_us: u64,
+}
 
 /// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WritesBesideIt {
+pub struct WorkBesideIt {
     /// The broken promise, if one was.
     pub failure: Option<String>,
     /// The last events, oldest first.
     pub log: Vec<String>,
-    /// The longest time between the ends of two consecutive writes, in virtual microseconds.
-    pub gap_us: u64,
+    /// The longest calls while the node was cut off.
+    pub longest: LongestCalls,
 }
 
-/// Runs it with this seed.
-pub fn writes_beside_a_cut_node(seed: u64) -> WritesBesideIt {
-    let ran = run_script(seed, shape(UpdateScheme::Plr), script);
-    WritesBesideIt {
+/// Reads and writes both data chunks of a stripe while the node of one of its chunks is cut off from its peers.
+pub fn work_beside_a_cut_node(seed: u64, chunk: usize, direction: CutDirection) -> WorkBesideIt {
+    let ran = run_script(seed, shape(UpdateScheme::Plr), move |cluster, longest| {
+        script(cluster, longest, chunk, direction)
+    });
+    WorkBesideIt {
         failure: ran.failure,
         log: ran.log,
-        gap_us: ran.notes,
+        longest: ran.notes,
     }
 }
 
-async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<u64>>) {
+async fn script(
+    cluster: Arc<Cluster>,
+    longest: Arc<Mutex<LongestCalls>>,
+    chunk: usize,
+    direction: CutDirection,
+) {
     let world = Arc::clone(&cluster.world);
     let snapshots = Arc::new(Snapshots::default());
     let (operator, _) = prepare(&cluster, (Sharing::Never, &snapshots)).await;
     let writer = Runner::new(&cluster, 0, &snapshots, options()).await;
-    // In the second stripe, one of whose nodes is cut off.
-    let cells = WITHIN.start..WITHIN.start + 1;
-    let write = async || {
-        if let Err(error) = writer.client.write(&writer.file, &cells).await {
+    let reader = Runner::new(&cluster, 1, &snapshots, options()).await;
+    let write = async |cells: &Range<u64>| {
+        if let Err(error) = writer.client.write(&writer.file, cells).await {
             world.fail(format!("a write fails: {error}"));
         }
     };
-    write().await;
+    let read = async |cells: &Range<u64>| {
+        if let Err(error) = reader.client.read(&reader.file, cells).await {
+            world.fail(format!("a read fails: {error}"));
+        }
+    };
+    for cells in &CELLS {
+        write(cells).await;
+        read(cells).await;
+    }
     let second_stripe = cluster.stripes().into_iter().nth(1);
-    let cut = second_stripe.and_then(|stripe| cluster.slot_of(stripe.nodes[2]));
-    let cut = cut.expect("the stripe has a node for its parity");
+    let cut = second_stripe.and_then(|stripe| cluster.slot_of(stripe.nodes[chunk]));
+    let cut = cut.expect("each chunk of the stripe has a node");
     for peer in cluster.node_slots().into_iter().filter(|&peer| peer != cut) {
-        cluster.network.cut(cut, peer, true);
-        cluster.network.cut(peer, cut, true);
+        if direction != CutDirection::Inward {
+            cluster.network.cut(cut, peer, true);
+        }
+        if direction != CutDirection::Outward {
+            cluster.network.cut(peer, cut, true);
+        }
     }
-    let began_us = world.now_us();
-    let mut gap_us = 0;
-    while world.now_us() < began_us + CUT_US {
-        let before_us = world.now_us();
-        write().await;
-        gap_us = gap_us.max(world.now_us() - before_us);
-    }
-    *lock(&longest) = gap_us;
+    let until_us = world.now_us() + CUT_US;
+    let mut calls = LongestCalls::default();
+    let writes = async {
+        for cells in CELLS.iter().cycle() {
+            let began_us = world.now_us();
+            write(cells).await;
+            calls.write_us = calls.write_us.max(world.now_us() - began_us);
+            if world.now_us() > until_us {
+                break;
+            }
+        }
+    };
+    let reads = async {
+        for cells in CELLS.iter().cycle() {
+            let began_us = world.now_us();
+            read(cells).await;
+            calls.read_us = calls.read_us.max(world.now_us() - began_us);
+            if world.now_us() > until_us {
+                break;
+            }
+        }
+    };
+    futures::join!(writes, reads);
+    *lock(&longest) = calls;
     cluster.network.heal_links();
     verify(&cluster, &operator).await;
 }

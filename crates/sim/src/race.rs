@@ -34,7 +34,7 @@ const CHUNK_BYTES: u64 = 8192;
 /// Data chunks of a stripe.
 const CHUNK_COUNT: u64 = 2;
 /// Cells of a stripe.
-const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
+pub(crate) const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
 /// Cells of the file, whose third stripe is smaller than the others.
 const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 /// The longest pause of the first client, in virtual milliseconds. It holds leases that the other one may have to wait

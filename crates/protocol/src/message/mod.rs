@@ -37,8 +37,8 @@ pub use join::{
 };
 pub use meter::Meter;
 pub use node::{
-    Attestation, CommittedMark, ConversionSource, Effect, Holding, NodeReply, PendingRecord,
-    ReadCut, RunFate, RunPart, RunQuestion, Scrubbed,
+    Attestation, AttestedCut, CommittedMark, ConversionSource, Effect, Holding, NodeReply,
+    PendingRecord, ReadCut, RunFate, RunPart, RunQuestion, Scrubbed,
 };
 pub use node_request::{NodeCall, NodeRequest};
 pub use origin::Origin;

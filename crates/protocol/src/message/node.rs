@@ -24,13 +24,24 @@ pub enum ReadCut {
     /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it, so it
     /// may be read while later terms begin. Nodes keep it readable while it is pinned.
     Settled(Sequence),
-    /// Exactly as of this update, on which a quorum of the stripe's nodes agrees, in this term, the
-    /// newest that any of them knew ([`crate::quorum`]). A node that is in that very term answers
-    /// without a lease.
-    Attested(Epoch, Sequence),
+    /// Exactly as of an update on which a quorum of the stripe's nodes agrees ([`crate::quorum`]). A node that is in one
+    /// of its terms answers without a lease.
+    Attested(AttestedCut),
     /// Exactly as of this committed update, as the code has it: chunks without appended bytes, which the part recalls
     /// from logs. For a reader that decodes; its epoch is the term that vouches for the update.
     Coded(Sequence),
+}
+
+/// An update on which a quorum agrees, and the terms whose nodes hold all updates up to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AttestedCut {
+    /// The term in which the update was committed, or as of which it was settled.
+    pub since: Epoch,
+    /// The newest term that any of the nodes knew: `since`, or a later term of the same primary that has acknowledged
+    /// nothing yet.
+    pub until: Epoch,
+    /// The update.
+    pub mark: Sequence,
 }
 
 /// The effect of a part's writes and appends.
@@ -241,6 +252,8 @@ pub struct Attestation {
     pub mark: Sequence,
     /// Its records above the mark.
     pub records: Vec<PendingRecord>,
+    /// What the node knows as the stripe's primary; none if it is not, or does not know.
+    pub led: Option<AttestedCut>,
 }
 
 /// The result of a node's scrub.

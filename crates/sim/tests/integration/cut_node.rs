@@ -1,16 +1,26 @@
-//! Writes beside a node that its peers cannot reach.
+//! Reads and writes beside a node that its peers cannot reach.
 
-use gabion_sim::cut_node::writes_beside_a_cut_node;
+use gabion_sim::cut_node::{CutDirection, LongestCalls, work_beside_a_cut_node};
 
 #[test]
-fn writes_go_on_without_a_node_that_its_peers_do_not_reach_before_its_lease_would_have_ended() {
-    let gaps: Vec<u64> = (0..5)
-        .map(|seed| {
-            let run = writes_beside_a_cut_node(seed);
-            assert_eq!(run.failure, None, "seed {seed}: {}", run.log.join("\n"));
-            run.gap_us
-        })
-        .collect();
-    let longest = gaps.iter().max();
-    assert!(longest <= Some(&3_300_000), "{gaps:?}");
+fn reads_go_on_beside_a_node_that_its_peers_do_not_reach_and_writes_as_soon_as_it_is_evicted() {
+    let mut longest = Vec::new();
+    for seed in 0..4 {
+        for chunk in 0..3 {
+            for direction in CutDirection::ALL {
+                let run = work_beside_a_cut_node(seed, chunk, direction);
+                let setting = format!("seed {seed}, chunk {chunk}, {direction:?}");
+                assert_eq!(run.failure, None, "{setting}: {}", run.log.join("\n"));
+                longest.push((run.longest, setting));
+            }
+        }
+    }
+    for (LongestCalls { read_us, write_us }, setting) in &longest {
+        assert!(*read_us < 1_000_000, "{setting}: {read_us}");
+        assert!(*write_us < 5_300_000, "{setting}: {write_us}");
+    }
+    // Nodes hear of an eviction at once, and not with their next heartbeats.
+    let writes_us: u64 = longest.iter().map(|(calls, _)| calls.write_us).sum();
+    let mean_us = writes_us / longest.len() as u64;
+    assert!(mean_us < 4_200_000, "{mean_us}");
 }

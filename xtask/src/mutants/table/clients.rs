@@ -14,6 +14,9 @@ const CACHED_HOLE: Check = test(
     "cached_hole::older_changes_in_the_cache_do_not_undo_a_write_into_a_hole",
 );
 
+const LAST_UPDATE: &str =
+    "update::quorum::a_primary_answers_for_its_last_update_until_a_settlement_may_be_known";
+
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-into-a-hole-leaves-older-changes-in-the-cache",
@@ -351,8 +354,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "stale-chunks-alone-give-a-quorum-its-mark",
         file: "crates/protocol/src/quorum.rs",
-        text: "let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;",
-        replacement: "let mark = marks.max().unwrap_or_default();",
+        text: "let heard = marks.max().ok_or(NoQuorum::NothingCurrent)?;",
+        replacement: "let heard = marks.max().unwrap_or_default();",
         check: Check::Test {
             package: "gabion-protocol",
             target: "lib",
@@ -378,6 +381,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion-sim",
             "integration",
             "filled_holes::writes_into_holes_take_turns_if_their_stripes_do_not_fit_the_clients_memory",
+        ),
+    },
+    Mutant {
+        name: "a-primary-answers-for-its-last-update-while-a-settlement-is-made-known",
+        file: "crates/protocol/src/primary.rs",
+        text: "primary.settled.forget();\n        self.report_settling",
+        replacement: "self.report_settling",
+        check: protocol(LAST_UPDATE),
+    },
+    Mutant {
+        name: "a-primary-answers-for-terms-between-its-own",
+        file: "crates/protocol/src/primary.rs",
+        text: "&& epoch.0 == last.until.0 + 1",
+        replacement: "&& epoch.0 > last.until.0",
+        check: unit(
+            "gabion-protocol",
+            "primary::tests::a_renounced_term_is_answered_for_and_not_current",
+        ),
+    },
+    Mutant {
+        name: "a-primary-of-an-earlier-term-is-believed",
+        file: "crates/protocol/src/quorum.rs",
+        text: "(led.since..=led.until).contains(&until)",
+        replacement: "led.since <= until",
+        check: unit(
+            "gabion-protocol",
+            "quorum::tests::the_primary_of_the_newest_term_knows_what_it_has_not_acknowledged",
         ),
     },
 ];

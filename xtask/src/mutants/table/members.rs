@@ -2,8 +2,8 @@
 
 use super::{Mutant, process, protocol, test};
 
-/// Writes beside a node that its peers do not reach.
-const CUT: &str = "cut_node::writes_go_on_without_a_node_that_its_peers_do_not_reach_before_its_lease_would_have_ended";
+/// Reads and writes beside a node that its peers do not reach.
+const CUT: &str = "cut_node::reads_go_on_beside_a_node_that_its_peers_do_not_reach_and_writes_as_soon_as_it_is_evicted";
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -198,7 +198,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/members/suspicion.rs",
         text: "            // Its lease runs until it hears that.\n            self.hasten_heartbeats(vec![node]);",
         replacement: "",
-        check: test("gabion-sim", "integration", CUT),
+        check: protocol(
+            "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
+        ),
     },
     Mutant {
         name: "a-failed-node-is-heard-of-with-the-next-heartbeat",

@@ -372,8 +372,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "marks-that-were-not-sent-are-lost-with-the-lease",
         file: "crates/protocol/src/node.rs",
-        text: "                known.mark = own.map_or(known.mark, |own| own.max(known.mark));",
-        replacement: "                let _ = own;",
+        text: "known.led = primaries.last_committed(asked.stripe);",
+        replacement: "known.led = None;",
         check: protocol(
             "update::quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone",
         ),
@@ -381,8 +381,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "quorum-reads-ignore-the-term",
         file: "crates/protocol/src/parts.rs",
-        text: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {",
-        replacement: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch > state.epoch {",
+        text: "!(since..=until).contains(&state.epoch)",
+        replacement: "state.epoch > until",
         check: protocol(
             "update::quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone",
         ),

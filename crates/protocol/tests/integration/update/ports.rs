@@ -270,6 +270,9 @@ impl BedPorts {
             },
             CoordinatorRequest::Token(_) => CoordinatorReply::Exclusive(self.world().token),
             CoordinatorRequest::Acquire(asked) => CoordinatorReply::Lease(self.lease(asked.file)),
+            CoordinatorRequest::Settling(_) if self.world().refuses_notes => {
+                CoordinatorReply::Refused("its lease has ended".into())
+            }
             CoordinatorRequest::NoteDegraded(ask::NoteDegraded { epoch, chunks, .. }) => {
                 let mut world = self.world();
                 if world.refuses_notes {

@@ -4,7 +4,8 @@ use crate::update::bed::{Bed, STRIPE};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_plan::Part;
 use gabion_protocol::message::{
-    Attestation, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart, ask,
+    Attestation, AttestedCut, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId,
+    RunPart, ask,
 };
 
 const NEW: &[u8] = b"acknowledged";
@@ -68,10 +69,21 @@ fn a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone() {
     let known: Vec<Attestation> = (0..4).map(|node| bed.attest(node)).collect();
     assert!(known.iter().all(|known| known.epoch == Epoch(1)));
     let marks: Vec<u64> = known.iter().map(|known| known.mark.0).collect();
-    assert_eq!(marks, [2, 1, 1, 1]);
+    assert_eq!(marks, [1, 1, 1, 1]);
+    let last = known.iter().map(|known| known.led);
+    let last: Vec<_> = last.map(|led| led.map(|led| led.mark.0)).collect();
+    assert_eq!(last, [Some(2), None, None, None]);
     let is_read = |reply: &NodeReply| matches!(reply, NodeReply::PartDone { as_of, .. } if *as_of == sequence);
-    let attested = |epoch| ReadCut::Attested(Epoch(epoch), sequence);
+    let attested_in = |since, until| {
+        ReadCut::Attested(AttestedCut {
+            since: Epoch(since),
+            until: Epoch(until),
+            mark: sequence,
+        })
+    };
+    let attested = |epoch| attested_in(epoch, epoch);
     assert!(is_read(&bed.admits(12, 0, attested(1))));
+    assert!(is_read(&bed.admits(15, 0, attested_in(1, 2))));
     for (run, epoch) in [(13, 0), (14, 2)] {
         let current = Epoch(1);
         let fenced = NodeReply::Refused(Refusal::Fenced { current });
@@ -105,4 +117,30 @@ fn an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term() 
         assert_eq!(bed.attest(node).epoch, Epoch(2), "node {node}");
     }
     assert_eq!(bed.notes()[0].0, Epoch(2));
+}
+
+#[test]
+fn a_primary_answers_for_its_last_update_until_a_settlement_may_be_known() {
+    let bed = Bed::new(&[]);
+    let led = |bed: &Bed| {
+        let led = bed.attest(0).led;
+        led.map(|led| (led.since.0, led.until.0, led.mark.0))
+    };
+    assert_eq!(led(&bed), None);
+    let sequence = Sequence(1);
+    assert_eq!(update(&bed, 1), NodeReply::Updated { sequence });
+    bed.break_node(Some(3));
+    update(&bed, 2);
+    assert_eq!(led(&bed), Some((1, 1, 1)), "the second one has failed");
+    bed.break_node(None);
+    bed.silence(Some(3));
+    update(&bed, 3);
+    assert_eq!(led(&bed), Some((1, 2, 1)), "its next term is not settled");
+    bed.silence(None);
+    bed.fail(&[3]);
+    bed.heartbeat(0);
+    bed.refuse_notes();
+    update(&bed, 4);
+    // The coordinator may have noted that the second one stands.
+    assert_eq!(led(&bed), None);
 }

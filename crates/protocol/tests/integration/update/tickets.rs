@@ -8,8 +8,8 @@ use gabion_layout::{
 use gabion_meta::{PutId, Secret, TicketKey};
 use gabion_plan::{Part, PartStep, Step, StepOrder, ValueId};
 use gabion_protocol::message::{
-    Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunPart, RunQuestion, Ticket,
-    TicketFault, ask,
+    AttestedCut, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunPart, RunQuestion,
+    Ticket, TicketFault, ask,
 };
 use gabion_protocol::ports::{Asker, Ports as _};
 use gabion_protocol::ticket::{Grant, Operations, ReadyKey};
@@ -226,7 +226,11 @@ fn an_expired_ticket_is_good_while_the_node_is_cut_off() {
     let bed = Bed::new(&[]);
     bed.grant_leases_of(EXPIRES_MS + 500, 0);
     bed.join_again(0);
-    let cut = ReadCut::Attested(Epoch(0), Sequence(0));
+    let cut = ReadCut::Attested(AttestedCut {
+        since: Epoch(0),
+        until: Epoch(0),
+        mark: Sequence(0),
+    });
     let attested = |run| match read(run, Some(ticket(Operations::READ))) {
         NodeRequest::RunPart(mut part) => {
             part.cut = cut;
