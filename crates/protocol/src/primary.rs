@@ -79,8 +79,8 @@ struct Settled(Mutex<Committed>);
 /// The last committed update that this primary knows of.
 #[derive(Clone, Copy, Default)]
 struct Committed {
-    /// No later update was acknowledged in any term up to the newest of these. None while a settlement is being made
-    /// known: its outcome may hold later ones.
+    /// No later update was acknowledged in any term up to the newest of these. None before the first settlement, and
+    /// from when the outcome of another one may be known, since that may hold later ones, until it has ended.
     last: Option<AttestedCut>,
     /// Whether the term goes on. Then no later update is committed, neither by this primary nor by another.
     is_current: bool,

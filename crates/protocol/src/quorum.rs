@@ -86,7 +86,8 @@ pub fn agree(
         .collect();
     let marks = current.values().map(|known| known.mark);
     let heard = marks.max().ok_or(NoQuorum::NothingCurrent)?;
-    let mark = led.map_or(heard, |led| led.mark.max(heard));
+    // A higher mark than the primary's may be of a later term, which has left out a node of an earlier one.
+    let mark = led.map_or(heard, |led| led.mark);
     let undecided = current.values().flat_map(|known| &known.records);
     // The primary of these terms knows that it has acknowledged none of them.
     let undecided = undecided.filter(|_| led.is_none());
@@ -299,8 +300,13 @@ mod tests {
         assert_eq!(agreed(of((2, 3, 7))), Ok((3, 7, vec![0, 4, 5])));
         // What it knows of earlier terms says nothing of a newer one.
         assert_eq!(agreed(of((1, 2, 7))), Err(NoQuorum::Undecided(Sequence(8))));
-        // Another node has heard that a later one is committed, since the primary answered.
-        let heard = [leads(on(0, 3), (2, 3, 7)), knows(4, 3, 8, &[]), on(5, 3)];
-        assert_eq!(agreed(heard), Ok((3, 8, vec![0, 4, 5])));
+        // After its word the primary has settled the stripe under term 3, without the node of chunk 5, which lacks what
+        // stands. Its chunk is read as of the word.
+        let settled = [
+            leads(on(0, 3), (2, 3, 7)),
+            knows(4, 3, 8, &[]),
+            knows(5, 2, 6, &[]),
+        ];
+        assert_eq!(agreed(settled), Ok((3, 7, vec![0, 4, 5])));
     }
 }

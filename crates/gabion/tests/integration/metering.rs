@@ -2,14 +2,11 @@
 //! are replayed on a cluster of real processes under each update scheme.
 
 use crate::support::{TestCluster, path_text, pattern, run, trace, wait_for};
+use gabion_planner::update::{Descriptor, SCHEMES, Traffic as Counting};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const KIB: usize = 1024;
-
-const SCHEMES: [&str; 7] = ["parix", "cau", "fo", "fl", "pl", "plr", "rackcu"];
-/// Those whose parity follows in commits.
-const APPENDING: [&str; 2] = ["parix", "cau"];
 
 /// Payload bytes by sender's rack, receiver's rack and purpose.
 type Traffic = BTreeMap<(Option<u64>, Option<u64>, String), u64>;
@@ -35,7 +32,8 @@ fn sent(cluster: &TestCluster) -> Traffic {
 
 /// Replays the first requests of a trace under a scheme, holds what was metered against what was planned,
 /// and gives the bytes of updates that crossed racks.
-fn check(cluster: &TestCluster, scheme: &str, trace: &str, first: u32) -> u64 {
+fn check(cluster: &TestCluster, of: &Descriptor, trace: &str, first: u32) -> u64 {
+    let scheme = of.scheme.name();
     let name = format!("{scheme}-{first}");
     let replay = |first: u32| {
         let arguments = [
@@ -69,11 +67,11 @@ fn check(cluster: &TestCluster, scheme: &str, trace: &str, first: u32) -> u64 {
         let is_it = grown == *bytes || (place.2 == "client" && grown > *bytes);
         assert!(is_it, "{scheme}: {place:?} grew by {grown}, not {bytes}");
     }
-    let purposes: &[&str] = match scheme {
+    let purposes: &[&str] = match of.traffic {
         // Its commits send nothing.
-        "parix" => &["replica"],
-        "cau" => &["replica", "commit"],
-        _ => &["update"],
+        Counting::Originals => &["replica"],
+        Counting::AppendPhases => &["replica", "commit"],
+        Counting::EachChunk | Counting::EachStripe => &["update"],
     };
     for purpose in purposes {
         let moved = metered.keys().any(|(_, _, moved)| moved == purpose);
@@ -89,7 +87,8 @@ fn check(cluster: &TestCluster, scheme: &str, trace: &str, first: u32) -> u64 {
 #[test]
 fn metered_bytes_are_planned_bytes_by_rack_pair_and_purpose() {
     let cluster = TestCluster::start(3, 3);
-    for scheme in SCHEMES {
+    for of in &SCHEMES {
+        let scheme = of.scheme.name();
         let update = format!("--update={scheme}");
         let mut create = vec![
             "pool",
@@ -99,7 +98,7 @@ fn metered_bytes_are_planned_bytes_by_rack_pair_and_purpose() {
             "--chunk=8KiB",
             &update,
         ];
-        if APPENDING.contains(&scheme) {
+        if of.appends() {
             create.push("--commit-bytes=16KiB");
         }
         cluster.run(&create);
@@ -114,13 +113,11 @@ fn metered_bytes_are_planned_bytes_by_rack_pair_and_purpose() {
     ];
     for (trace, first) in traces {
         let Some(trace) = trace else { continue };
-        let bytes: Vec<u64> = SCHEMES
+        let bytes: BTreeMap<&str, u64> = SCHEMES
             .iter()
-            .map(|scheme| check(&cluster, scheme, &trace, first))
+            .map(|of| (of.scheme.name(), check(&cluster, of, &trace, first)))
             .collect();
-        let [.., by_delta, through_collectors] = bytes.as_slice() else {
-            unreachable!("there are seven schemes");
-        };
+        let (by_delta, through_collectors) = (bytes["plr"], bytes["rackcu"]);
         assert!(
             through_collectors < by_delta,
             "rackcu sends {through_collectors} bytes and plr {by_delta}"

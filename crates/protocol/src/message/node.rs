@@ -37,8 +37,7 @@ pub enum ReadCut {
 pub struct AttestedCut {
     /// The term in which the update was committed, or as of which it was settled.
     pub since: Epoch,
-    /// The newest term that any of the nodes knew: `since`, or a later term of the same primary that has acknowledged
-    /// nothing yet.
+    /// The newest of the terms: `since`, or a later term of the same primary that has acknowledged nothing yet.
     pub until: Epoch,
     /// The update.
     pub mark: Sequence,

@@ -410,4 +410,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "quorum::tests::the_primary_of_the_newest_term_knows_what_it_has_not_acknowledged",
         ),
     },
+    Mutant {
+        name: "the-primary-s-word-is-raised-to-a-later-mark",
+        file: "crates/protocol/src/quorum.rs",
+        text: "let mark = led.map_or(heard, |led| led.mark);",
+        replacement: "let mark = led.map_or(heard, |led| led.mark.max(heard));",
+        check: unit(
+            "gabion-protocol",
+            "quorum::tests::the_primary_of_the_newest_term_knows_what_it_has_not_acknowledged",
+        ),
+    },
 ];
