@@ -2,16 +2,19 @@
 //! are sent and stored, a peer aborts, or the deadline passes.
 
 use crate::message::{Flow, Purpose, Refusal, RunId};
-use crate::ports::{Address, Ports};
+use crate::ports::{Address, Ports, until_hung};
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Fuse, FusedFuture as _};
 use futures::stream::{FusedStream, FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_exec::{Command, Event, ExecError, Executor, Sink, Source};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_plan::{Part, ValueId};
 use std::collections::BTreeMap;
+
+/// Time without progress after which a part probes the peers that it waits for, where it has no stall timeout.
+const QUIET_MS: u64 = 200;
 
 /// The source and destination of a part's own bytes.
 pub trait LocalIo: Send + Sync {
@@ -123,6 +126,7 @@ pub async fn run_part(
     driver.perform(commands);
     let mut deadline = ports.sleep_ms(context.deadline_ms).fuse();
     let mut watch = Watch::new(ports, context.stall_ms);
+    let mut hung = Fuse::terminated();
     let late = || Refusal::Unavailable(format!("a peer of run {}", context.run.0));
     while !(executor.is_finished() && driver.work.is_empty()) {
         let event = select_biased! {
@@ -145,12 +149,19 @@ pub async fn run_part(
                 continue;
             }
             () = deadline => return Err(late()),
-            () = watch.rings.select_next_some() => {
-                if watch.is_stalled(ports) {
+            () = &mut watch.ring => {
+                let is_stalled = watch.is_stalled(ports);
+                if is_stalled && context.stall_ms.is_some() {
                     return Err(Refusal::Stalled(executor.awaited_peers()));
+                }
+                if !is_stalled {
+                    hung = Fuse::terminated();
+                } else if hung.is_terminated() {
+                    hung = peer_hung(ports, executor.awaited_peers()).fuse();
                 }
                 continue;
             }
+            node = hung => return Err(Refusal::Unavailable(node.to_string())),
         };
         watch.event_count += 1;
         driver.perform(executor.handle(event).map_err(|error| refusal(&error))?);
@@ -168,18 +179,20 @@ pub async fn run_part(
 
 /// Detects a stall: it checks periodically whether there was progress.
 struct Watch {
-    every_ms: Option<u64>,
-    /// The next check; none without a stall timeout.
-    rings: FuturesUnordered<BoxFuture<'static, ()>>,
+    every_ms: u64,
+    /// The next check.
+    ring: Fuse<BoxFuture<'static, ()>>,
     event_count: u64,
     seen_count: u64,
 }
 
 impl Watch {
-    fn new(ports: &dyn Ports, every_ms: Option<u64>) -> Self {
+    /// Checks with the period of a stall timeout, if there is one.
+    fn new(ports: &dyn Ports, stall_ms: Option<u64>) -> Self {
+        let every_ms = stall_ms.unwrap_or(QUIET_MS);
         Self {
             every_ms,
-            rings: every_ms.map(|ms| ports.sleep_ms(ms)).into_iter().collect(),
+            ring: ports.sleep_ms(every_ms).fuse(),
             event_count: 1,
             seen_count: 0,
         }
@@ -187,10 +200,17 @@ impl Watch {
 
     /// Whether there was no progress since the last check. Schedules the next one.
     fn is_stalled(&mut self, ports: &dyn Ports) -> bool {
-        self.rings
-            .extend(self.every_ms.map(|ms| ports.sleep_ms(ms)));
+        self.ring = ports.sleep_ms(self.every_ms).fuse();
         std::mem::replace(&mut self.seen_count, self.event_count) == self.event_count
     }
+}
+
+/// Waits until one of these peers is found silent. The process that began the run may reach all of them, and cannot
+/// know that one of them does not reach another.
+fn peer_hung(ports: &dyn Ports, mut peers: Vec<NodeId>) -> BoxFuture<'_, NodeId> {
+    peers.retain(|&peer| peer != NodeId::CLIENT);
+    let hung = async move { until_hung(ports, &peers).await.0 };
+    hung.boxed()
 }
 
 fn refusal(error: &ExecError) -> Refusal {

@@ -35,6 +35,17 @@ impl CutDirection {
     pub const ALL: [Self; 3] = [Self::Inward, Self::Outward, Self::Both];
 }
 
+/// A cut of a node off from others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeCut {
+    /// The chunk of the stripe that is on the node.
+    pub chunk: usize,
+    /// The lost messages.
+    pub direction: CutDirection,
+    /// Whether the node of the first chunk, which is the stripe's primary, reaches the node.
+    pub spares_primary: bool,
+}
+
 /// The longest calls of a client, in virtual microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct LongestCalls {
@@ -56,9 +67,9 @@ pub struct WorkBesideIt {
 }
 
 /// Reads and writes both data chunks of a stripe while the node of one of its chunks is cut off from its peers.
-pub fn work_beside_a_cut_node(seed: u64, chunk: usize, direction: CutDirection) -> WorkBesideIt {
+pub fn work_beside_a_cut_node(seed: u64, cut: NodeCut) -> WorkBesideIt {
     let ran = run_script(seed, shape(UpdateScheme::Plr), move |cluster, longest| {
-        script(cluster, longest, chunk, direction)
+        script(cluster, longest, cut)
     });
     WorkBesideIt {
         failure: ran.failure,
@@ -67,12 +78,7 @@ pub fn work_beside_a_cut_node(seed: u64, chunk: usize, direction: CutDirection) 
     }
 }
 
-async fn script(
-    cluster: Arc<Cluster>,
-    longest: Arc<Mutex<LongestCalls>>,
-    chunk: usize,
-    direction: CutDirection,
-) {
+async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: NodeCut) {
     let world = Arc::clone(&cluster.world);
     let snapshots = Arc::new(Snapshots::default());
     let (operator, _) = prepare(&cluster, (Sharing::Never, &snapshots)).await;
@@ -92,14 +98,17 @@ async fn script(
         write(cells).await;
         read(cells).await;
     }
-    let second_stripe = cluster.stripes().into_iter().nth(1);
-    let cut = second_stripe.and_then(|stripe| cluster.slot_of(stripe.nodes[chunk]));
-    let cut = cut.expect("each chunk of the stripe has a node");
-    for peer in cluster.node_slots().into_iter().filter(|&peer| peer != cut) {
-        if direction != CutDirection::Inward {
+    let stripes = cluster.stripes();
+    let slot_of = |chunk: usize| cluster.slot_of(stripes[1].nodes[chunk]);
+    let cut = slot_of(of.chunk).expect("each chunk of the stripe has a node");
+    let spared = [Some(cut), slot_of(0).filter(|_| of.spares_primary)];
+    let mut peers = cluster.node_slots();
+    peers.retain(|&peer| !spared.contains(&Some(peer)));
+    for peer in peers {
+        if of.direction != CutDirection::Inward {
             cluster.network.cut(cut, peer, true);
         }
-        if direction != CutDirection::Outward {
+        if of.direction != CutDirection::Outward {
             cluster.network.cut(peer, cut, true);
         }
     }

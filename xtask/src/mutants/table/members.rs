@@ -225,4 +225,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "",
         check: test("gabion-sim", "integration", CUT),
     },
+    Mutant {
+        name: "a-part-does-not-probe-the-peers-that-it-waits-for",
+        file: "crates/protocol/src/run.rs",
+        text: "} else if hung.is_terminated() {",
+        replacement: "} else if hung.is_terminated() && context.stall_ms.is_some() {",
+        check: test(
+            "gabion-sim",
+            "integration",
+            "cut_node::writes_do_not_wait_for_the_deadline_of_an_update_if_two_of_its_nodes_do_not_reach_each_other",
+        ),
+    },
 ];
