@@ -8,7 +8,7 @@ use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_protocol::message::{Liveness, NodeStatus};
 use gabion_protocol::ports::Ports as _;
-use gabion_wire::{Options, ProcessPorts};
+use gabion_wire::{Hello, Options, ProcessPorts};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
@@ -80,7 +80,8 @@ async fn ports_to(relay: &Relay) -> ProcessPorts {
         stall_timeout: Duration::from_secs(1),
         ..Options::default()
     };
-    let process = Process::with(node_hello(4, 0), options);
+    // A node's `keep` would be refused at once.
+    let process = Process::with(Hello::client(), options);
     let ports = ProcessPorts::new(None, Arc::clone(&process.endpoint)).unwrap();
     ports.learn_nodes(&[NodeStatus {
         node: NodeId(9),
@@ -132,6 +133,7 @@ async fn a_late_answer_alone_does_not_cost_a_connection() {
     let ports = ports_to(&relay).await;
     let late = within(ports.call_node(NodeId(9), keep(), 50)).await;
     assert!(late.is_err(), "{late:?}");
+    peer.wait_for_unanswered(1).await;
     sleep(AGE).await;
     let late = ports.call_node(NodeId(9), keep(), 200);
     let other = async {
@@ -140,6 +142,7 @@ async fn a_late_answer_alone_does_not_cost_a_connection() {
     };
     let (late, ()) = within(futures::future::join(late, other)).await;
     assert!(late.is_err(), "{late:?}");
+    peer.wait_for_unanswered(2).await;
     sleep(2 * SILENCE).await;
     let answered = within(ports.call_node(NodeId(9), ask(3), LONG_MS)).await;
     assert_eq!(answered.unwrap(), answer(3));
