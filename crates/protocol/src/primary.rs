@@ -212,9 +212,8 @@ impl Primaries {
     /// The last update that this primary knows to be committed, also when its term is over. Marks that were not sent
     /// before the node's lease expired are known to it alone, and so is that a later update was not acknowledged.
     pub(crate) fn last_committed(&self, stripe: StripeId) -> Option<AttestedCut> {
-        let led = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = led.get(&stripe)?.settled.lock().last;
-        last
+        let stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        stripes.get(&stripe)?.settled.lock().last
     }
 
     fn led(&self, stripe: StripeId) -> Arc<LedStripe> {

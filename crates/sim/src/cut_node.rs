@@ -114,7 +114,7 @@ async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: No
     }
     let until_us = world.now_us() + CUT_US;
     let mut calls = LongestCalls::default();
-    let writes = async {
+    let all_writes = async {
         for cells in CELLS.iter().cycle() {
             let began_us = world.now_us();
             write(cells).await;
@@ -124,7 +124,7 @@ async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: No
             }
         }
     };
-    let reads = async {
+    let all_reads = async {
         for cells in CELLS.iter().cycle() {
             let began_us = world.now_us();
             read(cells).await;
@@ -134,7 +134,7 @@ async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: No
             }
         }
     };
-    futures::join!(writes, reads);
+    futures::join!(all_writes, all_reads);
     *lock(&longest) = calls;
     cluster.network.heal_links();
     verify(&cluster, &operator).await;
