@@ -72,7 +72,7 @@ fn check_row(name: &str, request: &impl Guarded) {
 #[test]
 fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_node: Vec<NodeRequest> = one_of_each();
-    assert_eq!(to_node.len(), 27, "a request cannot be made of zeros");
+    assert_eq!(to_node.len(), 28, "a request cannot be made of zeros");
     for request in &to_node {
         match request {
             NodeRequest::RunPart(part) => check_parts(part),
@@ -82,7 +82,7 @@ fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_coordinator: Vec<CoordinatorRequest> = one_of_each();
     assert_eq!(
         to_coordinator.len(),
-        68,
+        67,
         "a request cannot be made of zeros"
     );
     for request in &to_coordinator {
