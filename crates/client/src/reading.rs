@@ -260,11 +260,7 @@ mod tests {
         };
         let nodes: Vec<NodeStatus> = (0..4).map(up).collect();
         let agreement = Agreement {
-            cut: AttestedCut {
-                since: Epoch(3),
-                until: Epoch(3),
-                mark: Sequence(7),
-            },
+            cut: AttestedCut::of_term(Epoch(3), Sequence(7)),
             readable: [0, 2, 3].map(ChunkIndex).to_vec(),
         };
         let mut reading = Reading::default();

@@ -182,11 +182,8 @@ mod tests {
 
     #[test]
     fn the_table_of_read_retries() {
-        let agreed = Some(ChosenCut::Agreed(AttestedCut {
-            since: Epoch(1),
-            until: Epoch(1),
-            mark: Sequence(1),
-        }));
+        let cut = AttestedCut::of_term(Epoch(1), Sequence(1));
+        let agreed = Some(ChosenCut::Agreed(cut));
         let vouched = Some(ChosenCut::Vouched(Epoch(1), Sequence(1)));
         let of_agreed = |refusal| read_retry(NodeId(1), &refusal, &[NodeId(1)], agreed);
         let current = Epoch(3);

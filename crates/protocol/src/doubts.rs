@@ -38,8 +38,8 @@ impl Doubts {
         since_ms.is_some_and(|since_ms| now_ms < since_ms.saturating_add(DOUBTED_FOR_MS))
     }
 
-    /// Whether the coordinator is to be told of a node now: it was not during the last second. The caller tells it.
-    pub fn is_report_due(&self, node: NodeId, now_ms: u64) -> bool {
+    /// Begins a report of a node to the coordinator, which the caller sends; false when one began in the last second.
+    pub fn begin_report(&self, node: NodeId, now_ms: u64) -> bool {
         let mut state = lock(&self.0);
         let is_recent = |&mut told_ms: &mut u64| now_ms < told_ms.saturating_add(REPORT_EVERY_MS);
         state.reported_ms.retain(|_, told_ms| is_recent(told_ms));
@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn each_node_is_reported_at_most_once_a_second() {
         let doubts = Doubts::default();
-        assert!(doubts.is_report_due(NODE, 0) && doubts.is_report_due(NodeId(4), 5));
-        assert!(!doubts.is_report_due(NODE, REPORT_EVERY_MS - 1));
-        assert!(doubts.is_report_due(NODE, REPORT_EVERY_MS));
-        assert!(!doubts.is_report_due(NODE, REPORT_EVERY_MS + 1));
+        assert!(doubts.begin_report(NODE, 0) && doubts.begin_report(NodeId(4), 5));
+        assert!(!doubts.begin_report(NODE, REPORT_EVERY_MS - 1));
+        assert!(doubts.begin_report(NODE, REPORT_EVERY_MS));
+        assert!(!doubts.begin_report(NODE, REPORT_EVERY_MS + 1));
     }
 }

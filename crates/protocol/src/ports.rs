@@ -184,8 +184,8 @@ pub trait Ports: Send + Sync + 'static {
     /// Reports a node that does not answer to the coordinator, at most once a second. The call returns without waiting
     /// for a reply.
     fn suspect(&self, node: NodeId) {
-        let is_due = |doubts: &Doubts| doubts.is_report_due(node, self.now_ms());
-        if self.doubts().is_some_and(is_due) {
+        let begins = |doubts: &Doubts| doubts.begin_report(node, self.now_ms());
+        if self.doubts().is_some_and(begins) {
             let request = ask::Suspect { node }.into();
             let told = self.call_coordinator(request, SUSPECT_DEADLINE_MS);
             self.spawn(told.map(|_| ()).boxed());

@@ -392,13 +392,8 @@ impl LedStripe {
 
 impl Settled {
     fn note(&self, term: &Term) {
-        let last = AttestedCut {
-            since: term.epoch,
-            until: term.epoch,
-            mark: term.mark,
-        };
         *self.lock() = Committed {
-            last: Some(last),
+            last: Some(AttestedCut::of_term(term.epoch, term.mark)),
             is_current: true,
         };
     }
@@ -476,11 +471,7 @@ mod tests {
     #[test]
     fn a_renounced_term_is_answered_for_and_not_current() {
         let mut primary = Primary::default();
-        let last = AttestedCut {
-            since: Epoch(3),
-            until: Epoch(3),
-            mark: Sequence(7),
-        };
+        let last = AttestedCut::of_term(Epoch(3), Sequence(7));
         *primary.settled.lock() = Committed {
             last: Some(last),
             is_current: true,

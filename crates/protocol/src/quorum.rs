@@ -91,8 +91,7 @@ pub fn agree(
     let mark = led.map_or(heard, |led| led.mark);
     let undecided = current.values().flat_map(|known| &known.records);
     // The primary of these terms knows that it has acknowledged none of them.
-    let undecided = undecided.filter(|_| led.is_none());
-    for update in undecided.filter(|record| record.sequence > mark) {
+    for update in undecided.filter(|record| led.is_none() && record.sequence > mark) {
         // An update that one of its participants does not hold was not acknowledged when that one was
         // asked.
         let lacks_it = |chunk: &ChunkIndex| {
@@ -203,9 +202,8 @@ mod tests {
         (since, until, mark): (u64, u64, u64),
     ) -> (ChunkIndex, Attestation) {
         let led = Some(AttestedCut {
-            since: Epoch(since),
             until: Epoch(until),
-            mark: Sequence(mark),
+            ..AttestedCut::of_term(Epoch(since), Sequence(mark))
         });
         (chunk, Attestation { led, ..known })
     }

@@ -150,14 +150,13 @@ pub async fn run_part(
             }
             () = deadline => return Err(late()),
             () = &mut watch.ring => {
-                let is_stalled = watch.is_stalled(ports);
-                if is_stalled && context.stall_ms.is_some() {
-                    return Err(Refusal::Stalled(executor.awaited_peers()));
-                }
-                if !is_stalled {
-                    hung = Fuse::terminated();
-                } else if hung.is_terminated() {
-                    hung = peer_hung(ports, executor.awaited_peers()).fuse();
+                match (watch.is_stalled(ports), context.stall_ms) {
+                    (false, _) => hung = Fuse::terminated(),
+                    (true, Some(_)) => return Err(Refusal::Stalled(executor.awaited_peers())),
+                    (true, None) if hung.is_terminated() => {
+                        hung = peer_hung(ports, executor.awaited_peers()).fuse();
+                    }
+                    (true, None) => {}
                 }
                 continue;
             }

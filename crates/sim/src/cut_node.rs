@@ -84,19 +84,9 @@ async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: No
     let (operator, _) = prepare(&cluster, (Sharing::Never, &snapshots)).await;
     let writer = Runner::new(&cluster, 0, &snapshots, options()).await;
     let reader = Runner::new(&cluster, 1, &snapshots, options()).await;
-    let write = async |cells: &Range<u64>| {
-        if let Err(error) = writer.client.write(&writer.file, cells).await {
-            world.fail(format!("a write fails: {error}"));
-        }
-    };
-    let read = async |cells: &Range<u64>| {
-        if let Err(error) = reader.client.read(&reader.file, cells).await {
-            world.fail(format!("a read fails: {error}"));
-        }
-    };
     for cells in &CELLS {
-        write(cells).await;
-        read(cells).await;
+        Call::Write.make(&writer, cells).await;
+        Call::Read.make(&reader, cells).await;
     }
     let stripes = cluster.stripes();
     let slot_of = |chunk: usize| cluster.slot_of(stripes[1].nodes[chunk]);
@@ -113,29 +103,44 @@ async fn script(cluster: Arc<Cluster>, longest: Arc<Mutex<LongestCalls>>, of: No
         }
     }
     let until_us = world.now_us() + CUT_US;
-    let mut calls = LongestCalls::default();
-    let all_writes = async {
-        for cells in CELLS.iter().cycle() {
-            let began_us = world.now_us();
-            write(cells).await;
-            calls.write_us = calls.write_us.max(world.now_us() - began_us);
-            if world.now_us() > until_us {
-                break;
-            }
-        }
-    };
-    let all_reads = async {
-        for cells in CELLS.iter().cycle() {
-            let began_us = world.now_us();
-            read(cells).await;
-            calls.read_us = calls.read_us.max(world.now_us() - began_us);
-            if world.now_us() > until_us {
-                break;
-            }
-        }
-    };
-    futures::join!(all_writes, all_reads);
-    *lock(&longest) = calls;
+    let (read_us, write_us) = futures::join!(
+        Call::Read.longest_us(&reader, until_us),
+        Call::Write.longest_us(&writer, until_us)
+    );
+    *lock(&longest) = LongestCalls { read_us, write_us };
     cluster.network.heal_links();
     verify(&cluster, &operator).await;
+}
+
+/// A client's call.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Read,
+    Write,
+}
+
+impl Call {
+    async fn make(self, by: &Runner, cells: &Range<u64>) {
+        let made = match self {
+            Self::Read => by.client.read(&by.file, cells).await,
+            Self::Write => by.client.write(&by.file, cells).await.map(|_| ()),
+        };
+        if let Err(error) = made {
+            by.client.fail(format!("{self:?} fails: {error}"));
+        }
+    }
+
+    /// Makes the call for each of the cells by turns until this time. Returns the longest call's time.
+    async fn longest_us(self, by: &Runner, until_us: u64) -> u64 {
+        let mut longest_us = 0;
+        for cells in CELLS.iter().cycle() {
+            let began_us = by.client.now_us();
+            self.make(by, cells).await;
+            longest_us = longest_us.max(by.client.now_us() - began_us);
+            if by.client.now_us() > until_us {
+                break;
+            }
+        }
+        longest_us
+    }
 }

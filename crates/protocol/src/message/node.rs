@@ -43,6 +43,17 @@ pub struct AttestedCut {
     pub mark: Sequence,
 }
 
+impl AttestedCut {
+    /// The cut of this update for nodes in this term alone.
+    pub const fn of_term(epoch: Epoch, mark: Sequence) -> Self {
+        Self {
+            since: epoch,
+            until: epoch,
+            mark,
+        }
+    }
+}
+
 /// The effect of a part's writes and appends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Effect {

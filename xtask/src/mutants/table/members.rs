@@ -171,8 +171,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-line-tells-of-an-eviction",
         file: "crates/protocol/src/coordinator/members/suspicion.rs",
-        text: "self.core.ports.note_event(&Event::Evicted(node));",
-        replacement: "let _ = Event::Evicted(node);",
+        text: "self.core.ports.note_event(event);",
+        replacement: "let _ = event;",
         check: protocol(
             "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
         ),
@@ -180,8 +180,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-line-tells-of-an-eviction-for-a-link",
         file: "crates/protocol/src/coordinator/members/suspicion.rs",
-        text: "self.core.ports.note_event(&event);",
-        replacement: "",
+        text: "self.note_eviction(node, &event, event.to_string());",
+        replacement: "let _ = event;",
         check: protocol(
             "coordinator::suspicion::one_end_of_a_link_that_stays_broken_is_evicted_until_it_is_mended",
         ),
@@ -196,7 +196,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-evicted-node-is-not-told",
         file: "crates/protocol/src/coordinator/members/suspicion.rs",
-        text: "            // Its lease runs until it hears that.\n            self.hasten_heartbeats(vec![node]);",
+        text: "self.hasten_heartbeats(vec![node]);",
         replacement: "",
         check: protocol(
             "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
@@ -228,8 +228,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-part-does-not-probe-the-peers-that-it-waits-for",
         file: "crates/protocol/src/run.rs",
-        text: "} else if hung.is_terminated() {",
-        replacement: "} else if hung.is_terminated() && context.stall_ms.is_some() {",
+        text: "(true, None) if hung.is_terminated() => {",
+        replacement: "(true, None) if hung.is_terminated() && executor.is_finished() => {",
         check: test(
             "gabion-sim",
             "integration",

@@ -94,13 +94,16 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         if self.can_spare(node).await.unwrap_or(false)
             && lock(&self.nodes.suspicions).evict(node, None, now_ms)
         {
-            // Its lease runs until it hears that.
-            self.hasten_heartbeats(vec![node]);
-            self.core.ports.note_event(&Event::Evicted(node));
-            self.core.note_error(format!(
-                "other nodes cannot reach {node}, so it is evicted until they can"
-            ));
+            let error = format!("other nodes cannot reach {node}, so it is evicted until they can");
+            self.note_eviction(node, &Event::Evicted(node), error);
         }
+    }
+
+    /// Makes an eviction known: to the operator, and to the node itself, whose lease runs until it hears that.
+    fn note_eviction(&self, node: NodeId, event: &Event, error: String) {
+        self.hasten_heartbeats(vec![node]);
+        self.core.ports.note_event(event);
+        self.core.note_error(error);
     }
 
     /// Evicts a node because of one broken link. Until then only stripes with chunks on both of its ends
@@ -113,10 +116,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             suspicions.bear_link(node, now_ms);
         } else if suspicions.evict(node, Some(other), now_ms) {
             drop(suspicions);
-            self.hasten_heartbeats(vec![node]);
             let event = Event::EvictedForLink(node, other);
-            self.core.ports.note_event(&event);
-            self.core.note_error(event.to_string());
+            self.note_eviction(node, &event, event.to_string());
         }
     }
 

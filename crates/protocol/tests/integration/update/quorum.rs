@@ -74,16 +74,12 @@ fn a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone() {
     let last: Vec<_> = last.map(|led| led.map(|led| led.mark.0)).collect();
     assert_eq!(last, [Some(2), None, None, None]);
     let is_read = |reply: &NodeReply| matches!(reply, NodeReply::PartDone { as_of, .. } if *as_of == sequence);
-    let attested_in = |since, until| {
-        ReadCut::Attested(AttestedCut {
-            since: Epoch(since),
-            until: Epoch(until),
-            mark: sequence,
-        })
-    };
-    let attested = |epoch| attested_in(epoch, epoch);
+    let cut = |epoch| AttestedCut::of_term(Epoch(epoch), sequence);
+    let attested = |epoch| ReadCut::Attested(cut(epoch));
     assert!(is_read(&bed.admits(12, 0, attested(1))));
-    assert!(is_read(&bed.admits(15, 0, attested_in(1, 2))));
+    let until = Epoch(2);
+    let in_both = ReadCut::Attested(AttestedCut { until, ..cut(1) });
+    assert!(is_read(&bed.admits(15, 0, in_both)));
     for (run, epoch) in [(13, 0), (14, 2)] {
         let current = Epoch(1);
         let fenced = NodeReply::Refused(Refusal::Fenced { current });

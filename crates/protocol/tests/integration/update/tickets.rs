@@ -226,11 +226,7 @@ fn an_expired_ticket_is_good_while_the_node_is_cut_off() {
     let bed = Bed::new(&[]);
     bed.grant_leases_of(EXPIRES_MS + 500, 0);
     bed.join_again(0);
-    let cut = ReadCut::Attested(AttestedCut {
-        since: Epoch(0),
-        until: Epoch(0),
-        mark: Sequence(0),
-    });
+    let cut = ReadCut::Attested(AttestedCut::of_term(Epoch(0), Sequence(0)));
     let attested = |run| match read(run, Some(ticket(Operations::READ))) {
         NodeRequest::RunPart(mut part) => {
             part.cut = cut;
