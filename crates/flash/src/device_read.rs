@@ -89,7 +89,7 @@ pub fn read_past_cache(file: &File, output: &mut [u8], offset: u64) -> io::Resul
 ///
 /// # Errors
 /// As for [`read_past_cache`].
-pub(crate) fn drop_cached(file: &File, length_bytes: u64) -> io::Result<()> {
+pub fn drop_cached(file: &File, length_bytes: u64) -> io::Result<()> {
     let mut space = vec![0; length_bytes.min(CHECKED_BYTES) as usize];
     let mut at = 0;
     while at < length_bytes {

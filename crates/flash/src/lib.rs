@@ -64,7 +64,7 @@ mod stripes;
 mod unreadable;
 
 pub use device::{Device, FileDevice, disk_of, is_blank};
-pub use device_read::{CacheFault, read_past_cache};
+pub use device_read::{CacheFault, drop_cached, read_past_cache};
 pub use error::FlashError;
 pub use files::FileId;
 pub use geometry::{Geometry, PAGE_BYTES};

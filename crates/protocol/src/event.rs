@@ -42,6 +42,10 @@ pub enum Event {
     RepairEnded(StripeId),
     /// The repair of a stripe has failed and will be retried.
     RepairFailed(StripeId, String),
+    /// Work on the metadata waits, and none has ended for some seconds.
+    MetadataHang,
+    /// Work on the metadata ends again.
+    MetadataAnswer,
     /// A replicated segment is encoded: this stripe is new.
     Encoded(StripeId),
     /// An encoded segment is replicated again: this stripe is the first of its blocks.
@@ -67,6 +71,8 @@ impl Event {
             Self::DiskHangs(_) => "disk_hangs",
             Self::DiskFull(..) => "disk_full",
             Self::DiskHasRoom(..) => "disk_has_room",
+            Self::MetadataHang => "metadata_hang",
+            Self::MetadataAnswer => "metadata_answer",
             Self::RepairBegan(_) => "repair_began",
             Self::RepairEnded(_) => "repair_ended",
             Self::RepairFailed(..) => "repair_failed",
@@ -91,6 +97,7 @@ impl Event {
                 | Self::Abandoned(_)
                 | Self::DiskHangs(_)
                 | Self::DiskFull(..)
+                | Self::MetadataHang
                 | Self::RepairFailed(..)
         )
     }
@@ -113,7 +120,9 @@ impl Event {
             | Self::DiskHangs(node)
             | Self::DiskFull(node, _)
             | Self::DiskHasRoom(node, _) => Some(*node),
-            Self::RepairBegan(_)
+            Self::MetadataHang
+            | Self::MetadataAnswer
+            | Self::RepairBegan(_)
             | Self::RepairEnded(_)
             | Self::RepairFailed(..)
             | Self::Encoded(_)
@@ -174,20 +183,21 @@ impl fmt::Display for Event {
                 f,
                 "the disk of {node} hangs; the node does not serve until a disk operation completes"
             ),
-            Self::DiskFull(node, space) => {
-                let percent = space.used_percent();
-                write!(
-                    f,
-                    "the disk of {node} is full: {percent} % of it is used or reserved"
-                )
-            }
-            Self::DiskHasRoom(node, space) => {
-                let percent = space.used_percent();
-                write!(
-                    f,
-                    "the disk of {node} has room again: {percent} % of it is used"
-                )
-            }
+            Self::DiskFull(node, space) => write!(
+                f,
+                "the disk of {node} is full: {} % of it is used or reserved",
+                space.used_percent()
+            ),
+            Self::DiskHasRoom(node, space) => write!(
+                f,
+                "the disk of {node} has room again: {} % of it is used",
+                space.used_percent()
+            ),
+            Self::MetadataHang => write!(
+                f,
+                "the metadata do not answer: no change of files, members or terms is made until they do"
+            ),
+            Self::MetadataAnswer => write!(f, "the metadata answer again"),
             Self::RepairBegan(stripe) => write!(f, "the repair of {stripe} begins"),
             Self::RepairEnded(stripe) => write!(f, "the repair of {stripe} has ended"),
             Self::Encoded(stripe) => write!(f, "a replicated segment is encoded as {stripe}"),

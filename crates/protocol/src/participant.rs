@@ -151,13 +151,18 @@ impl Participant {
         let noted_ms = self.noted_changes_ms.load(Ordering::Acquire);
         let is_news = known.is_none_or(|known| known.change_count < change_count);
         let is_due = is_news && now_ms >= noted_ms + NOTE_CHANGES_MS;
-        if is_due || known.is_none_or(|known| known.start != start) {
+        let is_new_start = known.is_none_or(|known| known.start != start);
+        if is_due || is_new_start {
             let mut identity = self.store.identity();
             identity.coordinator = Some(start);
             identity.metadata_changes = Some(change_count);
-            self.with_store(move |store| store.set_identity(&identity))
-                .await?;
-            self.noted_changes_ms.store(now_ms, Ordering::Release);
+            let noting = self.with_store(move |store| store.set_identity(&identity));
+            match noting.await {
+                Ok(()) => self.noted_changes_ms.store(now_ms, Ordering::Release),
+                // The start is noted. The count is noted later: the membership does not depend on it.
+                Err(Refusal::NoSpace) if !is_new_start => {}
+                Err(refused) => return Err(refused),
+            }
         }
         let mut newest = lock(&self.newest_coordinator);
         *newest = newest.into_iter().chain([coordinator]).max_by_key(rank);

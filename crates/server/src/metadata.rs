@@ -1,10 +1,11 @@
 //! The place of a coordinator's metadata: a file of its directory, or a database. The code above does not
 //! distinguish them.
 
-use crate::error::ServerError;
+use crate::error::{ServerError, io_error};
 use gabion_meta::{ClusterId, KeyValue, Meta, MetaError, ReadTxn, RedbStore, WriteTxn};
 use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
 use gabion_wire::system_wall_clock;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The name of the file in a coordinator's directory.
@@ -31,7 +32,10 @@ impl MetadataPlace {
     /// If the store does not exist, is in use, or cannot be used.
     pub fn open(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         Ok(match self {
-            Self::File(path) => MetadataStore::File(RedbStore::open(path)?),
+            Self::File(path) => {
+                forget_cached(path)?;
+                MetadataStore::File(RedbStore::open(path)?)
+            }
             Self::Database(address) => {
                 MetadataStore::Database(PostgresStore::open(address.clone(), options)?)
             }
@@ -44,6 +48,7 @@ impl MetadataPlace {
     /// As [`MetadataPlace::open`].
     pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         match self {
+            Self::File(path) if path.exists() => self.open(options),
             Self::File(path) => Ok(MetadataStore::File(RedbStore::create(path)?)),
             Self::Database(_) => self.open(options),
         }
@@ -80,6 +85,22 @@ impl MetadataPlace {
             opened => Ok(opened?),
         }
     }
+}
+
+/// Makes the engine read its file from the device. After a failed sync the page cache may hold pages that the device
+/// never got; the engine verifies the checksum of each page, and goes back to the commit before.
+fn forget_cached(path: &Path) -> Result<(), ServerError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(io_error("open", path))?,
+    };
+    // The engine refuses a file that another process has open.
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    let length = file.metadata().map(|metadata| metadata.len());
+    let dropped = length.and_then(|length| gabion_flash::drop_cached(&file, length));
+    dropped.map_err(io_error("read", path))
 }
 
 /// A store of one of the engines.

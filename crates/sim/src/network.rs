@@ -11,7 +11,7 @@
 use crate::coverage::{Intent, Tally};
 use crate::dice::Dice;
 use crate::hostility::{Hostility, altered_flow, altered_reply, altered_request};
-use crate::parties::{Destination, Party, Reply, Request, Service, Slot};
+use crate::parties::{Destination, Party, Reply, Request, Service, Slot, Unanswered};
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
@@ -275,7 +275,7 @@ impl Network {
         to: Slot,
         request: Request,
         deadline_us: u64,
-    ) -> Result<Reply, String> {
+    ) -> Result<Reply, Unanswered> {
         if let Request::Node(_, request) = &request {
             self.tally.sent(request);
         }
@@ -310,10 +310,10 @@ impl Network {
         }
         let mut late = self.world.sleep(deadline_us).fuse();
         select_biased! {
-            reply = receiver.fuse() => reply.map_err(|_| "broke the connection".to_owned()),
+            reply = receiver.fuse() => reply.map_err(|_| Unanswered::Broken),
             () = late => {
                 lock(&self.state).calls.remove(&call);
-                Err("did not answer in time".to_owned())
+                Err(Unanswered::Late)
             }
         }
     }

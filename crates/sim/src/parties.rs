@@ -7,6 +7,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest,
 };
 use gabion_protocol::ports::{Address, Asker};
+use thiserror::Error;
 
 /// A machine, with one process after another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -30,6 +31,15 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     Node(NodeReply),
     Coordinator(Box<CoordinatorReply>),
+}
+
+/// The reason for which a call has no reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum Unanswered {
+    #[error("broke the connection")]
+    Broken,
+    #[error("did not answer in time")]
+    Late,
 }
 
 /// A process's handler of messages.

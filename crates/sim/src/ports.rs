@@ -4,7 +4,7 @@ use crate::cells::cell_count;
 use crate::coverage::Tally;
 use crate::ledger::Ledger;
 use crate::network::Network;
-use crate::parties::{Destination, Party, Reply, Request, Slot};
+use crate::parties::{Destination, Party, Reply, Request, Slot, Unanswered};
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -20,7 +20,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// The coordinator's machine.
 pub(crate) const COORDINATOR: Slot = Slot(0);
@@ -104,6 +104,8 @@ impl OtherCluster {
 
 /// The ports of one process.
 pub(crate) struct SimPorts {
+    /// Its own handle.
+    itself: Weak<Self>,
     world: Arc<World>,
     network: Arc<Network>,
     party: Party,
@@ -132,7 +134,8 @@ impl SimPorts {
     ) -> Arc<Self> {
         let pace = world.roll(|dice| dice.between(1000 - DRIFT_PER_MILLE, 1000 + DRIFT_PER_MILLE));
         let started_us = world.now_us();
-        Arc::new(Self {
+        Arc::new_cyclic(|itself| Self {
+            itself: itself.clone(),
             world,
             network,
             party,
@@ -218,8 +221,12 @@ impl SimPorts {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<Reply, CallError>> {
         let (network, party) = (Arc::clone(&self.network), self.party);
-        let world = Arc::clone(&self.world);
+        let (world, ports) = (Arc::clone(&self.world), self.itself.clone());
         let wait_us = self.true_us(deadline_ms);
+        let node = match &request {
+            Request::Node(node, _) => Some(*node),
+            Request::Coordinator(_) => None,
+        };
         async move {
             let Some(to) = to else {
                 let reason = "has no known address".to_owned();
@@ -234,7 +241,15 @@ impl SimPorts {
             if let Some(fault) = answered.and_then(|reply| network.tally().refused_ticket(reply)) {
                 world.fail(format!("{peer} refuses an honest client: {fault}"));
             }
-            reply.map_err(|reason| CallError { peer, reason })
+            reply.map_err(|unanswered| {
+                if unanswered == Unanswered::Broken
+                    && let (Some(node), Some(ports)) = (node, ports.upgrade())
+                {
+                    ports.suspect(node);
+                }
+                let reason = unanswered.to_string();
+                CallError { peer, reason }
+            })
         }
         .boxed()
     }

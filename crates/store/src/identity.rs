@@ -2,20 +2,29 @@
 //! start that the node knows.
 //!
 //! The file lies beside the chunks, so that an older copy of them brings its own: the coordinator
-//! then finds that the starts do not follow those that it knows. The file is replaced atomically.
-//! The store keeps it and draws no conclusions.
+//! then finds that the starts do not follow those that it knows. The store keeps it and draws no
+//! conclusions.
+//!
+//! The file has two slots. A new identity overwrites the older one, so a crash leaves one of the two
+//! whole. This takes neither space nor a descriptor: a node whose disk is full goes on renewing its
+//! lease, for which it notes the coordinator here.
 
 use crate::checksum::crc32c;
 use crate::codec::{Reader, put_varint};
-use crate::disk::{Disk, remove_if_there, rename_in_root, write_file};
-use crate::error::{IoContext, StoreError};
+use crate::disk::{Disk, DiskFile, remove_if_there, rename_in_root, write_file};
+use crate::error::{IoContext, StoreError, is_lost};
 use gabion_layout::{ClusterId, NodeId, Start};
 use std::io;
+use std::sync::Arc;
 
 const PATH: &str = "identity";
 const UNFINISHED_PATH: &str = "identity.new";
 const MAGIC: [u8; 8] = *b"GABIONID";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version without slots: the file is one identity and has no number.
+const UNNUMBERED_VERSION: u32 = 1;
+/// Bytes of a slot: one identity, zeros, and a checksum.
+const SLOT_BYTES: usize = 4096;
 /// Most starts kept; a node with more starts that were not admitted is taken for a copy.
 const START_COUNT_MAX: usize = 64;
 
@@ -50,9 +59,11 @@ impl Identity {
         self.starts.drain(..excess);
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// A slot with this identity. The slot with the higher number is the newer one.
+    fn encode(&self, number: u64) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
         let flag = |is_there: bool, bit: u8| u8::from(is_there) << bit;
         bytes.push(
             flag(self.cluster.is_some(), 0)
@@ -75,20 +86,27 @@ impl Identity {
         for number in [self.found_position, self.metadata_changes] {
             number.inspect(|&number| put_varint(&mut bytes, number));
         }
+        bytes.resize(SLOT_BYTES - 4, 0);
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The identity in a slot, or in a whole file without slots, and its number.
+    fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
         let (body, crc) = bytes.split_last_chunk::<4>()?;
         if crc32c(body).to_le_bytes() != *crc {
             return None;
         }
         let mut reader = Reader::new(body);
-        if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
+        if reader.bytes(8)? != MAGIC {
             return None;
         }
+        let number = match reader.u32()? {
+            VERSION => reader.u64()?,
+            UNNUMBERED_VERSION => 0,
+            _ => return None,
+        };
         let flags = reader.u8()?;
         let has = |bit: u8| flags >> bit & 1 == 1;
         let mut identity = Self::default();
@@ -115,8 +133,8 @@ impl Identity {
         if has(4) {
             identity.metadata_changes = Some(reader.varint()?);
         }
-        reader.finish()?;
-        Some(identity)
+        // Zeros follow.
+        Some((number, identity))
     }
 }
 
@@ -126,56 +144,104 @@ fn read_start(reader: &mut Reader<'_>) -> Option<Start> {
     Some(Start { number, nonce })
 }
 
-/// The identity on the disk; empty if the file is missing or damaged. A node without one is treated
-/// as one whose disk was rolled back, which is safe.
-pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
-    remove_if_there(disk, UNFINISHED_PATH)?;
-    let file = match disk.open(PATH) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Identity::default()),
-        Err(error) => return Err(StoreError::io("open", PATH, error)),
-    };
-    let length = file.length().context("measure", PATH)?;
-    // A file larger than any identity is damaged.
-    let mut bytes = vec![0; length.min(4096) as usize];
-    file.read_exact_at(&mut bytes, 0).context("read", PATH)?;
-    Ok(Identity::decode(&bytes).unwrap_or_default())
+/// The file on the disk.
+pub(crate) struct IdentityFile {
+    file: Arc<dyn DiskFile>,
+    /// The number of the newest identity, which is in slot `number % 2`.
+    number: u64,
 }
 
-/// Records where the journal ends, unless an earlier opening since the last admitted start did.
-/// Call it before any append to the journal.
-pub(crate) fn note_found(
-    disk: &dyn Disk,
-    identity: &mut Identity,
-    position: u64,
-) -> Result<(), StoreError> {
-    // A store that has not joined needs no record.
-    if identity.node.is_none() || identity.found_position.is_some() {
-        return Ok(());
+impl IdentityFile {
+    /// Opens the file, and makes it if it is missing or damaged: then the identity is empty. A node
+    /// without one is treated as one whose disk was rolled back, which is safe.
+    pub(crate) fn open(disk: &dyn Disk) -> Result<(Self, Identity), StoreError> {
+        remove_if_there(disk, UNFINISHED_PATH)?;
+        let file = match disk.open(PATH) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Self::create(disk, Identity::default());
+            }
+            Err(error) => return Err(StoreError::io("open", PATH, error)),
+        };
+        let length = file.length().context("measure", PATH)?;
+        if length != 2 * SLOT_BYTES as u64 {
+            // A file without slots, which is smaller than one, or a damaged file.
+            let found = read(&*file, 0, length.min(SLOT_BYTES as u64) as usize)?;
+            let identity = found.map(|(_, identity)| identity);
+            return Self::create(disk, identity.unwrap_or_default());
+        }
+        let first = read(&*file, 0, SLOT_BYTES)?;
+        let second = read(&*file, SLOT_BYTES as u64, SLOT_BYTES)?;
+        let found = first.into_iter().chain(second);
+        match found.max_by_key(|&(number, _)| number) {
+            Some((number, identity)) => Ok((Self { file, number }, identity)),
+            None => Self::create(disk, Identity::default()),
+        }
     }
-    identity.found_position = Some(position);
-    write_file(disk, UNFINISHED_PATH, &identity.encode())?;
-    rename_in_root(disk, UNFINISHED_PATH, PATH)
+
+    fn create(disk: &dyn Disk, identity: Identity) -> Result<(Self, Identity), StoreError> {
+        let mut bytes = identity.encode(0);
+        bytes.resize(2 * SLOT_BYTES, 0);
+        write_file(disk, UNFINISHED_PATH, &bytes)?;
+        rename_in_root(disk, UNFINISHED_PATH, PATH)?;
+        let file = disk.open(PATH).context_or_busy("open", PATH)?;
+        Ok((Self { file, number: 0 }, identity))
+    }
+
+    /// Records where the journal ends, unless an earlier opening since the last admitted start did.
+    /// Call it before any append to the journal.
+    pub(crate) fn note_found(
+        &mut self,
+        identity: &mut Identity,
+        position: u64,
+    ) -> Result<(), StoreError> {
+        // A store that has not joined needs no record.
+        if identity.node.is_none() || identity.found_position.is_some() {
+            return Ok(());
+        }
+        identity.found_position = Some(position);
+        self.replace(identity, |written| written)
+    }
+
+    /// Replaces the identity, durably. `require` sees the outcome of what may fail half-way.
+    pub(crate) fn replace(
+        &mut self,
+        identity: &Identity,
+        require: impl FnOnce(Result<(), StoreError>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let number = self.number + 1;
+        let offset = number % 2 * SLOT_BYTES as u64;
+        let written = self.file.write_all_at(&identity.encode(number), offset);
+        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::StorageFull) {
+            // Some file systems write elsewhere and need space. The newest identity is untouched.
+            return written.context("write", PATH);
+        }
+        let synced = written.and_then(|()| self.file.sync());
+        require(synced.context("write", PATH))?;
+        self.number = number;
+        Ok(())
+    }
 }
 
-/// Replaces the identity on the disk. `require` sees the outcome of operations that may fail
-/// half-way.
-pub(crate) fn replace(
-    disk: &dyn Disk,
-    identity: &Identity,
-    require: impl FnOnce(Result<(), StoreError>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    if let Err(error) = write_file(disk, UNFINISHED_PATH, &identity.encode()) {
-        // A leftover would only block the next replacement.
-        let _ = disk.remove(UNFINISHED_PATH);
-        return Err(error);
+/// The identity in a part of the file, and its number; none if it is damaged or cannot be read. Reads
+/// the device: after a failed sync the page cache may hold an identity that the device never got.
+fn read(
+    file: &dyn DiskFile,
+    offset: u64,
+    length: usize,
+) -> Result<Option<(u64, Identity)>, StoreError> {
+    let mut bytes = vec![0; length];
+    match file.read_device_at(&mut bytes, offset) {
+        Ok(()) => Ok(Identity::decode(&bytes)),
+        Err(error) if is_lost(&error) => Ok(None),
+        Err(error) => Err(StoreError::io("read", PATH, error)),
     }
-    require(rename_in_root(disk, UNFINISHED_PATH, PATH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SimDisk;
 
     fn start(number: u64) -> Start {
         let nonce = u64::MAX - number;
@@ -185,7 +251,8 @@ mod tests {
     #[test]
     fn an_identity_comes_back_and_a_damaged_one_does_not() {
         let mut identity = Identity::default();
-        assert_eq!(Identity::decode(&identity.encode()), Some(identity.clone()));
+        let decoded = Identity::decode(&identity.encode(3));
+        assert_eq!(decoded, Some((3, identity.clone())));
         identity.cluster = Some(ClusterId(u128::MAX - 3));
         identity.node = Some(NodeId(7));
         identity.coordinator = Some(start(3));
@@ -193,14 +260,105 @@ mod tests {
         identity.metadata_changes = Some(300);
         identity.begin(start(1));
         identity.begin(start(2));
-        let bytes = identity.encode();
-        assert_eq!(Identity::decode(&bytes), Some(identity));
+        let bytes = identity.encode(u64::MAX);
+        assert_eq!(Identity::decode(&bytes), Some((u64::MAX, identity)));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert_eq!(Identity::decode(&damaged), None, "byte {at}");
             assert_eq!(Identity::decode(&bytes[..at]), None, "cut at {at}");
         }
+    }
+
+    fn open(disk: &SimDisk) -> (IdentityFile, Identity) {
+        IdentityFile::open(disk).expect("the disk works")
+    }
+
+    fn of_node(id: u32) -> Identity {
+        Identity {
+            node: Some(NodeId(id)),
+            ..Identity::default()
+        }
+    }
+
+    #[test]
+    fn a_crash_leaves_the_old_identity_or_the_new_one() {
+        let disk = SimDisk::new(1);
+        let (mut file, _) = open(&disk);
+        let mut found = std::collections::BTreeSet::new();
+        for id in 1..20 {
+            // The write is issued, and its sync is cut off.
+            disk.power_off_at(disk.counts().operation_count + 2);
+            assert!(file.replace(&of_node(id), |written| written).is_err());
+            for seed in 0..8 {
+                let (_, after) = open(&disk.after_crash(seed));
+                let last = (id > 1).then(|| NodeId(id - 1));
+                assert!(after.node == last || after.node == Some(NodeId(id)));
+                found.insert(after.node == last);
+            }
+            disk.crash();
+            file = open(&disk).0;
+            file.replace(&of_node(id), |written| written).unwrap();
+        }
+        assert_eq!(found.len(), 2, "both are possible");
+    }
+
+    #[test]
+    fn a_replacement_takes_no_space_and_no_descriptor() {
+        let disk = SimDisk::new(1);
+        let (mut file, _) = open(&disk);
+        disk.set_capacity(0);
+        disk.give_descriptors(false);
+        for id in 1..5 {
+            file.replace(&of_node(id), |written| written).unwrap();
+        }
+        disk.give_descriptors(true);
+        assert_eq!(open(&disk).1, of_node(4));
+    }
+
+    #[test]
+    fn a_damaged_slot_leaves_the_other_and_two_leave_none() {
+        let disk = SimDisk::new(1);
+        let (mut file, _) = open(&disk);
+        file.replace(&of_node(1), |written| written).unwrap();
+        file.replace(&of_node(2), |written| written).unwrap();
+        disk.flip_bit(PATH, 100);
+        assert_eq!(open(&disk).1, of_node(1));
+        disk.flip_bit(PATH, 8 * SLOT_BYTES as u64 + 100);
+        assert_eq!(open(&disk).1, Identity::default());
+        // It is whole again.
+        let (mut file, _) = open(&disk);
+        file.replace(&of_node(3), |written| written).unwrap();
+        disk.lose_page(PATH, 0);
+        assert_eq!(open(&disk).1, of_node(3), "its number is odd");
+    }
+
+    #[test]
+    fn an_identity_that_the_device_never_got_is_not_read() {
+        let disk = SimDisk::new(1);
+        let (mut file, _) = open(&disk);
+        file.replace(&of_node(1), |written| written).unwrap();
+        disk.fail_next_sync();
+        assert!(file.replace(&of_node(2), |written| written).is_err());
+        disk.restart_process();
+        assert_eq!(open(&disk).1, of_node(1));
+    }
+
+    #[test]
+    fn a_file_without_slots_gets_them() {
+        let disk = SimDisk::new(1);
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&UNNUMBERED_VERSION.to_le_bytes());
+        // Only the node is there, and no start.
+        bytes.extend_from_slice(&[2, 7, 0]);
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        write_file(&disk, PATH, &bytes).unwrap();
+        disk.sync_directory("").unwrap();
+        let (mut file, identity) = open(&disk);
+        assert_eq!(identity, of_node(7));
+        file.replace(&of_node(8), |written| written).unwrap();
+        assert_eq!(open(&disk.after_crash(0)).1, of_node(8));
     }
 
     #[test]
@@ -213,6 +371,6 @@ mod tests {
         }
         assert_eq!(identity.starts.len(), START_COUNT_MAX);
         assert_eq!(identity.starts.last(), Some(&start(last)));
-        assert_eq!(Identity::decode(&identity.encode()), Some(identity));
+        assert_eq!(Identity::decode(&identity.encode(0)), Some((0, identity)));
     }
 }

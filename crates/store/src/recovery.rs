@@ -10,7 +10,7 @@ use crate::chunk::trash::move_to_trash;
 use crate::disk::{Disk, remove_if_there};
 use crate::error::{IoContext, StoreError};
 use crate::format;
-use crate::identity;
+use crate::identity::IdentityFile;
 use crate::journal::entry::Entry;
 use crate::journal::frame::{self, Check};
 use crate::journal::image::Image;
@@ -96,7 +96,7 @@ impl Store {
         options: Options,
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let is_new = format::check_or_create(&*disk)?;
-        let mut identity = identity::read(&*disk)?;
+        let (mut identity_file, mut identity) = IdentityFile::open(&*disk)?;
         let mut state = State::new(Arc::clone(&disk), options);
         state.journal.discard_spare()?;
         let mut replay = Replay {
@@ -112,7 +112,7 @@ impl Store {
         };
         replay.find_chunks()?;
         replay.replay_journal()?;
-        identity::note_found(&*disk, &mut identity, replay.state.journal.end_lsn())?;
+        identity_file.note_found(&mut identity, replay.state.journal.end_lsn())?;
         replay.distrust()?;
         replay.finish_removals()?;
         replay.redo_images()?;
@@ -127,7 +127,12 @@ impl Store {
             other => other?,
         }
         let report = replay.report;
-        let shared = Arc::new(Shared::new(disk, options, identity, replay.state));
+        let shared = Arc::new(Shared::new(
+            disk,
+            options,
+            (identity, identity_file),
+            replay.state,
+        ));
         Ok((Self { shared }, report))
     }
 }

@@ -3,7 +3,7 @@
 use crate::counts::{Counters, StoreCounts};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StoreError};
-use crate::identity::{self, Identity};
+use crate::identity::{Identity, IdentityFile};
 use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
 use crate::journal::frame;
@@ -39,8 +39,8 @@ pub(crate) struct Shared {
     chunk_syncs: SyncLocks,
     /// The identity on the disk. Its lock is never held over a wait for the disk.
     identity: Mutex<Identity>,
-    /// Held while the identity on the disk is replaced.
-    replacing_identity: Mutex<()>,
+    /// The file with the identity, locked while the identity there is replaced.
+    identity_file: Mutex<IdentityFile>,
     /// The first failure of a required write or sync.
     latch: OnceLock<String>,
 }
@@ -60,7 +60,7 @@ impl Shared {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         options: Options,
-        identity: Identity,
+        (identity, identity_file): (Identity, IdentityFile),
         state: State,
     ) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Shared {
             counters: state.journal.counters(),
             reserve_syncs: state.reserves.syncs(),
             identity: Mutex::new(identity),
-            replacing_identity: Mutex::new(()),
+            identity_file: Mutex::new(identity_file),
             state: Mutex::new(state),
             latch: OnceLock::new(),
         }
@@ -256,19 +256,20 @@ impl Store {
         self.shared.lock_identity().clone()
     }
 
-    /// Replaces the store's identity durably.
+    /// Replaces the store's identity durably. On most file systems this takes no space.
     ///
     /// # Errors
     /// [`StoreError::Io`] with nothing changed, or with the store latched; [`StoreError::Failed`].
     pub fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
-        let replacing = self.shared.replacing_identity.lock();
-        let _replacing = replacing.unwrap_or_else(PoisonError::into_inner);
+        let file = self.shared.identity_file.lock();
+        // A replacement that did not end is made again in the same slot.
+        let mut file = file.unwrap_or_else(PoisonError::into_inner);
         if *self.shared.lock_identity() == *identity {
             return Ok(());
         }
         self.shared.check_latch()?;
         let require = |outcome| self.shared.require(outcome);
-        identity::replace(&*self.shared.disk, identity, require)?;
+        file.replace(identity, require)?;
         self.shared.lock_identity().clone_from(identity);
         Ok(())
     }

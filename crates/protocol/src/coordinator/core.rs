@@ -2,6 +2,7 @@
 //! still decide.
 
 use super::options::CoordinatorOptions;
+use crate::event::Event;
 use crate::measure::Measure;
 use crate::message::{CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
@@ -17,6 +18,9 @@ pub(super) const PAGE: usize = 512;
 
 /// Time limit of a node's answer to a request without a plan. The stripe's primary waits for that answer.
 pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
+
+/// Time between two looks at whether work on the metadata hangs.
+const METADATA_LOOK_MS: u64 = 1_000;
 
 /// The outcome of a request.
 pub(super) type Answer = Result<CoordinatorReply, Denial>;
@@ -109,6 +113,23 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
             self.stop(error.clone());
         }
         result
+    }
+
+    /// Logs that work on the metadata hangs, and that it ends again. Runs until the metadata store fails.
+    pub(super) async fn watch_metadata(self: Arc<Self>) {
+        let mut hung = false;
+        while !self.is_broken() {
+            self.ports.sleep_ms(METADATA_LOOK_MS).await;
+            let hangs = self.ports.disk_hangs();
+            if hangs != hung {
+                hung = hangs;
+                self.ports.note_event(if hangs {
+                    &Event::MetadataHang
+                } else {
+                    &Event::MetadataAnswer
+                });
+            }
+        }
     }
 
     /// Answers every request with this error from now on.

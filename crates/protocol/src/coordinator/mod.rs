@@ -98,6 +98,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub fn start(self: &Arc<Self>) {
         let ports = &self.shared.core.ports;
         ports.spawn(Arc::clone(&self.members).watch().boxed());
+        ports.spawn(Arc::clone(&self.shared.core).watch_metadata().boxed());
         ports.spawn(self.members.positions().keep().boxed());
         ports.spawn(Arc::clone(&self.shared.nodes).outlive_leases().boxed());
         let tasks = [

@@ -331,11 +331,16 @@ impl Disk for SimDisk {
                 Err(missing) => missing,
             });
         }
-        let name_of = |path: &String| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            (directory_of(path) == directory).then(|| name.to_owned())
+        let prefix = match directory {
+            "" => String::new(),
+            _ => format!("{directory}/"),
         };
-        Ok(state.names.keys().filter_map(name_of).collect())
+        let behind = state.names.range(prefix.clone()..);
+        let inside = behind.map_while(|(path, _)| path.strip_prefix(&prefix));
+        Ok(inside
+            .filter(|name| !name.contains('/'))
+            .map(str::to_owned)
+            .collect())
     }
 
     fn sync_directory(&self, directory: &str) -> io::Result<()> {
@@ -359,8 +364,7 @@ impl Disk for SimDisk {
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
-        let state = self.lock();
-        Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
+        Ok(self.lock().available_bytes())
     }
 }
 
@@ -376,7 +380,7 @@ impl SimFile {
     fn change(&self, change: Change) -> io::Result<()> {
         let mut state = self.state()?;
         let growth = change.growth_bytes(&lock_inode(&self.inode).current);
-        if growth > state.capacity_bytes.saturating_sub(state.used_bytes()) {
+        if growth > 0 && growth > state.available_bytes() {
             return Err(ErrorKind::StorageFull.into());
         }
         if let Change::Write { bytes, .. } = &change {

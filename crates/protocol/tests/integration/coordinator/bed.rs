@@ -59,6 +59,8 @@ struct World {
     alive: BTreeMap<NodeId, u64>,
     /// The findings of the next scrub of these chunks.
     damage: Vec<Damage>,
+    /// Whether work on the metadata hangs.
+    disk_hangs: bool,
 }
 
 #[derive(Default)]
@@ -184,6 +186,10 @@ impl Ports for FakePorts {
         work();
     }
 
+    fn disk_hangs(&self) -> bool {
+        self.world().disk_hangs
+    }
+
     fn note_event(&self, event: &Event) {
         self.world().events.push(event.clone());
     }
@@ -214,6 +220,11 @@ impl Bed {
     /// `v / nodes_per_rack`.
     pub(crate) fn new(racks: u32, nodes_per_rack: u32) -> Self {
         Self::placed(racks, nodes_per_rack, None)
+    }
+
+    /// Work on the metadata hangs, or ends again.
+    pub(crate) fn hang_disk(&self, hangs: bool) {
+        self.ports.world().disk_hangs = hangs;
     }
 
     /// The same with a seed of the places of stripes.

@@ -169,6 +169,17 @@ fn a_node_whose_disk_hangs_is_failed_as_soon_as_it_says_so_and_the_log_tells_why
 }
 
 #[test]
+fn the_log_tells_that_the_metadata_hang_and_that_they_answer_again() {
+    let mut bed = Bed::three_racks();
+    bed.take_events();
+    for (hangs, event) in [(true, Event::MetadataHang), (false, Event::MetadataAnswer)] {
+        bed.hang_disk(hangs);
+        bed.pass(5_000);
+        assert_eq!(bed.take_events(), [event], "once");
+    }
+}
+
+#[test]
 fn a_new_start_of_an_evicted_node_joins_at_once_and_stays() {
     let mut bed = Bed::three_racks();
     evict(&mut bed);

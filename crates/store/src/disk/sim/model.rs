@@ -312,7 +312,12 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn used_bytes(&self) -> u64 {
+    /// The space that is left for files.
+    pub(super) fn available_bytes(&self) -> u64 {
+        self.capacity_bytes.saturating_sub(self.used_bytes())
+    }
+
+    fn used_bytes(&self) -> u64 {
         let length = |node: &Node| match node {
             Node::Directory => 0,
             Node::File(inode) => lock_inode(inode).current.used_bytes(),
