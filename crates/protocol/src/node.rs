@@ -214,6 +214,7 @@ impl Node {
         let ports = Arc::clone(&self.participant.ports);
         let upkept = Arc::clone(&self);
         ports.spawn(async move { upkept.keep_up().await }.boxed());
+        ports.spawn(Arc::clone(&self).try_disk().boxed());
         let committing = Arc::clone(&self);
         ports.spawn(async move { committing.keep_committing().await }.boxed());
         // The first heartbeat follows the join at once: it reports the disk, and brings the other nodes.

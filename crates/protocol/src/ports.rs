@@ -148,6 +148,17 @@ pub trait Ports: Send + Sync + 'static {
         futures::future::pending().boxed()
     }
 
+    /// Waits until the disk is worth a try, since blocking work is delayed. Never where this is not monitored.
+    fn disk_delay(&self) -> BoxFuture<'static, ()> {
+        futures::future::pending().boxed()
+    }
+
+    /// Runs a try of the disk: work that ends soon if the disk works, and waits for no other work. If it takes seconds,
+    /// the disk hangs, though other work may end, until another try ends soon.
+    fn try_disk(&self, work: Box<dyn FnOnce() + Send>) {
+        self.blocking(work);
+    }
+
     /// Measured rates of this process's links to nodes since the last call, in bytes a second. Empty where
     /// they are not measured.
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {

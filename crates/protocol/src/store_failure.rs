@@ -1,5 +1,5 @@
 //! A node's reaction to a failing disk: it reports damaged chunks while its store works, and leaves the
-//! cluster when the store has failed.
+//! cluster when the store has failed. If the disk does not answer, it finds out whether the disk hangs.
 //!
 //! A store that has failed to write or sync guarantees nothing any more, so the node refuses every request,
 //! tells the coordinator, and its process ends. The coordinator declares it failed at once, as it would
@@ -10,8 +10,12 @@ use crate::message::{Damage, StoreFailure, ask};
 use crate::node::Node;
 use crate::ports::Ask as _;
 use futures::FutureExt;
+use futures::channel::oneshot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Time between two tries of a disk on which work is delayed.
+const TRY_EVERY_MS: u64 = 1_000;
 
 impl Node {
     /// Reports damage to the coordinator; a lost report is repeated by the next read or scrub. The store
@@ -40,6 +44,23 @@ impl Node {
             let _ = told.await;
         };
         self.participant.ports.spawn(report.boxed());
+    }
+
+    /// Tries the disk with a short write whenever work on it is delayed: a disk that hangs may still read.
+    pub(crate) async fn try_disk(self: Arc<Self>) {
+        let ports = &self.participant.ports;
+        loop {
+            ports.disk_delay().await;
+            let store = Arc::clone(&self.participant.store);
+            let (sender, ended) = oneshot::channel::<()>();
+            ports.try_disk(Box::new(move || {
+                // A failure latches the store. Without space the disk has answered too.
+                let _ = store.try_disk();
+                drop(sender);
+            }));
+            let _ = ended.await;
+            ports.sleep_ms(TRY_EVERY_MS).await;
+        }
     }
 
     /// Ends the membership if the store has failed, once, beside other work. Returns whether it has.

@@ -2,10 +2,11 @@
 //! distinguish them.
 
 use crate::error::{ServerError, io_error};
+use gabion_flash::CacheFault;
 use gabion_meta::{ClusterId, KeyValue, Meta, MetaError, ReadTxn, RedbStore, WriteTxn};
 use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
 use gabion_wire::system_wall_clock;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The name of the file in a coordinator's directory.
@@ -88,19 +89,26 @@ impl MetadataPlace {
 }
 
 /// Makes the engine read its file from the device. After a failed sync the page cache may hold pages that the device
-/// never got; the engine verifies the checksum of each page, and goes back to the commit before.
+/// never got; the engine verifies the checksums of all pages that it uses, and goes back to the commit before.
 fn forget_cached(path: &Path) -> Result<(), ServerError> {
-    let file = match File::open(path) {
+    let file = match File::options().read(true).write(true).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(io_error("open", path))?,
     };
-    // The engine refuses a file that another process has open.
-    if file.try_lock().is_err() {
-        return Ok(());
+    match file.try_lock() {
+        // The engine refuses a file that another process has open.
+        Err(TryLockError::WouldBlock) => return Ok(()),
+        locked => locked
+            .map_err(std::io::Error::from)
+            .map_err(io_error("lock", path))?,
     }
     let length = file.metadata().map(|metadata| metadata.len());
-    let dropped = length.and_then(|length| gabion_flash::drop_cached(&file, length));
-    dropped.map_err(io_error("read", path))
+    let length = length.map_err(io_error("measure", path))?;
+    match gabion_flash::drop_cached(&file, length) {
+        Err(error) if CacheFault::is_in(&error) => Err(io_error("read", path)(error)),
+        // A page that cannot be read may be unused. The engine refuses the file if it is not.
+        _ => Ok(()),
+    }
 }
 
 /// A store of one of the engines.

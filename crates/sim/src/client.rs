@@ -11,7 +11,7 @@ use crate::ports::SimPorts;
 use crate::world::World;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
-use gabion_client::{Client, ClientError, ClientOptions, File, NewFile};
+use gabion_client::{Cause, Client, ClientError, ClientOptions, File, NewFile};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_meta::Existing;
 use gabion_protocol::client_ports::FlowRouter;
@@ -199,9 +199,15 @@ impl SimClient {
     /// Opens a file.
     pub(crate) async fn open(&self, name: &str) -> Result<File, ClientError> {
         let called_us = self.world.now_us();
-        let file = self.client.open(name).await?;
-        self.note_opened(name, &file, called_us);
-        Ok(file)
+        let opened = self.client.open(name).await;
+        match &opened {
+            Ok(file) => self.note_opened(name, file, called_us),
+            Err(error) if error.cause() == Cause::NotFound => {
+                self.ledger.is_not_there(name, called_us);
+            }
+            Err(_) => {}
+        }
+        opened
     }
 
     /// Notes that a file was there while an open ran.

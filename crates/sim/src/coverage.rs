@@ -65,6 +65,8 @@ pub struct Coverage {
     pub eviction_count: u64,
     /// Nodes that were evicted for a single broken link.
     pub link_eviction_count: u64,
+    /// Notes in the logs of nodes and coordinators that a disk hangs.
+    pub hang_count: u64,
     /// Nodes that were detected to have gone back in time.
     pub rollback_count: u64,
     /// Requests that a coordinator refused because its metadata was detected to be an old copy.
@@ -105,7 +107,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// The number of counts.
-    pub const ROW_COUNT: usize = 42;
+    pub const ROW_COUNT: usize = 43;
 
     /// Each count with its name.
     pub fn rows(&self) -> [(&'static str, u64); Self::ROW_COUNT] {
@@ -134,6 +136,7 @@ impl Coverage {
             ("pieces without room", self.unstaged_count),
             ("evictions", self.eviction_count),
             ("evictions for a link", self.link_eviction_count),
+            ("notes of hung disks", self.hang_count),
             ("rollbacks found", self.rollback_count),
             ("requests to old metadata", self.old_metadata_count),
             ("requests to metadata in doubt", self.unvouched_count),
@@ -182,6 +185,7 @@ impl AddAssign for Coverage {
         self.unstaged_count += other.unstaged_count;
         self.eviction_count += other.eviction_count;
         self.link_eviction_count += other.link_eviction_count;
+        self.hang_count += other.hang_count;
         self.rollback_count += other.rollback_count;
         self.old_metadata_count += other.old_metadata_count;
         self.unvouched_count += other.unvouched_count;
@@ -432,6 +436,7 @@ impl Tally {
             Event::Evicted(_) => coverage.eviction_count += 1,
             Event::EvictedForLink(..) => coverage.link_eviction_count += 1,
             Event::WentBack(_) => coverage.rollback_count += 1,
+            Event::DiskHangs(_) => coverage.hang_count += 1,
             _ => {}
         }
     }

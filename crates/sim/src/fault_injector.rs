@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex};
 const RECOVERY_MS_MAX: u64 = 300_000;
 /// A node that is silent for this time is declared failed: more than a lease and its margin.
 const VERDICT_MS: u64 = 3_000;
+/// Time that some hangs last longer: more than a node takes to notice that its disk hangs.
+const NOTICED_HANG_MS: u64 = 11_000;
 /// Time that the cuts last longer which end memberships: more than the coordinator tolerates a broken link.
 const EVICTING_CUT_MS: u64 = 8_000;
 /// Interval of the checks during a recovery.
@@ -287,6 +289,9 @@ impl FaultInjector {
 
     async fn hang(&self, slot: Slot, hung_ms: u64) {
         let world = &self.cluster.world;
+        // Some hangs last until the node notices them.
+        let is_noticed = world.roll(|dice| dice.one_in(3));
+        let hung_ms = hung_ms + if is_noticed { NOTICED_HANG_MS } else { 0 };
         world.note(&format!("the disk of machine {} hangs", slot.0));
         self.cluster.hangs.begin(slot, world.now_us());
         world.sleep(hung_ms * 1000).await;
@@ -339,7 +344,14 @@ impl FaultInjector {
 
     async fn fill_disk(&self, slot: Slot, full_ms: u64) {
         let world = &self.cluster.world;
-        let free = world.roll(|dice| dice.below(300 << 10));
+        // Other files may take the last block.
+        let free = world.roll(|dice| {
+            if dice.one_in(3) {
+                0
+            } else {
+                dice.below(300 << 10)
+            }
+        });
         let used = self.cluster.used_bytes(slot);
         world.note(&format!("machine {} has {free} bytes free", slot.0));
         self.cluster.disk(slot).set_capacity(used + free);

@@ -8,16 +8,20 @@ use gabion_store::{SimDisk, Store};
 use std::sync::Arc;
 
 /// Images of a disk that are kept.
-const IMAGE_COUNT_MAX: usize = 4;
+const IMAGE_COUNT_MAX: u64 = 4;
 
 impl Cluster {
-    /// Keeps an image of a disk as a loss of power would leave it now, and a few earlier ones.
+    /// Keeps an image of a disk as a loss of power would leave it now, and a few others from before.
     pub(crate) fn keep_image(&self, slot: Slot) {
-        let seed = self.world.roll(crate::dice::Dice::any);
+        let (seed, dropped) = self
+            .world
+            .roll(|dice| (dice.any(), dice.below(IMAGE_COUNT_MAX)));
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
         if machine.id.is_some() {
+            if machine.images.len() == IMAGE_COUNT_MAX as usize {
+                machine.images.remove(dropped as usize);
+            }
             machine.images.push_back(machine.disk.after_crash(seed));
-            machine.images.truncate(IMAGE_COUNT_MAX);
         }
     }
 

@@ -196,6 +196,13 @@ impl Ledger {
         }
     }
 
+    /// A client was told that no file has the name.
+    pub(crate) fn is_not_there(&self, name: &str, called_us: u64) {
+        let at = self.span(called_us);
+        let names = &mut lock(&self.state).names;
+        self.judge(names.is_not_there(name, at));
+    }
+
     /// A client calls the removal of a file.
     pub(crate) fn removing(&self, client: Slot, name: &str, file: PutId) {
         let number = self.replacing(name, file);

@@ -144,7 +144,7 @@ impl Names {
         known.check_all(name)
     }
 
-    /// A list has not shown the name.
+    /// A list has not shown the name, or an open has not found it.
     ///
     /// # Errors
     /// [`Misnomer::Again`], [`Misnomer::Gone`].

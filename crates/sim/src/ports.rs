@@ -453,6 +453,24 @@ impl Ports for SimPorts {
         since_us.is_some_and(|since_us| self.world.now_us() >= since_us + HANGS_AFTER_US)
     }
 
+    fn disk_hang(&self) -> BoxFuture<'static, ()> {
+        let (world, hangs, slot) = (
+            Arc::clone(&self.world),
+            Arc::clone(&self.hangs),
+            self.party.slot,
+        );
+        async move {
+            loop {
+                world.sleep(HANGS_AFTER_US).await;
+                let since_us = hangs.since_us(slot);
+                if since_us.is_some_and(|since_us| world.now_us() >= since_us + HANGS_AFTER_US) {
+                    return;
+                }
+            }
+        }
+        .boxed()
+    }
+
     fn note_event(&self, event: &Event) {
         self.network.tally().noted(event);
         // The operator reads a node's log periodically, and always agrees.

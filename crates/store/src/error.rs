@@ -214,10 +214,16 @@ impl StoreError {
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::NoSpace { .. } => true,
-            Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Self::Io { source, .. } => is_full(source),
             _ => false,
         }
     }
+}
+
+/// Whether the file system, or a quota of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    kinds.contains(&error.kind())
 }
 
 /// Whether the process or the system ran out of descriptors or memory; the disk is intact then.

@@ -12,7 +12,7 @@
 use crate::checksum::crc32c;
 use crate::codec::{Reader, put_varint};
 use crate::disk::{Disk, DiskFile, remove_if_there, rename_in_root, write_file};
-use crate::error::{IoContext, StoreError, is_lost};
+use crate::error::{IoContext, StoreError, is_full, is_lost};
 use gabion_layout::{ClusterId, NodeId, Start};
 use std::io;
 use std::sync::Arc;
@@ -164,17 +164,18 @@ impl IdentityFile {
             Err(error) => return Err(StoreError::io("open", PATH, error)),
         };
         let length = file.length().context("measure", PATH)?;
-        if length != 2 * SLOT_BYTES as u64 {
-            // A file without slots, which is smaller than one, or a damaged file.
-            let found = read(&*file, 0, length.min(SLOT_BYTES as u64) as usize)?;
-            let identity = found.map(|(_, identity)| identity);
-            return Self::create(disk, identity.unwrap_or_default());
-        }
-        let first = read(&*file, 0, SLOT_BYTES)?;
-        let second = read(&*file, SLOT_BYTES as u64, SLOT_BYTES)?;
+        // A file without slots is shorter than one.
+        let first = read(&*file, 0, length.min(SLOT_BYTES as u64) as usize)?;
+        let has_slots = length >= 2 * SLOT_BYTES as u64;
+        let second = if has_slots {
+            read(&*file, SLOT_BYTES as u64, SLOT_BYTES)?
+        } else {
+            None
+        };
         let found = first.into_iter().chain(second);
         match found.max_by_key(|&(number, _)| number) {
-            Some((number, identity)) => Ok((Self { file, number }, identity)),
+            Some((number, identity)) if has_slots => Ok((Self { file, number }, identity)),
+            Some((_, identity)) => Self::create(disk, identity),
             None => Self::create(disk, Identity::default()),
         }
     }
@@ -212,11 +213,12 @@ impl IdentityFile {
         let number = self.number + 1;
         let offset = number % 2 * SLOT_BYTES as u64;
         let written = self.file.write_all_at(&identity.encode(number), offset);
-        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::StorageFull) {
-            // Some file systems write elsewhere and need space. The newest identity is untouched.
-            return written.context("write", PATH);
-        }
         let synced = written.and_then(|()| self.file.sync());
+        if matches!(&synced, Err(error) if is_full(error)) {
+            // Some file systems write elsewhere and need space. The newest identity is untouched, and the
+            // next attempt writes the same slot.
+            return synced.context("write", PATH);
+        }
         require(synced.context("write", PATH))?;
         self.number = number;
         Ok(())

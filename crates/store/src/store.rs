@@ -274,8 +274,45 @@ impl Store {
         Ok(())
     }
 
-    /// The first failure of a required write or sync, if any.
+    /// Writes the identity once more and syncs it, to find out whether the disk answers. Waits for no other work of
+    /// the store but replacements of the identity.
+    ///
+    /// # Errors
+    /// As [`Store::set_identity`].
+    pub fn try_disk(&self) -> Result<(), StoreError> {
+        let file = self.shared.identity_file.lock();
+        let mut file = file.unwrap_or_else(PoisonError::into_inner);
+        self.shared.check_latch()?;
+        let identity = self.identity();
+        file.replace(&identity, |outcome| self.shared.require(outcome))
+    }
+
+    /// The first failure of a required write or sync, if any. A thread that has panicked within a change is a failure
+    /// too: what it has left is unknown, and no later call works.
     pub fn failure(&self) -> Option<String> {
-        self.shared.latch.get().cloned()
+        let is_torn = self.shared.state.is_poisoned();
+        let torn =
+            || is_torn.then(|| "a thread has panicked within a change of the store".to_owned());
+        self.shared.latch.get().cloned().or_else(torn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SimDisk;
+
+    #[test]
+    fn a_panic_within_a_change_is_a_failure() {
+        let disk = Arc::new(SimDisk::new(1));
+        let (store, _) = Store::open(disk, Options::default()).expect("the disk works");
+        assert_eq!(store.failure(), None);
+        let shared = Arc::clone(&store.shared);
+        let change = std::thread::spawn(move || {
+            let _state = shared.lock();
+            panic!("a bug");
+        });
+        assert!(change.join().is_err());
+        assert!(store.failure().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Disks of nodes that can die or be full: file systems in files, behind loop devices.
+//! Disks of nodes that can die, hang or be full: file systems in files, behind loop devices.
 //!
 //! They are mounted in the mount namespace of the testbed, so they end with its last process.
 
@@ -11,6 +11,10 @@ use std::path::PathBuf;
 const DISK_BYTES: u64 = 8 << 30;
 /// `FS_IOC_SHUTDOWN` of Linux: `_IOR('X', 125, __u32)`.
 const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
+/// `FIFREEZE` of Linux: `_IOWR('X', 119, int)`.
+const FREEZE: rustix::ioctl::Opcode = 0xc004_5877;
+/// `FITHAW` of Linux: `_IOWR('X', 120, int)`.
+const THAW: rustix::ioctl::Opcode = 0xc004_5878;
 /// Do not write the file system's journal, as for a disk that is gone.
 const WITHOUT_JOURNAL: u32 = 2;
 
@@ -76,6 +80,33 @@ pub(crate) fn die(cluster: &Cluster, node: u32) -> Result<(), Stop> {
         rustix::ioctl::ioctl(&directory, call)
     };
     done.context("shut a file system down")
+}
+
+/// A node's disk that writes nothing and answers no write; it still reads. It goes on when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Frozen(File);
+
+/// Freezes a node's disk.
+pub(crate) fn freeze(cluster: &Cluster, node: u32) -> Result<Frozen, Stop> {
+    let directory = File::open(cluster.directory_of(Process::Node(node)));
+    let directory = directory.context("open a node's directory")?;
+    order::<FREEZE>(&directory).context("freeze a file system")?;
+    Ok(Frozen(directory))
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = order::<THAW>(&self.0) {
+            eprintln!("gabion-torture: cannot thaw a file system: {error}");
+        }
+    }
+}
+
+/// Gives a file system an order without an argument.
+#[expect(unsafe_code, reason = "a system call that no safe interface has")]
+fn order<const ORDER: rustix::ioctl::Opcode>(directory: &File) -> rustix::io::Result<()> {
+    // SAFETY: these orders read nothing and write nothing behind the pointer.
+    unsafe { rustix::ioctl::ioctl(directory, rustix::ioctl::Setter::<ORDER, u32>::new(0)) }
 }
 
 /// The file that fills a node's disk.

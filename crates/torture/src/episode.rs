@@ -66,13 +66,14 @@ struct Active {
 
 struct Episode<'a> {
     orders: &'a Orders,
+    /// Dropped before the cluster, whose processes do not end while their disks are frozen.
+    active: Vec<Active>,
     cluster: Cluster,
     pools: Vec<Pool>,
     dice: Dice,
     recorder: Arc<Recorder>,
     signals: Arc<Signals>,
     disk_nodes: Vec<u32>,
-    active: Vec<Active>,
     /// Processes harmed since the cluster was green.
     harmed: BTreeSet<Process>,
     /// Most nodes that may be harmed before the cluster is green again.

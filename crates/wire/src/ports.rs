@@ -434,6 +434,21 @@ impl Ports for ProcessPorts {
         self.disk.clone().hang().boxed()
     }
 
+    fn disk_delay(&self) -> BoxFuture<'static, ()> {
+        self.disk.clone().delay().boxed()
+    }
+
+    fn try_disk(&self, work: Box<dyn FnOnce() + Send>) {
+        let disk = self.disk.clone();
+        // The threads of other work may all wait for the disk. Without a thread there is no try.
+        let thread = std::thread::Builder::new().name("disk-try".to_owned());
+        let _ = thread.spawn(move || {
+            let trying = disk.begin_try();
+            work();
+            drop(trying);
+        });
+    }
+
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
         self.link_rates.take_news()
     }

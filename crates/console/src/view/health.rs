@@ -140,10 +140,20 @@ pub fn signs(status: &ClusterStatus) -> Vec<String> {
 /// Time since the last message of the node, among those that are up, that was silent longest, in
 /// milliseconds.
 pub fn age_ms(status: &ClusterStatus) -> Option<u64> {
+    silences(status).max()
+}
+
+/// The number of nodes that are up and have reported, and of those that should.
+pub fn heard_count(status: &ClusterStatus) -> (usize, usize) {
+    let needed = status.nodes.iter().filter(|node| is_needed(node));
+    (silences(status).count(), needed.count())
+}
+
+/// The times since the last messages of the nodes that are up.
+fn silences(status: &ClusterStatus) -> impl Iterator<Item = u64> {
     let up = status.nodes.iter();
     let up = up.filter(|node| is_needed(node) && node.liveness == Liveness::Up);
     up.filter_map(|node| status.silence_ms.get(&node.node).copied())
-        .max()
 }
 
 #[cfg(test)]

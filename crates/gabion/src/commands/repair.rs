@@ -1,8 +1,7 @@
 //! `gabion repair` and `gabion scrub`.
 
 use super::cluster::{print_redundancy, repair_json};
-use super::health::is_needed;
-use super::repair_status::RepairErrors;
+use super::repair_status::{RepairErrors, is_over, missing_count, with};
 use super::{connect, repair_status};
 use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
@@ -126,31 +125,6 @@ async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     }
 }
 
-/// Chunks that cannot be read or await repair.
-fn missing_count(status: &ClusterStatus) -> u64 {
-    let unreadable = status.lost_chunk_count + status.unreachable_chunk_count;
-    unreadable.max(status.repair.queued_chunk_count)
-}
-
-/// The nodes in this state that should answer.
-fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
-    let nodes = status.nodes.iter().filter(|node| is_needed(node));
-    let nodes = nodes.filter(move |node| node.liveness == liveness);
-    nodes.map(|node| node.node)
-}
-
-/// Whether no chunk is missing, and no failure from before a watch of this duration is still unknown: each node has
-/// failed for good or reported since. A node that was killed just before counts as up until its heartbeat is missed.
-fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
-    let was_heard = |node| {
-        let silence = status.silence_ms.get(&node).copied();
-        silence.is_some_and(|ms| Duration::from_millis(ms) < watched)
-    };
-    missing_count(status) == 0
-        && with(status, Liveness::Suspect).next().is_none()
-        && with(status, Liveness::Up).all(was_heard)
-}
-
 pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let spinner = Shown::spinner("verifying every stored byte");
@@ -207,54 +181,6 @@ fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::RackId;
-    use gabion_meta::Departure;
-    use gabion_protocol::message::NodeStatus;
-
-    fn check(change: impl Fn(&mut ClusterStatus), is_over_then: bool) {
-        let node = |node| NodeStatus {
-            node: NodeId(node),
-            rack: RackId(0),
-            address: "10.0.0.1:1".to_owned(),
-            liveness: Liveness::Up,
-            departure: Departure::None,
-        };
-        let mut status = ClusterStatus {
-            nodes: (0..3).map(node).collect(),
-            silence_ms: (0..3).map(|node| (NodeId(node), 50)).collect(),
-            ..ClusterStatus::default()
-        };
-        change(&mut status);
-        assert_eq!(
-            is_over(&status, Duration::from_millis(100)),
-            is_over_then,
-            "{status:?}"
-        );
-    }
-
-    #[test]
-    fn a_watch_ends_when_no_failure_can_be_pending() {
-        check(|_| {}, true);
-        check(|status| status.lost_chunk_count = 1, false);
-        check(|status| status.unreachable_chunk_count = 1, false);
-        check(|status| status.repair.queued_chunk_count = 1, false);
-        let silent = |status: &mut ClusterStatus| {
-            status.silence_ms.insert(NodeId(1), 150);
-        };
-        check(silent, false);
-        check(|status| status.silence_ms.clear(), false);
-        check(|status| status.nodes[1].liveness = Liveness::Suspect, false);
-        let failed = |status: &mut ClusterStatus| {
-            status.nodes[1].liveness = Liveness::Failed;
-            status.silence_ms.remove(&NodeId(1));
-        };
-        check(failed, true);
-        let drained = |status: &mut ClusterStatus| {
-            silent(status);
-            status.nodes[1].departure = Departure::Drained;
-        };
-        check(drained, true);
-    }
 
     #[test]
     fn a_scrub_that_could_not_ask_a_node_fails() {

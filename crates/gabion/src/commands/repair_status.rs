@@ -1,21 +1,24 @@
 //! `gabion repair status`: the time until data is safe again. The figures come from the records and are never too
 //! optimistic: a chunk counts once its node has read all of it back.
 
+use super::health::is_needed;
 use crate::failure::Failure;
 use crate::output::{self, Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::Client;
 use gabion_console::view::repair::{RepairLimits, RepairView, degraded_array_count, sent_by_racks};
 pub(crate) use gabion_console::view::repair::{last_error, light};
-use gabion_layout::RackId;
-use gabion_protocol::message::{ClusterStatus, Meter, RepairStatus};
-use std::time::Duration;
+use gabion_layout::{NodeId, RackId};
+use gabion_protocol::message::{ClusterStatus, Liveness, Meter, RepairStatus};
+use std::time::{Duration, Instant};
 
 /// Refresh interval of a watch.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows repairs once, or until there are none.
+/// Shows repairs once, or until there are none and no failure from before is still unknown.
 pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result<(), Failure> {
+    let begun = Instant::now();
     loop {
+        let watched = begun.elapsed();
         let status = client.status().await?;
         let meter = client.meters().await?.sum();
         if format == Format::Json {
@@ -24,7 +27,7 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
             print(&status, &meter);
         }
         output::written()?;
-        if !watch || light(&status) == "green" {
+        if !watch || (light(&status) == "green" && is_over(&status, watched)) {
             return Ok(());
         }
         tokio::time::sleep(WATCH_EVERY).await;
@@ -173,9 +176,81 @@ pub(crate) fn restraints(repair: &RepairStatus) -> Vec<String> {
     words
 }
 
+/// Chunks that cannot be read or await repair.
+pub(super) fn missing_count(status: &ClusterStatus) -> u64 {
+    let unreadable = status.lost_chunk_count + status.unreachable_chunk_count;
+    unreadable.max(status.repair.queued_chunk_count)
+}
+
+/// The nodes in this state that should answer.
+pub(super) fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
+    let nodes = status.nodes.iter().filter(|node| is_needed(node));
+    let nodes = nodes.filter(move |node| node.liveness == liveness);
+    nodes.map(|node| node.node)
+}
+
+/// Whether no chunk is missing, and no failure from before a watch of this duration is still unknown: each node has
+/// failed for good or reported since. A node that was killed just before counts as up until its heartbeat is missed.
+pub(super) fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
+    let was_heard = |node| {
+        let silence = status.silence_ms.get(&node).copied();
+        silence.is_some_and(|ms| Duration::from_millis(ms) < watched)
+    };
+    missing_count(status) == 0
+        && with(status, Liveness::Suspect).next().is_none()
+        && with(status, Liveness::Up).all(was_heard)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_meta::Departure;
+    use gabion_protocol::message::NodeStatus;
+
+    fn check(change: impl Fn(&mut ClusterStatus), is_over_then: bool) {
+        let node = |node| NodeStatus {
+            node: NodeId(node),
+            rack: RackId(0),
+            address: "10.0.0.1:1".to_owned(),
+            liveness: Liveness::Up,
+            departure: Departure::None,
+        };
+        let mut status = ClusterStatus {
+            nodes: (0..3).map(node).collect(),
+            silence_ms: (0..3).map(|node| (NodeId(node), 50)).collect(),
+            ..ClusterStatus::default()
+        };
+        change(&mut status);
+        assert_eq!(
+            is_over(&status, Duration::from_millis(100)),
+            is_over_then,
+            "{status:?}"
+        );
+    }
+
+    #[test]
+    fn a_watch_ends_when_no_failure_can_be_pending() {
+        check(|_| {}, true);
+        check(|status| status.lost_chunk_count = 1, false);
+        check(|status| status.unreachable_chunk_count = 1, false);
+        check(|status| status.repair.queued_chunk_count = 1, false);
+        let silent = |status: &mut ClusterStatus| {
+            status.silence_ms.insert(NodeId(1), 150);
+        };
+        check(silent, false);
+        check(|status| status.silence_ms.clear(), false);
+        check(|status| status.nodes[1].liveness = Liveness::Suspect, false);
+        let failed = |status: &mut ClusterStatus| {
+            status.nodes[1].liveness = Liveness::Failed;
+            status.silence_ms.remove(&NodeId(1));
+        };
+        check(failed, true);
+        let drained = |status: &mut ClusterStatus| {
+            silent(status);
+            status.nodes[1].departure = Departure::Drained;
+        };
+        check(drained, true);
+    }
 
     fn failed(error: &str) -> ClusterStatus {
         let mut status = ClusterStatus::default();

@@ -79,6 +79,36 @@ fn of_two_that_start_a_cluster_at_once_one_does() {
 }
 
 #[test]
+fn a_first_start_that_was_interrupted_is_ended_by_the_next() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let place = directory.path().join("cluster");
+    let cluster = |verb: &str| {
+        let mut command = gabion(&["cluster", verb, "--dir", path_text(&place)]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let mut first = cluster("up")
+        .args(["--racks=2", "--nodes-per-rack=4"])
+        .spawn()
+        .expect("the binary runs");
+    wait_for("some nodes to have joined", || {
+        place.join("made/node-1").exists()
+    });
+    first.kill().expect("it runs");
+    first.wait().expect("it has ended");
+    let second = cluster("up").output().expect("the binary runs");
+    let own_ids: Vec<bool> = (0..8)
+        .map(|node| {
+            let file = std::fs::read_to_string(place.join(format!("nodes/{node}/node")));
+            file.is_ok_and(|text| text.lines().any(|line| line == format!("id {node}")))
+        })
+        .collect();
+    cluster("down").status().expect("the binary runs");
+    assert!(second.status.success(), "{}", complaint(&second));
+    assert_eq!(own_ids, [true; 8], "each node has the id of its place");
+}
+
+#[test]
 fn a_directory_that_is_locked_is_left_alone() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let held = std::fs::File::open(directory.path()).expect("open it");

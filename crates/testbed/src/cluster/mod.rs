@@ -186,28 +186,40 @@ impl LocalCluster {
         self.shape.options.racks * self.shape.options.nodes_per_rack
     }
 
-    /// Starts all processes that are not running; `progress` is called for each. After the first
-    /// time, nodes start even if others cannot.
+    /// Starts all processes that are not running; `progress` is called for each. Nodes that have
+    /// been members start even if others cannot.
     ///
     /// # Errors
     /// If a process does not start; [`TestbedError::Several`] for several nodes.
     pub async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), TestbedError> {
-        let was_made_before = self.shape.coordinator.is_some();
+        self.end_unmade().await?;
         self.start_coordinators().await?;
         progress();
-        let nodes: Vec<u32> = (0..self.node_count()).collect();
-        if was_made_before {
-            let starts = nodes.iter().map(|&node| self.start_node(node));
-            let started = futures::future::join_all(starts).await.into_iter();
-            let failed: Vec<TestbedError> = started.filter_map(Result::err).collect();
-            if !failed.is_empty() {
-                return Err(TestbedError::Several(failed));
-            }
-        } else {
-            // Sequentially, so that the coordinator's ids are in the order of the racks.
-            for &node in &nodes {
-                self.start_node(node).await?;
-                progress();
+        let was_made = |node: &u32| self.was_made(&format!("node-{node}"));
+        let (made, new): (Vec<u32>, Vec<u32>) = (0..self.node_count()).partition(was_made);
+        let starts = made.iter().map(|&node| self.start_node(node));
+        let started = futures::future::join_all(starts).await.into_iter();
+        let failed: Vec<TestbedError> = started.filter_map(Result::err).collect();
+        if !failed.is_empty() {
+            return Err(TestbedError::Several(failed));
+        }
+        // Sequentially, so that the coordinator's ids are in the order of the racks.
+        for node in new {
+            self.start_node(node).await?;
+            progress();
+        }
+        Ok(())
+    }
+
+    /// Ends processes whose first start was interrupted: the next start waits for each, so that ids are in
+    /// the order of the racks and each is known to have made its data.
+    async fn end_unmade(&self) -> Result<(), TestbedError> {
+        let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
+        for name in nodes.chain([COORDINATOR.to_owned()]) {
+            if !self.was_made(&name)
+                && let Some(left) = self.staying(&name).await?
+            {
+                left.kill(&name).await?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ mod strays;
 use crate::clients::Signals;
 use crate::cluster::{Cluster, Process};
 use crate::dice::Dice;
-use crate::disk;
+use crate::disk::{self, Frozen};
 use crate::network::{Direction, Seat, peers};
 use crate::stop::Stop;
 use clap::ValueEnum;
@@ -35,6 +35,8 @@ pub(crate) enum FaultKind {
     OneWay,
     /// A node's disk answers with EIO
     DeadDisk,
+    /// A node's disk answers no write and still reads
+    FrozenDisk,
     /// A node's disk is full
     FullDisk,
     /// A node may open no more descriptors, and has idle connections
@@ -60,13 +62,13 @@ impl FaultKind {
     pub(crate) const fn needs_testbed(self) -> bool {
         matches!(
             self,
-            Self::Partition | Self::OneWay | Self::DeadDisk | Self::FullDisk
+            Self::Partition | Self::OneWay | Self::DeadDisk | Self::FrozenDisk | Self::FullDisk
         )
     }
 
     /// Whether it requires a node on a disk of its own.
     pub(crate) const fn needs_disk(self) -> bool {
-        matches!(self, Self::DeadDisk | Self::FullDisk)
+        matches!(self, Self::DeadDisk | Self::FrozenDisk | Self::FullDisk)
     }
 
     /// Whether it concerns the coordinator, so that no chunk is out of reach.
@@ -80,9 +82,14 @@ impl FaultKind {
     /// Its duration: mostly some seconds, sometimes hardly any, sometimes the longest.
     pub(crate) fn draw_duration(self, dice: &mut Dice, longest: Duration) -> Duration {
         let ms = match (self, dice.below(8)) {
-            (Self::Stop | Self::StopCoordinator | Self::Partition | Self::OneWay, 0) => {
-                dice.between(15_000, 60_000)
-            }
+            (
+                Self::Stop
+                | Self::StopCoordinator
+                | Self::Partition
+                | Self::OneWay
+                | Self::FrozenDisk,
+                0,
+            ) => dice.between(15_000, 60_000),
             (_, 0 | 1) => dice.between(100, 900),
             (_, 2) => dice.between(8_000, 16_000),
             _ => dice.between(1_000, 8_000),
@@ -97,6 +104,7 @@ enum Undo {
     Nothing,
     Cuts(Vec<Direction>),
     Exhausted(Exhausted),
+    Frozen(Frozen),
     /// An old copy, to be used.
     Copy(PathBuf),
     Other(OwnProcess),
@@ -146,6 +154,9 @@ impl Fault {
                 disk::die(cluster, node)?;
                 Undo::Nothing
             }
+            (FaultKind::FrozenDisk, Process::Node(node)) => {
+                Undo::Frozen(disk::freeze(cluster, node)?)
+            }
             (FaultKind::FullDisk, Process::Node(node)) => {
                 disk::fill(cluster, node)?;
                 Undo::Nothing
@@ -183,6 +194,7 @@ impl Fault {
             }
             (_, Undo::Cuts(directions)) => directions.iter().try_for_each(Direction::mend)?,
             (_, Undo::Exhausted(exhausted)) => exhausted.end(cluster)?,
+            (_, Undo::Frozen(frozen)) => drop(frozen),
             (FaultKind::OldDatabase, Undo::Copy(copy)) => {
                 return copies::use_old_database(tools, &copy);
             }

@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "a-replacement-of-the-identity-holds-up-its-readers",
         file: "crates/store/src/store.rs",
         text: "self.shared.lock_identity().clone()",
-        replacement: "let _replacing = self.shared.replacing_identity.lock();\n        self.shared.lock_identity().clone()",
+        replacement: "let _replacing = self.shared.identity_file.lock();\n        self.shared.lock_identity().clone()",
         check: store(
             "late_appends::the_identity_is_readable_while_the_disk_holds_up_its_replacement",
         ),
@@ -173,5 +173,71 @@ pub(super) const MUTANTS: &[Mutant] = &[
         text: "Err(ReadFailure::Corrupt(_)) => Err(self.lose(chunk)),",
         replacement: "Err(ReadFailure::Corrupt(_)) => Err(StoreError::Failed { cause: chunk.to_string() }),",
         check: store("failing::a_header_that_cannot_be_read_costs_its_chunk"),
+    },
+    Mutant {
+        name: "a-new-identity-overwrites-the-newest",
+        file: "crates/store/src/identity.rs",
+        text: "let offset = number % 2 * SLOT_BYTES as u64;",
+        replacement: "let offset = self.number % 2 * SLOT_BYTES as u64;",
+        check: test(
+            "gabion-store",
+            "lib",
+            "identity::tests::a_crash_leaves_the_old_identity_or_the_new_one",
+        ),
+    },
+    Mutant {
+        name: "an-identity-that-the-device-never-got-is-read",
+        file: "crates/store/src/identity.rs",
+        text: "match file.read_device_at(&mut bytes, offset) {",
+        replacement: "match file.read_exact_at(&mut bytes, offset) {",
+        check: test(
+            "gabion-store",
+            "lib",
+            "identity::tests::an_identity_that_the_device_never_got_is_not_read",
+        ),
+    },
+    Mutant {
+        name: "a-panic-within-a-change-is-no-failure",
+        file: "crates/store/src/store.rs",
+        text: "let is_torn = self.shared.state.is_poisoned();",
+        replacement: "let is_torn = false;",
+        check: test(
+            "gabion-store",
+            "lib",
+            "store::tests::a_panic_within_a_change_is_a_failure",
+        ),
+    },
+    Mutant {
+        name: "a-disk-that-still-reads-does-not-hang",
+        file: "crates/wire/src/disk_watch.rs",
+        text: "work.is_ill |= began.is_some_and(|began| now >= began + TRY_HANGS_AFTER);",
+        replacement: "work.is_ill |= began.is_some_and(|began| now >= began + 1000 * TRY_HANGS_AFTER);",
+        check: test(
+            "gabion-wire",
+            "lib",
+            "disk_watch::tests::a_disk_that_still_reads_hangs_when_a_try_to_write_does_not_end",
+        ),
+    },
+    Mutant {
+        name: "a-disk-on-which-work-waits-is-not-tried",
+        file: "crates/protocol/src/node.rs",
+        text: "ports.spawn(Arc::clone(&self).try_disk().boxed());",
+        replacement: "",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "update::left_out::a_disk_on_which_work_waits_is_tried_with_a_write",
+        ),
+    },
+    Mutant {
+        name: "metadata-that-hang-are-not-told",
+        file: "crates/protocol/src/coordinator/mod.rs",
+        text: "ports.spawn(Arc::clone(&self.shared.core).watch_metadata().boxed());",
+        replacement: "",
+        check: test(
+            "gabion-protocol",
+            "integration",
+            "coordinator::suspicion::the_log_tells_that_the_metadata_hang_and_that_they_answer_again",
+        ),
     },
 ];

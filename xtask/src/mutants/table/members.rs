@@ -223,7 +223,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/node/membership.rs",
         text: "self.renewal.wake();",
         replacement: "",
-        check: test("gabion-sim", "integration", CUT),
+        check: protocol(
+            "update::left_out::a_node_sends_the_heartbeat_that_it_is_asked_for_before_it_is_due",
+        ),
     },
     Mutant {
         name: "a-part-does-not-probe-the-peers-that-it-waits-for",

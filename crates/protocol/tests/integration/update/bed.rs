@@ -15,7 +15,7 @@ use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId, ask};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Asker, Ports};
-use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
+use gabion_store::{ChunkSpec, Cut, DiskCounts, Options, SimDisk, Store};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -518,6 +518,38 @@ impl Bed {
     /// From now on the disk of one node does nothing, or everybody's does what it should.
     pub(crate) fn hang_disk(&self, of: Option<u32>) {
         self.world().hung = of.map(NodeId).into_iter().collect();
+    }
+
+    /// What a node's disk has done.
+    pub(crate) fn disk_counts(&self, node: usize) -> DiskCounts {
+        self.disks[node].counts()
+    }
+
+    /// Work waits on the disk of a node. Returns the nodes that have tried their disks since the last call.
+    pub(crate) fn delay_disk(&self, of: u32) -> Vec<NodeId> {
+        self.world().delayed.insert(NodeId(of));
+        self.heartbeat(of);
+        // The tasks that have begun with the heartbeat.
+        self.run(ready(()));
+        std::mem::take(&mut self.world().tried)
+    }
+
+    /// Has a node send a heartbeat, and the next one when it is asked for that, after this time.
+    pub(crate) fn ask_for_heartbeat(&self, node: u32, after_ms: u64) {
+        let node = Arc::clone(&self.world().nodes[&NodeId(node)]);
+        self.run(async {
+            let mut beats = std::pin::pin!(Arc::clone(&node).keep_alive().fuse());
+            for _ in 0..2 {
+                futures::select_biased! {
+                    _ = beats => {}
+                    () = ready(()).fuse() => {}
+                }
+                self.pass(after_ms);
+                let coordinator = Address::Node(NodeId::CLIENT);
+                let asked = node.handle(NodeRequest::Renew, coordinator, Asker::Member);
+                assert_eq!(asked.await, NodeReply::Done);
+            }
+        });
     }
 
     /// Reasons for which nodes have ended their memberships, and their answers then.

@@ -281,6 +281,24 @@ fn a_lease_runs_from_when_the_node_asked_for_it() {
 }
 
 #[test]
+fn a_node_sends_the_heartbeat_that_it_is_asked_for_before_it_is_due() {
+    let bed = Bed::new(&[]);
+    bed.grant_leases_of(1_000, 0);
+    bed.restart(1);
+    bed.ask_for_heartbeat(1, 700);
+    assert!(serves(&bed, 1), "1400 ms after the first heartbeat");
+}
+
+#[test]
+fn a_disk_on_which_work_waits_is_tried_with_a_write() {
+    let bed = Bed::new(&[]);
+    let before = bed.disk_counts(1);
+    assert_eq!(bed.delay_disk(1), [NodeId(1)]);
+    let after = bed.disk_counts(1);
+    assert!(after.write_count > before.write_count && after.sync_count > before.sync_count);
+}
+
+#[test]
 fn a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew() {
     let bed = Bed::new(&[]);
     bed.grant_leases_of(1_000_000, 0);

@@ -19,7 +19,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, Asker, CallError, Ports};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -69,6 +69,9 @@ pub(crate) struct World {
     pub(crate) ends: Vec<EndCause>,
     /// Nodes whose disks hang.
     pub(crate) hung: Vec<NodeId>,
+    /// Nodes on whose disks work waits, until one of them tries its disk, and those that did.
+    pub(crate) delayed: BTreeSet<NodeId>,
+    pub(crate) tried: Vec<NodeId>,
     /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
     pub(crate) held_back: Vec<NodeRequest>,
     pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
@@ -386,6 +389,18 @@ impl Ports for BedPorts {
 
     fn disk_hangs(&self) -> bool {
         self.world().hung.contains(&self.me)
+    }
+
+    fn disk_delay(&self) -> BoxFuture<'static, ()> {
+        if self.world().delayed.remove(&self.me) {
+            return ready(()).boxed();
+        }
+        pending().boxed()
+    }
+
+    fn try_disk(&self, work: Box<dyn FnOnce() + Send>) {
+        self.world().tried.push(self.me);
+        work();
     }
 
     fn now_ms(&self) -> u64 {
