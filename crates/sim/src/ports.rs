@@ -65,6 +65,12 @@ impl Hangs {
         lock(&self.0).remove(&slot);
     }
 
+    /// Whether a disk has hung for so long that its process notices it.
+    fn is_noticed(&self, slot: Slot, now_us: u64) -> bool {
+        let since_us = self.since_us(slot);
+        since_us.is_some_and(|since_us| now_us >= since_us + HANGS_AFTER_US)
+    }
+
     fn since_us(&self, slot: Slot) -> Option<u64> {
         lock(&self.0).get(&slot).copied()
     }
@@ -449,8 +455,7 @@ impl Ports for SimPorts {
     }
 
     fn disk_hangs(&self) -> bool {
-        let since_us = self.hangs.since_us(self.party.slot);
-        since_us.is_some_and(|since_us| self.world.now_us() >= since_us + HANGS_AFTER_US)
+        self.hangs.is_noticed(self.party.slot, self.world.now_us())
     }
 
     fn disk_hang(&self) -> BoxFuture<'static, ()> {
@@ -460,12 +465,9 @@ impl Ports for SimPorts {
             self.party.slot,
         );
         async move {
-            loop {
+            world.sleep(HANGS_AFTER_US).await;
+            while !hangs.is_noticed(slot, world.now_us()) {
                 world.sleep(HANGS_AFTER_US).await;
-                let since_us = hangs.since_us(slot);
-                if since_us.is_some_and(|since_us| world.now_us() >= since_us + HANGS_AFTER_US) {
-                    return;
-                }
             }
         }
         .boxed()

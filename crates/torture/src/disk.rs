@@ -70,16 +70,9 @@ pub(crate) fn unmount(cluster: &Cluster, node: u32) -> Result<(), Stop> {
 }
 
 /// Makes a node's disk answer everything with EIO from now on.
-#[expect(unsafe_code, reason = "a system call that no safe interface has")]
 pub(crate) fn die(cluster: &Cluster, node: u32) -> Result<(), Stop> {
-    let directory = File::open(cluster.directory_of(Process::Node(node)));
-    let directory = directory.context("open a node's directory")?;
-    // SAFETY: the kernel reads one u32 behind the pointer and writes nothing.
-    let done = unsafe {
-        let call = rustix::ioctl::Setter::<SHUTDOWN, u32>::new(WITHOUT_JOURNAL);
-        rustix::ioctl::ioctl(&directory, call)
-    };
-    done.context("shut a file system down")
+    let directory = open(cluster, node)?;
+    order::<SHUTDOWN>(&directory, WITHOUT_JOURNAL).context("shut a file system down")
 }
 
 /// A node's disk that writes nothing and answers no write; it still reads. It goes on when this is dropped.
@@ -88,25 +81,37 @@ pub(crate) struct Frozen(File);
 
 /// Freezes a node's disk.
 pub(crate) fn freeze(cluster: &Cluster, node: u32) -> Result<Frozen, Stop> {
-    let directory = File::open(cluster.directory_of(Process::Node(node)));
-    let directory = directory.context("open a node's directory")?;
-    order::<FREEZE>(&directory).context("freeze a file system")?;
+    let directory = open(cluster, node)?;
+    order::<FREEZE>(&directory, 0).context("freeze a file system")?;
     Ok(Frozen(directory))
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        if let Err(error) = order::<THAW>(&self.0) {
+        if let Err(error) = order::<THAW>(&self.0, 0) {
             eprintln!("gabion-torture: cannot thaw a file system: {error}");
         }
     }
 }
 
-/// Gives a file system an order without an argument.
+fn open(cluster: &Cluster, node: u32) -> Result<File, Stop> {
+    let directory = File::open(cluster.directory_of(Process::Node(node)));
+    directory.context("open a node's directory")
+}
+
+/// Gives a file system an order.
 #[expect(unsafe_code, reason = "a system call that no safe interface has")]
-fn order<const ORDER: rustix::ioctl::Opcode>(directory: &File) -> rustix::io::Result<()> {
-    // SAFETY: these orders read nothing and write nothing behind the pointer.
-    unsafe { rustix::ioctl::ioctl(directory, rustix::ioctl::Setter::<ORDER, u32>::new(0)) }
+fn order<const ORDER: rustix::ioctl::Opcode>(
+    directory: &File,
+    argument: u32,
+) -> rustix::io::Result<()> {
+    // SAFETY: the kernel reads at most one u32 behind the pointer and writes nothing.
+    unsafe {
+        rustix::ioctl::ioctl(
+            directory,
+            rustix::ioctl::Setter::<ORDER, u32>::new(argument),
+        )
+    }
 }
 
 /// The file that fills a node's disk.

@@ -149,11 +149,32 @@ pub fn heard_count(status: &ClusterStatus) -> (usize, usize) {
     (silences(status).count(), needed.count())
 }
 
+/// Which nodes have reported, and how long ago.
+pub fn age_sentence(status: &ClusterStatus) -> String {
+    let Some(ms) = age_ms(status) else {
+        return "no node reports".to_owned();
+    };
+    let subject = match heard_count(status) {
+        (heard, needed) if heard == needed => "every node".to_owned(),
+        (heard, needed) => format!("{heard} of {needed} nodes"),
+    };
+    format!(
+        "{subject} reported within the last {:.1} s",
+        ms as f64 / 1e3
+    )
+}
+
+/// The nodes in this state that should answer.
+pub fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
+    let nodes = status.nodes.iter().filter(|node| is_needed(node));
+    let nodes = nodes.filter(move |node| node.liveness == liveness);
+    nodes.map(|node| node.node)
+}
+
 /// The times since the last messages of the nodes that are up.
 fn silences(status: &ClusterStatus) -> impl Iterator<Item = u64> {
-    let up = status.nodes.iter();
-    let up = up.filter(|node| is_needed(node) && node.liveness == Liveness::Up);
-    up.filter_map(|node| status.silence_ms.get(&node.node).copied())
+    let up = with(status, Liveness::Up);
+    up.filter_map(|node| status.silence_ms.get(&node).copied())
 }
 
 #[cfg(test)]
@@ -181,6 +202,28 @@ mod tests {
             coordinator_space: Some(space),
             ..ClusterStatus::default()
         }
+    }
+
+    #[test]
+    fn the_age_of_the_reports_counts_the_nodes_that_report() {
+        let mut status = well();
+        status.silence_ms = (0..3).map(|node| (NodeId(node), 300)).collect();
+        assert_eq!(
+            age_sentence(&status),
+            "every node reported within the last 0.3 s"
+        );
+        status.nodes[1].liveness = Liveness::Failed;
+        assert_eq!(
+            age_sentence(&status),
+            "2 of 3 nodes reported within the last 0.3 s"
+        );
+        status.nodes[1].departure = Departure::Drained;
+        assert_eq!(
+            age_sentence(&status),
+            "every node reported within the last 0.3 s"
+        );
+        status.silence_ms.clear();
+        assert_eq!(age_sentence(&status), "no node reports");
     }
 
     #[test]

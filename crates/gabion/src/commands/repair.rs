@@ -1,7 +1,8 @@
 //! `gabion repair` and `gabion scrub`.
 
 use super::cluster::{print_redundancy, repair_json};
-use super::repair_status::{RepairErrors, is_over, missing_count, with};
+use super::health::with;
+use super::repair_status::{RepairErrors, is_over, missing_count};
 use super::{connect, repair_status};
 use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;

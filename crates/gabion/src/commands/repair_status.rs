@@ -1,13 +1,13 @@
 //! `gabion repair status`: the time until data is safe again. The figures come from the records and are never too
 //! optimistic: a chunk counts once its node has read all of it back.
 
-use super::health::is_needed;
+use super::health::with;
 use crate::failure::Failure;
 use crate::output::{self, Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::Client;
 use gabion_console::view::repair::{RepairLimits, RepairView, degraded_array_count, sent_by_racks};
 pub(crate) use gabion_console::view::repair::{last_error, light};
-use gabion_layout::{NodeId, RackId};
+use gabion_layout::RackId;
 use gabion_protocol::message::{ClusterStatus, Liveness, Meter, RepairStatus};
 use std::time::{Duration, Instant};
 
@@ -182,13 +182,6 @@ pub(super) fn missing_count(status: &ClusterStatus) -> u64 {
     unreadable.max(status.repair.queued_chunk_count)
 }
 
-/// The nodes in this state that should answer.
-pub(super) fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
-    let nodes = status.nodes.iter().filter(|node| is_needed(node));
-    let nodes = nodes.filter(move |node| node.liveness == liveness);
-    nodes.map(|node| node.node)
-}
-
 /// Whether no chunk is missing, and no failure from before a watch of this duration is still unknown: each node has
 /// failed for good or reported since. A node that was killed just before counts as up until its heartbeat is missed.
 pub(super) fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
@@ -204,6 +197,7 @@ pub(super) fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_layout::NodeId;
     use gabion_meta::Departure;
     use gabion_protocol::message::NodeStatus;
 

@@ -186,6 +186,11 @@ impl LocalCluster {
         self.shape.options.racks * self.shape.options.nodes_per_rack
     }
 
+    /// The names of the nodes' processes.
+    fn node_names(&self) -> impl Iterator<Item = String> {
+        (0..self.node_count()).map(|node| format!("node-{node}"))
+    }
+
     /// Starts all processes that are not running; `progress` is called for each. Nodes that have
     /// been members start even if others cannot.
     ///
@@ -214,8 +219,7 @@ impl LocalCluster {
     /// Ends processes whose first start was interrupted: the next start waits for each, so that ids are in
     /// the order of the racks and each is known to have made its data.
     async fn end_unmade(&self) -> Result<(), TestbedError> {
-        let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
-        for name in nodes.chain([COORDINATOR.to_owned()]) {
+        for name in self.node_names().chain([COORDINATOR.to_owned()]) {
             if !self.was_made(&name)
                 && let Some(left) = self.staying(&name).await?
             {
@@ -253,7 +257,7 @@ impl LocalCluster {
     /// Processor time of all running nodes, in seconds.
     #[must_use]
     pub fn nodes_processor_s(&self) -> f64 {
-        let names = (0..self.node_count()).map(|node| format!("node-{node}"));
+        let names = self.node_names();
         processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 
@@ -429,7 +433,7 @@ impl LocalCluster {
     /// If a process does not end.
     pub async fn stop(&self) -> Result<u32, TestbedError> {
         let mut stopped = 0;
-        let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
+        let nodes = self.node_names();
         let coordinators = coordinator_names(self.shape.options.coordinators);
         for name in nodes.chain(coordinators).chain([CONSOLE.to_owned()]) {
             if let Some(running) = self.running(&name) {

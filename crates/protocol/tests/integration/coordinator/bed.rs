@@ -222,11 +222,6 @@ impl Bed {
         Self::placed(racks, nodes_per_rack, None)
     }
 
-    /// Work on the metadata hangs, or ends again.
-    pub(crate) fn hang_disk(&self, hangs: bool) {
-        self.ports.world().disk_hangs = hangs;
-    }
-
     /// The same with a seed of the places of stripes.
     pub(crate) fn placed(racks: u32, nodes_per_rack: u32, placement_seed: Option<u64>) -> Self {
         let options = CoordinatorOptions {
@@ -263,6 +258,11 @@ impl Bed {
             );
         }
         bed
+    }
+
+    /// Work on the metadata hangs, or ends again.
+    pub(crate) fn hang_disk(&self, hangs: bool) {
+        self.ports.world().disk_hangs = hangs;
     }
 
     /// A cluster of three racks of three nodes with the pool `p`: `rs(4,2)`, at most two chunks a
