@@ -295,8 +295,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "one-failed-read-condemns-a-chunk",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
-        text: "confirmed.extend(scrubbed.damage);",
-        replacement: "let _ = scrubbed;\n                    confirmed.extend(news.clone());",
+        text: "findings.certain.extend(scrubbed.damage);",
+        replacement: "let _ = scrubbed;\n                    findings.certain.extend(news.clone());",
         check: protocol("coordinator::condition::a_chunk_that_its_node_can_read_again_is_not_lost"),
     },
     Mutant {

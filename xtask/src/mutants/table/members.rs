@@ -108,9 +108,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "damage-that-its-node-cannot-confirm-at-once-is-forgotten",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
         text: "Err(_) if count < CONFIRM_COUNT => ports.sleep_ms(wait_ms).await,",
-        replacement: "Err(_) if count < CONFIRM_COUNT => return Ok(confirmed),",
+        replacement: "Err(_) if count < CONFIRM_COUNT => return Ok(findings),",
         check: protocol(
             "coordinator::repair::damage_is_not_forgotten_when_its_node_cannot_read_it_again_at_once",
+        ),
+    },
+    Mutant {
+        name: "damage-in-doubt-condemns-a-chunk-that-nothing-can-replace",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "code.is_sufficient(&others)",
+        replacement: "code.is_sufficient(&others) || true",
+        check: protocol(
+            "coordinator::condition::damage_in_doubt_does_not_condemn_a_chunk_that_nothing_can_replace",
         ),
     },
     Mutant {

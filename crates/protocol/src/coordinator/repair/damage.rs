@@ -2,12 +2,14 @@
 
 use super::Repair;
 use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::members::fleet::Fleet;
 use crate::event::Event;
 use crate::message::{CoordinatorReply, Damage, Denial, Refusal, ScrubReport, Scrubbed, ask};
 use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
 use futures::future::join_all;
-use gabion_layout::{ChunkId, NodeId, StripeRecord};
+use gabion_codec::Code;
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
@@ -99,19 +101,34 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 
     /// Marks chunks stale that their node has found damaged, and repairs them. A report about a chunk that
-    /// has moved or was rebuilt since is ignored.
+    /// has moved or was rebuilt since is ignored. So is one that the node cannot repeat now, if the other chunks
+    /// that count do not determine the stripe: the chunk may be intact, and nothing could replace it.
     pub(in crate::coordinator) async fn mark_damaged(
         self: &Arc<Self>,
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
-        let damage = self.confirm(node, damage).await?;
+        let Findings { certain, doubtful } = self.confirm(node, damage).await?;
+        let (nodes, pools) = (Arc::clone(&self.nodes), Arc::clone(&self.pools));
         let mark = move |meta: &Meta<K>| {
+            let fleet = nodes.fleet();
             let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
-            for found in damage {
-                let is_new = stripe_of_news(meta, found.chunk)?.is_some();
-                let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
-                new_count += u64::from(marked.is_some() && is_new);
+            let certain = certain.iter().map(|found| (found, true));
+            let doubtful = doubtful.iter().map(|found| (found, false));
+            for (found, is_certain) in certain.chain(doubtful) {
+                let news = stripe_of_news(meta, found.chunk)?;
+                let facts = match &news {
+                    Some(stripe) if !is_certain => Some(pools.facts(meta, stripe.pool)?),
+                    _ => None,
+                };
+                let may_mark = |stripe: &StripeRecord| {
+                    let facts = facts.as_ref();
+                    facts.is_none_or(|facts| {
+                        is_replaceable(found.chunk.index, stripe, &facts.code, &fleet)
+                    })
+                };
+                let marked = meta.mark_damaged(found.chunk, node, found.generation, may_mark)?;
+                new_count += u64::from(marked.is_some() && news.is_some());
                 records.extend(marked);
             }
             Ok((records, new_count))
@@ -125,15 +142,14 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         self.backlog.add(records).await
     }
 
-    /// Makes a node read damaged chunks again, and returns the damage that is still there. A chunk that
-    /// failed one read may be intact, and a settlement that could read all of it may have made the chunk
-    /// irreplaceable since. Damage that is known is not read again; damage of a node that does not answer, serves
-    /// nothing, or refuses several times, counts.
+    /// Makes a node read damaged chunks again. A chunk that failed one read may be intact, and a settlement that could
+    /// read all of it may have made the chunk irreplaceable since. Damage that is known is not read again; damage
+    /// stays in doubt if its node does not answer, serves nothing, or refuses several times.
     async fn confirm(
         self: &Arc<Self>,
         node: NodeId,
         damage: Vec<Damage>,
-    ) -> Result<Vec<Damage>, MetaError> {
+    ) -> Result<Findings, MetaError> {
         let sort = move |meta: &Meta<K>| {
             let (mut known, mut news, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
             for found in damage {
@@ -147,9 +163,13 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
             Ok((known, news, bytes))
         };
-        let (mut confirmed, news, bytes) = self.core.with_meta(sort).await?;
+        let (certain, news, bytes) = self.core.with_meta(sort).await?;
+        let mut findings = Findings {
+            certain,
+            doubtful: Vec::new(),
+        };
         if news.is_empty() {
-            return Ok(confirmed);
+            return Ok(findings);
         }
         let mut chunks: Vec<_> = news.iter().map(|found| found.chunk).collect();
         chunks.sort_unstable();
@@ -161,8 +181,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let scrub = ask::Scrub { chunks };
             match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
                 Ok(scrubbed) => {
-                    confirmed.extend(scrubbed.damage);
-                    return Ok(confirmed);
+                    findings.certain.extend(scrubbed.damage);
+                    return Ok(findings);
                 }
                 Err(
                     NodeError::Silent(_)
@@ -173,15 +193,35 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 Err(
                     NodeError::NotBegun(Refusal::StoreFailed(_))
                     | NodeError::Refused(Refusal::StoreFailed(_)),
-                ) => return Ok(confirmed),
+                ) => return Ok(findings),
                 Err(_) if count < CONFIRM_COUNT => ports.sleep_ms(wait_ms).await,
                 Err(_) => {}
             }
             wait_ms *= 2;
         }
-        confirmed.extend(news);
-        Ok(confirmed)
+        findings.doubtful = news;
+        Ok(findings)
     }
+}
+
+/// Reported damage, after its node was asked to read the chunks again.
+struct Findings {
+    /// Found again, or known before.
+    certain: Vec<Damage>,
+    /// The node could not read the chunks now.
+    doubtful: Vec<Damage>,
+}
+
+/// Whether the other chunks that count, of nodes that answer, determine the stripe.
+fn is_replaceable(chunk: ChunkIndex, stripe: &StripeRecord, code: &Code, fleet: &Fleet) -> bool {
+    let unreadable = fleet.unreadable(stripe);
+    let is_other = |other: &ChunkIndex| *other != chunk && !unreadable.contains(other);
+    let others: Vec<usize> = stripe
+        .chunks()
+        .filter(is_other)
+        .map(ChunkIndex::at)
+        .collect();
+    code.is_sufficient(&others)
 }
 
 /// The stripe of a chunk that does not count as lost yet. A node reports the same damage again until the

@@ -265,3 +265,32 @@ fn a_chunk_that_its_node_can_read_again_is_not_lost() {
     bed.report_once(stripe.nodes[0], damage);
     assert_eq!(bed.stripe("f").stale.len(), 1);
 }
+
+#[test]
+fn damage_in_doubt_does_not_condemn_a_chunk_that_nothing_can_replace() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let [node, stale, silent] = [0, 1, 2].map(|at| stripe.nodes[at]);
+    bed.ask(RepairOrder::Pause);
+    bed.report_damage(chunk_on(&stripe, stale));
+    bed.fail(&[silent]);
+    let own = chunk_on(&stripe, node);
+    let damage = Damage {
+        chunk: own,
+        generation: stripe.generation,
+        range: ByteRange::new(0, 4096),
+    };
+    bed.hook(|node, request| {
+        let is_scrub = matches!(request, NodeRequest::Scrub(_));
+        is_scrub.then(|| ready(Err(gone(node))).boxed())
+    });
+    bed.report_once(node, damage);
+    assert_eq!(bed.stripe("f").stale.len(), 1, "all four others are needed");
+    bed.unhook();
+    bed.report_damage(own);
+    assert_eq!(
+        bed.stripe("f").stale.len(),
+        2,
+        "its node has found it again"
+    );
+}
