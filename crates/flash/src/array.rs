@@ -157,8 +157,8 @@ impl<D: Device> Array<D> {
         }
     }
 
-    /// Fills `output` from a chunk of a stripe. The chunk is rebuilt from the others if its device
-    /// is in `missing`, is absent, or fails the read.
+    /// Fills `output` from a chunk of a stripe. The bytes are rebuilt from the other chunks if the device is in
+    /// `missing`, is absent, or fails the read, or if `fits` rejects them. Returns false if no bytes fit.
     ///
     /// # Errors
     /// [`FlashError::TooManyMissing`], or the system's error without parity.
@@ -169,19 +169,26 @@ impl<D: Device> Array<D> {
         chunk: usize,
         offset: u64,
         output: &mut [u8],
-    ) -> Result<(), FlashError> {
+        fits: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<bool, FlashError> {
         let index = self.geometry.device_of(stripe, chunk);
-        let mut missing = missing | self.absent();
+        let missing = missing | self.absent();
+        let mut is_damaged = false;
         if missing & (1 << index) == 0 {
             match self.read_chunk(stripe, chunk, offset, output) {
-                Ok(()) => return Ok(()),
+                Ok(()) if fits(output) => return Ok(true),
+                Ok(()) => is_damaged = true,
                 Err(error) if self.code.is_none() => {
                     return Err(FlashError::io(format!("read device {index}"), error));
                 }
-                Err(_) => missing |= 1 << index,
+                Err(_) => {}
             }
         }
-        self.rebuild(stripe, missing, chunk, offset, output)
+        let is_sound = |of: usize, bytes: &[u8]| of != chunk || fits(bytes);
+        match self.rebuild(stripe, missing, chunk, offset, output, &is_sound) {
+            Err(_) if is_damaged => Ok(false),
+            rebuilt => rebuilt,
+        }
     }
 
     fn read_chunk(
@@ -196,17 +203,53 @@ impl<D: Device> Array<D> {
         device.read_at(self.geometry.chunk_offset(stripe) + offset, output)
     }
 
-    /// Rebuilds bytes of a chunk into `output` from those of the others.
+    /// Rebuilds bytes of a chunk into `output` from those of the others. `is_sound` judges bytes of a chunk of the
+    /// stripe, at `offset` in the chunk: of the others, and of the result. Returns false if no choice of the others
+    /// gives a sound result.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when too few others are readable.
+    /// [`FlashError::TooManyMissing`] when too few others are readable and sound.
     pub(crate) fn rebuild(
+        &self,
+        stripe: u32,
+        missing: u16,
+        chunk: usize,
+        offset: u64,
+        output: &mut [u8],
+        is_sound: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Result<bool, FlashError> {
+        self.decode(stripe, missing, chunk, offset, output, is_sound)?;
+        if is_sound(chunk, output) {
+            return Ok(true);
+        }
+        // Parity has no checksum, and neither has a page that nothing needs any more.
+        for left_out in 0..self.geometry.device_count() {
+            let bit = 1 << self.geometry.device_of(stripe, left_out);
+            let is_other = left_out != chunk && missing & bit == 0;
+            if is_other
+                && self
+                    .decode(stripe, missing | bit, chunk, offset, output, is_sound)
+                    .is_ok()
+                && is_sound(chunk, output)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Computes bytes of a chunk from those of the others that are readable and sound.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when these are too few.
+    fn decode(
         &self,
         stripe: u32,
         mut missing: u16,
         chunk: usize,
         offset: u64,
         output: &mut [u8],
+        is_sound: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Result<(), FlashError> {
         missing |= 1 << self.geometry.device_of(stripe, chunk);
         'again: loop {
@@ -226,7 +269,8 @@ impl<D: Device> Array<D> {
             let mut helpers = Vec::new();
             for &helper in &equations.helpers {
                 let mut bytes = vec![0; output.len()];
-                if self.read_chunk(stripe, helper, offset, &mut bytes).is_err() {
+                let read = self.read_chunk(stripe, helper, offset, &mut bytes);
+                if read.is_err() || !is_sound(helper, &bytes) {
                     missing |= 1 << self.geometry.device_of(stripe, helper);
                     continue 'again;
                 }

@@ -288,24 +288,14 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         let (stripe, slot) = self.split(place);
         let page = self.geometry.summary_pages() + u64::from(slot);
         let (chunk, offset) = self.geometry.locate(page);
-        self.array.read(stripe, missing, chunk, offset, output)?;
-        if entry.fits(output) {
+        let fits = |bytes: &[u8]| entry.fits(bytes);
+        let array = &self.array;
+        if array.read(stripe, missing, chunk, offset, output, &fits)? {
             return Ok(());
         }
-        let damaged = FlashError::Damaged {
+        Err(FlashError::Damaged {
             file: entry.file,
             page: entry.page,
-        };
-        self.array
-            .rebuild(stripe, missing | self.array.absent(), chunk, offset, output)
-            .map_err(|_| FlashError::Damaged {
-                file: entry.file,
-                page: entry.page,
-            })?;
-        if entry.fits(output) {
-            Ok(())
-        } else {
-            Err(damaged)
-        }
+        })
     }
 }

@@ -55,6 +55,7 @@ mod model_device;
 mod nvram;
 mod page_map;
 mod power;
+mod rebuild;
 mod recovery;
 mod replace;
 mod space;

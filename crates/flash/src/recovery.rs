@@ -152,9 +152,9 @@ fn read_summary<'a, D: Device>(
         for (page, output) in (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
             let (chunk, offset) = geometry.locate(page);
             if !is_rebuilt {
-                array.read(stripe, absent, chunk, offset, output)?;
+                array.read(stripe, absent, chunk, offset, output, &|_| true)?;
             } else if array
-                .rebuild(stripe, absent, chunk, offset, output)
+                .rebuild(stripe, absent, chunk, offset, output, &|_, _| true)
                 .is_err()
             {
                 return Ok(None);
@@ -397,11 +397,9 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
             StripeState::Sealed { missing } => {
                 let page = self.geometry.summary_pages() + u64::from(slot);
                 let (chunk, offset) = self.geometry.locate(page);
-                self.array.read(stripe, missing, chunk, offset, output)?;
-                if !entry.fits(output) {
-                    let missing = missing | self.array.absent();
-                    self.array.rebuild(stripe, missing, chunk, offset, output)?;
-                }
+                let fits = |bytes: &[u8]| entry.fits(bytes);
+                self.array
+                    .read(stripe, missing, chunk, offset, output, &fits)?;
             }
             StripeState::Free => unreachable!("entries of free stripes are not looked at"),
         }

@@ -1,6 +1,5 @@
-//! Replaces lost devices: their contents are rebuilt stripe by stripe while the store serves.
+//! Removes devices and puts new ones in the place of lost ones.
 
-use crate::array::full_below;
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::format::{StripeState, Superblock};
@@ -118,75 +117,6 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             }
         }
         Ok(())
-    }
-
-    /// Rebuilds one stripe's missing chunks on present devices. A stripe with unreadable bytes is left until
-    /// its devices change or [`FlashStore::retry_unreadable`] is called; [`FlashStore::unreadable`] lists it.
-    /// Returns false if there was no stripe to try.
-    ///
-    /// # Errors
-    /// When a device fails.
-    pub fn rebuild(&self) -> Result<bool, FlashError> {
-        let _turn = self
-            .collecting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Some((stripe, missing)) = self.next_lacking() else {
-            return Ok(false);
-        };
-        if !self.rebuild_stripe(stripe, missing)? {
-            self.lock().stripes.set_unbuilt(stripe);
-        }
-        Ok(true)
-    }
-
-    /// The first stripe that lacks chunks on present devices and may be rebuilt, and all that it lacks.
-    fn next_lacking(&self) -> Option<(u32, u16)> {
-        let absent = self.array.absent();
-        let state = self.lock();
-        let lacking = |stripe: u32| match state.stripes.get(stripe).state {
-            StripeState::Sealed { missing } if missing & !absent != 0 => Some((stripe, missing)),
-            _ => None,
-        };
-        let mut stripes = 0..state.stripes.count();
-        stripes.find_map(|stripe| lacking(stripe).filter(|_| !state.stripes.is_unbuilt(stripe)))
-    }
-
-    /// Rebuilds the chunks that a stripe lacks on present devices. Returns whether all bytes for that can be read.
-    fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<bool, FlashError> {
-        let absent = self.array.absent();
-        let mut left = missing;
-        let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
-        for chunk in 0..self.geometry.device_count() {
-            let index = self.geometry.device_of(stripe, chunk);
-            let bit = 1 << index;
-            let Some(device) = self.array.device(index).filter(|_| missing & bit != 0) else {
-                continue;
-            };
-            let lacking = missing | absent;
-            let rebuilt = self.array.rebuild(stripe, lacking, chunk, 0, &mut bytes);
-            if rebuilt.is_err() {
-                return Ok(false);
-            }
-            let offset = self.geometry.chunk_offset(stripe);
-            device
-                .write_at(offset, &bytes)
-                .and_then(|()| device.sync())
-                .map_err(|source| {
-                    if let Some(full) = full_below(index, &source) {
-                        return full;
-                    }
-                    self.array.set_device(index, None);
-                    FlashError::io(format!("write to device {index}"), source)
-                })?;
-            left &= !bit;
-        }
-        let mut state = self.lock();
-        self.stage_header(&mut state, stripe, StripeState::Sealed { missing: left })?;
-        state.stripes.set_missing(stripe, left);
-        drop(state);
-        self.persist()?;
-        Ok(true)
     }
 }
 

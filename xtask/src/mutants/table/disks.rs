@@ -86,8 +86,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-rebuild-takes-damaged-pages-of-other-devices",
+        file: "crates/flash/src/rebuild.rs",
+        text: "entry.fits(&found[start..start + PAGE_BYTES])",
+        replacement: "entry.fits(&found[start..start + PAGE_BYTES]) || true",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::devices::a_page_that_rot_has_put_beyond_recovery_stops_the_rebuild_of_its_stripe_alone",
+        ),
+    },
+    Mutant {
+        name: "a-read-beside-a-missing-device-leaves-out-no-damaged-one",
+        file: "crates/flash/src/array.rs",
+        text: "left_out != chunk && missing & bit == 0",
+        replacement: "left_out == chunk && missing & bit == 0",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::devices::rot_beside_a_missing_device_of_a_raid_6_is_rebuilt_and_spreads_to_no_other",
+        ),
+    },
+    Mutant {
         name: "a-bad-sector-stops-a-rebuild",
-        file: "crates/flash/src/replace.rs",
+        file: "crates/flash/src/rebuild.rs",
         text: "self.lock().stripes.set_unbuilt(stripe);",
         replacement: "return Ok(false);",
         check: test(

@@ -101,16 +101,65 @@ fn a_device_that_fails_writes_is_marked_as_failed() {
 #[test]
 fn rot_is_found_and_rebuilt_and_never_served() {
     let (machine, store, mut model, _) = used(1, 8);
-    // A byte of every page of one device.
-    for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
-        machine.devices[2].rot(page * PAGE_BYTES as u64 + page % 4096);
-    }
+    rot_all(&machine, 2);
     model.check(&store).expect("the others rebuild it");
-    for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
-        machine.devices[0].rot(page * PAGE_BYTES as u64 + page % 4096);
-    }
+    rot_all(&machine, 0);
     let problem = model.check(&store).unwrap_err();
     assert!(problem.contains("damaged"), "{problem}");
+}
+
+/// Rots a byte of each page of a device that holds stripes.
+fn rot_all(machine: &Machine, device: usize) {
+    for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
+        machine.devices[device].rot(page * PAGE_BYTES as u64 + page % 4096);
+    }
+}
+
+#[test]
+fn rot_beside_a_missing_device_of_a_raid_6_is_rebuilt_and_spreads_to_no_other() {
+    for rotten in 1..5 {
+        let (mut machine, store, mut model, _) = used(2, 8);
+        store.remove_device(0).expect("two may be missing");
+        rot_all(&machine, rotten);
+        model.check(&store).expect("the other three suffice");
+        let fresh = SimDevice::new(&machine.power, machine.geometry.device_bytes() as usize);
+        store
+            .replace_device(0, fresh.clone())
+            .expect("it is large enough");
+        while store.rebuild().expect("no device fails") {}
+        assert_eq!(store.usage().degraded_stripes, 0);
+        assert_eq!(store.unreadable(), []);
+        model.settle();
+        store.sync().expect("nothing fails");
+        drop(store);
+        machine.devices[0] = fresh;
+        // The new device serves for the rotten one and for another.
+        for absent in (1..5).filter(|at| *at != rotten) {
+            let store = machine.open(Some(absent)).expect("three devices suffice");
+            model.check(&store).unwrap_or_else(|problem| {
+                panic!("device {rotten} rotten, device {absent} missing: {problem}")
+            });
+        }
+    }
+}
+
+#[test]
+fn a_page_that_rot_has_put_beyond_recovery_stops_the_rebuild_of_its_stripe_alone() {
+    let (machine, store, mut model, _) = used(1, 8);
+    store.remove_device(0).expect("one may be missing");
+    rot_all(&machine, 2);
+    let problem = model.check(&store).unwrap_err();
+    assert!(problem.contains("damaged"), "{problem}");
+    let fresh = SimDevice::new(&machine.power, machine.geometry.device_bytes() as usize);
+    store.replace_device(0, fresh).expect("it is large enough");
+    let lacking = store.lacking_stripes()[0];
+    while store.rebuild().expect("no device fails") {}
+    let unbuilt = store.unreadable().len();
+    assert!(
+        0 < unbuilt,
+        "of {lacking} stripes all were rebuilt from rot"
+    );
+    assert_eq!(store.lacking_stripes()[0] as usize, unbuilt);
 }
 
 #[test]

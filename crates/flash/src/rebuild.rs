@@ -1,0 +1,131 @@
+//! Rebuilds the chunks of lost devices, stripe by stripe, while the store serves.
+
+use crate::array::full_below;
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::format::{Entry, StripeState};
+use crate::geometry::{ENTRY_BYTES, PAGE_BYTES};
+use crate::nvram::Nvram;
+use crate::store::FlashStore;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    /// Rebuilds one stripe's missing chunks on present devices. A stripe with unreadable bytes is left until
+    /// its devices change or [`FlashStore::retry_unreadable`] is called; [`FlashStore::unreadable`] lists it.
+    /// Returns false if there was no stripe to try.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn rebuild(&self) -> Result<bool, FlashError> {
+        let _turn = self
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some((stripe, missing)) = self.next_lacking() else {
+            return Ok(false);
+        };
+        if !self.rebuild_stripe(stripe, missing)? {
+            self.lock().stripes.set_unbuilt(stripe);
+        }
+        Ok(true)
+    }
+
+    /// The first stripe that lacks chunks on present devices and may be rebuilt, and all that it lacks.
+    fn next_lacking(&self) -> Option<(u32, u16)> {
+        let absent = self.array.absent();
+        let state = self.lock();
+        let lacking = |stripe: u32| match state.stripes.get(stripe).state {
+            StripeState::Sealed { missing } if missing & !absent != 0 => Some((stripe, missing)),
+            _ => None,
+        };
+        let mut stripes = 0..state.stripes.count();
+        stripes.find_map(|stripe| lacking(stripe).filter(|_| !state.stripes.is_unbuilt(stripe)))
+    }
+
+    /// Rebuilds the chunks that a stripe lacks on present devices. Returns false if some of their bytes are beyond
+    /// recovery: too few others can be read, or are damaged.
+    fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<bool, FlashError> {
+        let absent = self.array.absent();
+        let mut left = missing;
+        let live = self.live_entries(stripe)?;
+        let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
+        for chunk in 0..self.geometry.device_count() {
+            let index = self.geometry.device_of(stripe, chunk);
+            let bit = 1 << index;
+            let Some(device) = self.array.device(index).filter(|_| missing & bit != 0) else {
+                continue;
+            };
+            if !self.rebuild_chunk(stripe, missing | absent, chunk, &live, &mut bytes) {
+                return Ok(false);
+            }
+            let offset = self.geometry.chunk_offset(stripe);
+            device
+                .write_at(offset, &bytes)
+                .and_then(|()| device.sync())
+                .map_err(|source| {
+                    if let Some(full) = full_below(index, &source) {
+                        return full;
+                    }
+                    self.array.set_device(index, None);
+                    FlashError::io(format!("write to device {index}"), source)
+                })?;
+            left &= !bit;
+        }
+        let mut state = self.lock();
+        self.stage_header(&mut state, stripe, StripeState::Sealed { missing: left })?;
+        state.stripes.set_missing(stripe, left);
+        drop(state);
+        self.persist()?;
+        Ok(true)
+    }
+
+    /// Rebuilds a whole chunk into `bytes` from chunks that are not on `missing` devices. Every live page of these and
+    /// of the result matches its checksum. Returns false if that cannot be.
+    fn rebuild_chunk(
+        &self,
+        stripe: u32,
+        missing: u16,
+        chunk: usize,
+        live: &BTreeMap<(usize, u64), Entry>,
+        bytes: &mut [u8],
+    ) -> bool {
+        let rebuild = |offset: u64, output: &mut [u8]| {
+            let is_sound = |of: usize, found: &[u8]| {
+                let end = offset + found.len() as u64;
+                let mut pages = live.range((of, offset)..(of, end));
+                pages.all(|((_, at), entry)| {
+                    let start = (at - offset) as usize;
+                    entry.fits(&found[start..start + PAGE_BYTES])
+                })
+            };
+            let rebuilt = self
+                .array
+                .rebuild(stripe, missing, chunk, offset, output, &is_sound);
+            matches!(rebuilt, Ok(true))
+        };
+        // Pages of other chunks may be unreadable or damaged, but not at the same place in too many of them.
+        let pages = |bytes: &mut [u8]| {
+            let mut pages = (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES));
+            pages.all(|(page, output)| rebuild(page * PAGE_BYTES as u64, output))
+        };
+        rebuild(0, bytes) || pages(bytes)
+    }
+
+    /// The entries of a sealed stripe's live pages, by chunk and offset in the chunk.
+    fn live_entries(&self, stripe: u32) -> Result<BTreeMap<(usize, u64), Entry>, FlashError> {
+        let table = self.table(stripe)?;
+        let state = self.lock();
+        let base = state.stripes.get(stripe).base;
+        let mut live = BTreeMap::new();
+        for (slot, bytes) in (0_u32..).zip(table.chunks_exact(ENTRY_BYTES as usize)) {
+            let entry = Entry::decode(base, bytes);
+            let place = self.place(stripe, slot);
+            if let Some(entry) = entry.filter(|of| state.map.get(of.file, of.page) == Some(place)) {
+                let page = self.geometry.summary_pages() + u64::from(slot);
+                live.insert(self.geometry.locate(page), entry);
+            }
+        }
+        Ok(live)
+    }
+}
