@@ -77,7 +77,7 @@ pub struct Terms {
     pub survive: Survive,
     /// Schemes to try.
     pub schemes: Vec<String>,
-    /// Settings of the schemes that let parity wait. In chunks only replicas and stripes count.
+    /// Settings of the schemes that let parity wait. In chunks only replicas, stripes and grouping count.
     pub append: AppendSpec,
     /// When writes come, if bytes are counted.
     pub pace: Pace,
@@ -371,7 +371,7 @@ where
         options: Options {
             stripes_max,
             replicas: usize::from(terms.append.replicas),
-            grouping: None,
+            grouping: terms.append.grouping,
         },
     };
     let report = update_traffic::count(&counted, open()?)?;

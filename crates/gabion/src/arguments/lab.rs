@@ -1,6 +1,7 @@
 //! The command line of `gabion lab`.
 
 use super::checks;
+use super::pool::{Grouping, parse_grouping};
 use super::schemes::layout_help;
 use crate::failure::Failure;
 use crate::output::{parse_bytes, parse_seconds};
@@ -148,9 +149,6 @@ pub(crate) struct UpdateTrafficOptions {
     pub(crate) unit: Unit,
     #[command(flatten)]
     pub(crate) append_phase: AppendPhaseOptions,
-    /// CAU, in chunks: rule of data grouping: off, algorithm-1 as printed, or authors as in their program
-    #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
-    pub(crate) grouping: String,
 }
 
 fn schemes_help() -> String {
@@ -187,6 +185,9 @@ pub(crate) struct AppendPhaseOptions {
     /// With --unit bytes: timing of the writes
     #[arg(long, value_enum, default_value = "trace")]
     pub(crate) pace: Pace,
+    /// CAU: rule of data grouping after commits: off, algorithm-1 as printed, or authors as in their program
+    #[arg(long, value_name = "off|algorithm-1|authors", value_parser = parse_grouping, default_value = "off")]
+    grouping: Grouping,
 }
 
 impl AppendPhaseOptions {
@@ -200,7 +201,7 @@ impl AppendPhaseOptions {
             stripes_max: self.us,
             log_bytes_max: self.commit_bytes,
             age_max_s: self.commit_age,
-            grouping: None,
+            grouping: self.grouping.0,
         };
         if spec.is_valid() {
             return Ok(spec);
@@ -231,9 +232,10 @@ pub(crate) struct AdviseOptions {
         value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub(crate) seeds: u64,
     /// Count on a stored file of the cluster instead, with its placement, code, chunk size and append phases. A replay
-    /// of the trace on this file sends the same bytes under its pool's scheme
+    /// of the trace on this file sends the same bytes under its pool's scheme, if the pool has no data grouping
     #[arg(long, value_name = "NAME", conflicts_with_all = [
         "racks", "nodes_per_rack", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
+        "grouping",
     ])]
     pub(crate) like: Option<String>,
     /// Unit of the counts

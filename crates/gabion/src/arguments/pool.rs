@@ -114,9 +114,9 @@ pub(crate) struct AppendOptions {
 
 /// The rule of data grouping, or none.
 #[derive(Clone, Copy, Debug)]
-struct Grouping(Option<GroupingRule>);
+pub(super) struct Grouping(pub(super) Option<GroupingRule>);
 
-fn parse_grouping(text: &str) -> Result<Grouping, String> {
+pub(super) fn parse_grouping(text: &str) -> Result<Grouping, String> {
     if text == "off" {
         return Ok(Grouping(None));
     }

@@ -38,6 +38,39 @@ fn wdev_1_costs_what_the_analysis_of_cau_says() {
 }
 
 #[test]
+fn grouping_is_counted_in_bytes_as_in_chunks() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let trace = directory.path().join("wdev_1.csv");
+    let trace = trace.to_str().expect("a path in UTF-8");
+    run(&["lab", "synth", "--volume=wdev_1", "--out", trace]);
+    let of = |command: &[&str], rule: &str| {
+        let grouping = format!("--grouping={rule}");
+        let setting = ["--racks=3", "--code=rs(6,3)", "--chunk=4KiB", "--us=2"];
+        let further = ["--scheme=cau", "--trace", trace, grouping.as_str()];
+        json(&[command, &setting, &further].concat())
+    };
+    // The unit, the fields of what is moved and of all, and the bytes of one.
+    let units = [
+        ("--unit=bytes", "grouping_bytes", "cross_rack_bytes", 1),
+        ("--unit=chunks", "grouping", "cross_rack_chunks", 4096),
+    ];
+    for (unit, moved, all, unit_bytes) in units {
+        for rule in ["off", "authors"] {
+            let counted = &of(&["update-traffic", unit], rule)["schemes"]["cau"];
+            let is_grouped = counted[moved].as_u64() > Some(0);
+            assert_eq!(is_grouped, rule == "authors", "{unit}: {counted}");
+            let advised = &of(&["advise", unit], rule)[0];
+            let counted_bytes = counted[all].as_u64().map(|count| count * unit_bytes);
+            assert_eq!(
+                advised["cross_rack_bytes"].as_u64(),
+                counted_bytes,
+                "{unit}, {rule}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_bound_of_the_papers_example_is_what_rackcu_sends() {
     let found = json(&["bound", "--code=rs(6,4)", "--layout=3x2+2x2"]);
     assert_eq!(found["bound"], 8.0);

@@ -2,6 +2,10 @@
 //! planned as its stripe's primary plans it, and appended and committed by the rules that primaries follow. The papers'
 //! counts, of whole chunks, are [`super::count`]'s.
 //!
+//! Data grouping exchanges chunks at once after each commit, also after the last one, since a cluster does not know that
+//! the trace has ended. A cluster's coordinator makes the exchanges in the background, so updates that come in between
+//! still find the old places.
+//!
 //! A write that is too large for a journal record is counted as an update here; the client replaces its stripe.
 
 use super::costs::make_room;
@@ -15,7 +19,7 @@ use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ByteRange, Geometry, NodeId, PoolId, StripeId, Topology};
 use gabion_plan::{Cost, Plan};
 use gabion_planner::Stripe;
-use gabion_planner::update::cau::Phases;
+use gabion_planner::update::cau::{self, Phases};
 use gabion_planner::update::{Appending, Descriptor, Waiting};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -198,6 +202,9 @@ pub struct ByteTraffic {
     /// Commits, of schemes that append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit_bytes: Option<u128>,
+    /// Exchanges of data grouping, of schemes that may have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouping_bytes: Option<u128>,
     /// The times that stripes wait for their parity.
     #[serde(skip)]
     pub waits: Waits,
@@ -259,12 +266,14 @@ pub fn count_bytes(
     let mut schemes = BTreeMap::new();
     for (name, traffic) in open {
         let (moved, waits) = traffic.finish(now_ms)?;
-        let deferred = moved.replica.unwrap_or(0) + moved.commit.unwrap_or(0);
+        let purposes = [moved.replica, moved.commit, moved.grouping];
+        let deferred: u128 = purposes.into_iter().flatten().sum();
         let traffic = ByteTraffic {
             cross_rack_bytes: moved.update + deferred,
             update_bytes: moved.update,
             replica_bytes: moved.replica,
             commit_bytes: moved.commit,
+            grouping_bytes: moved.grouping,
             waits,
         };
         schemes.insert(name, traffic);
@@ -289,6 +298,8 @@ struct PoolTraffic<'a> {
     waiting: HashMap<u64, (Waiting, u64)>,
     /// Bytes across racks of updates at once, by class of placement, and offset and length in the stripe.
     known: HashMap<(u64, u64, u64), u64>,
+    /// The places of chunks of stripes that data grouping has changed.
+    regrouped: HashMap<u64, Vec<NodeId>>,
     moved: Moved,
     waits: Waits,
 }
@@ -304,9 +315,11 @@ impl<'a> PoolTraffic<'a> {
             primaries: BTreeMap::new(),
             waiting: HashMap::new(),
             known: HashMap::new(),
+            regrouped: HashMap::new(),
             moved: Moved {
                 replica: deferred,
                 commit: deferred,
+                grouping: scheme.appends_by_rack().then_some(0),
                 ..Moved::default()
             },
             waits: Waits::default(),
@@ -340,22 +353,33 @@ impl<'a> PoolTraffic<'a> {
         Ok((self.moved, self.waits))
     }
 
+    /// A stripe's shape, and the nodes of its chunks after all exchanges so far.
+    fn stripe(&self, number: u64) -> Result<(Geometry, Cow<'a, [NodeId]>), LabError> {
+        let (geometry, placement) = self.volume.stripe(number)?;
+        let regrouped = self.regrouped.get(&number);
+        let placement = regrouped.map_or(placement, |nodes| Cow::Owned(nodes.clone()));
+        Ok((geometry, placement))
+    }
+
     fn update(&mut self, piece: &Piece) -> Result<(), LabError> {
         let class = self.volume.class(piece.stripe);
         let key = (class, piece.range.offset, piece.range.length);
-        if let Some(&bytes) = self.known.get(&key) {
+        let is_regrouped = self.regrouped.contains_key(&piece.stripe);
+        if let Some(&bytes) = self.known.get(&key).filter(|_| !is_regrouped) {
             self.moved.update += u128::from(bytes);
             return Ok(());
         }
-        let (geometry, placement) = self.volume.stripe(piece.stripe)?;
+        let (geometry, placement) = self.stripe(piece.stripe)?;
         let stripe = self.volume.view(piece.stripe, geometry, &placement);
         let (ranges, topology) = (geometry.split(piece.range)?, self.volume.topology());
         let slice_bytes = geometry.chunk_bytes();
         let planner = self.scheme.planner;
         let plan = planner.plan(&stripe, topology, &ranges, slice_bytes)?;
         let bytes = crossing(&plan, topology);
-        make_room(&mut self.known);
-        self.known.insert(key, bytes);
+        if !is_regrouped {
+            make_room(&mut self.known);
+            self.known.insert(key, bytes);
+        }
         self.moved.update += u128::from(bytes);
         Ok(())
     }
@@ -383,12 +407,14 @@ impl<'a> PoolTraffic<'a> {
         appending: &dyn Appending,
         now_ms: u64,
     ) -> Result<(), LabError> {
-        let (geometry, placement) = self.volume.stripe(piece.stripe)?;
-        let (primary, id) = (placement[0], StripeId(piece.stripe));
-        let phases = self.primaries.entry(primary).or_default();
+        let id = StripeId(piece.stripe);
+        let (_, before) = self.stripe(piece.stripe)?;
+        let phases = self.primaries.entry(before[0]).or_default();
         for due in phases.due_before((POOL, id), piece.range.length, now_ms) {
             self.commit(due.0, appending, now_ms)?;
         }
+        // A commit may have exchanged chunks of this stripe too.
+        let (geometry, placement) = self.stripe(piece.stripe)?;
         let ranges = geometry.split(piece.range)?;
         let waiting = self.waiting.get(&piece.stripe);
         let fits = waiting.map_or_else(
@@ -411,7 +437,7 @@ impl<'a> PoolTraffic<'a> {
         let plan = appending.append(&stripe, topology, &ranges, phase, slice_bytes)?;
         waiting.note_plan(&plan);
         Moved::add(&mut self.moved.replica, crossing(&plan, topology));
-        let phases = self.primaries.entry(primary).or_default();
+        let phases = self.primaries.entry(placement[0]).or_default();
         phases.note((POOL, &self.append), id, piece.range.length, now_ms);
         Ok(())
     }
@@ -425,7 +451,7 @@ impl<'a> PoolTraffic<'a> {
         let Some((waiting, since_ms)) = self.waiting.remove(&number) else {
             return Ok(());
         };
-        let (geometry, placement) = self.volume.stripe(number)?;
+        let (geometry, placement) = self.stripe(number)?;
         let stripe = self.volume.view(number, geometry, &placement);
         let topology = self.volume.topology();
         let plan = appending.commit(&stripe, topology, &waiting, geometry.chunk_bytes())?;
@@ -433,6 +459,24 @@ impl<'a> PoolTraffic<'a> {
         let phases = self.primaries.entry(placement[0]).or_default();
         phases.end(StripeId(number));
         self.waits.add(now_ms.saturating_sub(since_ms));
+        self.group(&stripe, &waiting)
+    }
+
+    /// Exchanges chunks of a stripe after the commit of what waited, if the pool's rule says so.
+    fn group(&mut self, stripe: &Stripe<'_>, committed: &Waiting) -> Result<(), LabError> {
+        let is_possible = self.scheme.appends_by_rack();
+        let Some(rule) = self.append.grouping.filter(|_| is_possible) else {
+            return Ok(());
+        };
+        let topology = self.volume.topology();
+        let ranges = committed.ranges();
+        let mut updated: Vec<_> = ranges.iter().map(|part| part.chunk).collect();
+        updated.dedup();
+        if let Some(grouping) = cau::group(stripe, topology, &updated, rule) {
+            let plan = cau::relocate(stripe, &grouping, stripe.geometry.chunk_bytes())?;
+            Moved::add(&mut self.moved.grouping, crossing(&plan, topology));
+            self.regrouped.insert(stripe.id.0, grouping.placement);
+        }
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! The adviser on a trace whose costs and waits can be told by hand.
 
 use gabion_lab::advise::{AdviceQuestion, Choice, Placement, Terms, Unit, advise, usual_codes};
-use gabion_lab::update_traffic::Pace;
+use gabion_lab::update_traffic::{self, Layout, Options, Pace, Question};
 use gabion_lab::{LabError, Request, RequestKind, workload};
-use gabion_layout::AppendSpec;
+use gabion_layout::{AppendSpec, GroupingRule};
 
 const HOUR_TICKS: u64 = 36_000_000_000;
 
@@ -111,6 +111,88 @@ fn in_bytes_the_written_ranges_count_and_each_primary_has_limits_of_its_own() {
     question.terms.pace = Pace::Fast;
     let (_, cau) = by_bytes(&question);
     assert_eq!(cau.cross_rack_bytes, (4 + 3) * 2048);
+}
+
+const LARGE_CHUNK: u64 = 16 << 20;
+
+/// Bytes that a scheme sends for writes, two hours apart, to chunk 2 of stripe 1. It is in rack 1 without parity; rack 2
+/// has data chunk 5 and two parity chunks, and rack 0 the third.
+fn sent_for_a_lone_chunk(scheme: &str, grouping: Option<GroupingRule>, lengths: &[u64]) -> u128 {
+    let mut question = question("2-nodes");
+    question.unit = Unit::Bytes;
+    question.chunk_bytes = vec![LARGE_CHUNK];
+    question.terms.schemes = vec![scheme.to_owned()];
+    question.terms.append.grouping = grouping;
+    let write = |(turn, &length_bytes): (u64, &u64)| {
+        Ok(Request {
+            at_ticks: 2 * turn * HOUR_TICKS,
+            kind: RequestKind::Write,
+            offset_bytes: (6 + 2) * LARGE_CHUNK,
+            length_bytes,
+        })
+    };
+    let requests = || Ok((0..).zip(lengths).map(write));
+    advise(&question, requests).unwrap()[0].cross_rack_bytes
+}
+
+#[test]
+fn in_bytes_exchanges_of_grouping_count_and_later_commits_find_chunks_at_their_new_places() {
+    let sent = |scheme, grouping| sent_for_a_lone_chunk(scheme, grouping, &[2048; 3]);
+    // A replica for each write, and a delta to each of two racks for each of three commits.
+    assert_eq!(sent("cau", None), (3 + 6) * 2048);
+    // The first commit sends as much. Chunks 2 and 5 then change places, so later commits send one delta each.
+    let (authors, exchange) = (Some(GroupingRule::Authors), 2 * u128::from(LARGE_CHUNK));
+    assert_eq!(sent("cau", authors), (3 + 2 + 1 + 1) * 2048 + exchange);
+    // Algorithm 1 never moves a lone chunk, and no other scheme groups.
+    let algorithm_1 = Some(GroupingRule::Algorithm1);
+    assert_eq!(sent("cau", algorithm_1), sent("cau", None));
+    for scheme in ["parix", "rackcu"] {
+        assert_eq!(sent(scheme, authors), sent(scheme, None));
+    }
+}
+
+/// Updates of more than 7.75 MiB do not fit into append logs. Equal ones are planned once at each place of a chunk.
+#[test]
+fn in_bytes_large_updates_are_made_at_the_new_places_too() {
+    let large = 8 << 20;
+    let lengths = [large, 2048, large, large];
+    let of_large = |grouping| {
+        let all = sent_for_a_lone_chunk("cau", grouping, &lengths);
+        all - sent_for_a_lone_chunk("cau", grouping, &[2048])
+    };
+    // A delta for each parity chunk in another rack.
+    assert_eq!(of_large(None), (3 + 3 + 3) * u128::from(large));
+    let grouped = of_large(Some(GroupingRule::Authors));
+    assert_eq!(grouped, (3 + 1 + 1) * u128::from(large));
+}
+
+#[test]
+fn in_chunks_grouping_is_that_of_update_traffic() {
+    let requests = || workload::wdev_1(1).requests().map(Ok);
+    let bytes = |grouping| {
+        let mut question = question("2-nodes");
+        question.terms.schemes = vec!["cau".to_owned()];
+        question.terms.append.grouping = grouping;
+        let choices = advise(&question, || Ok(requests())).unwrap();
+        let counted = Question {
+            trace: question.trace,
+            code: question.codes[0].clone(),
+            racks: Some(question.racks),
+            layout: Layout::Rotate,
+            chunk_bytes: 4096,
+            schemes: question.terms.schemes,
+            options: Options {
+                stripes_max: 2,
+                replicas: 1,
+                grouping,
+            },
+        };
+        let report = update_traffic::count(&counted, requests()).unwrap();
+        let chunks = report.schemes["cau"].cross_rack_chunks;
+        assert_eq!(choices[0].cross_rack_bytes, u128::from(chunks) * 4096);
+        chunks
+    };
+    assert_ne!(bytes(None), bytes(Some(GroupingRule::Authors)));
 }
 
 #[test]

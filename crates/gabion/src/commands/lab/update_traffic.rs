@@ -11,23 +11,14 @@ use gabion_lab::update_traffic::{
 use gabion_layout::Geometry;
 
 pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
-    let grouping = match options.grouping.as_str() {
-        "off" => None,
-        rule => Some(rule.parse().map_err(Failure::usage)?),
-    };
     if options.unit == Unit::Bytes {
-        if grouping.is_some() {
-            return Err(Failure::usage(
-                "data grouping is counted only in chunks; omit --grouping or use --unit chunks",
-            ));
-        }
         return run_in_bytes(&options, format);
     }
-    options.append_phase.spec()?;
+    let append = options.append_phase.spec()?;
     let scheme_options = Options {
-        stripes_max: options.append_phase.us,
-        replicas: usize::from(options.append_phase.replicas),
-        grouping,
+        stripes_max: append.stripes_max,
+        replicas: usize::from(append.replicas),
+        grouping: append.grouping,
     };
     let question = Question {
         trace: options.trace.display().to_string(),
@@ -99,6 +90,7 @@ fn print_bytes(report: &ByteReport) {
         "update",
         "replica",
         "commit",
+        "grouping",
     ]);
     for (scheme, traffic) in &report.schemes {
         let share = traffic.cross_rack_bytes as f64 / report.written_bytes.max(1) as f64;
@@ -110,6 +102,7 @@ fn print_bytes(report: &ByteReport) {
             traffic.update_bytes.to_string(),
             bytes(traffic.replica_bytes),
             bytes(traffic.commit_bytes),
+            bytes(traffic.grouping_bytes),
         ]);
     }
     align_numbers(&mut table);
