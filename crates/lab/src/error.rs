@@ -23,6 +23,21 @@ pub enum LabError {
         /// The system's error.
         source: io::Error,
     },
+    /// The compressed data of a trace cannot be decoded.
+    #[error(
+        "{trace}, line {line}: the {compression} data is damaged or cut off within the first {read_bytes} bytes of \
+         the file; fetch the file again"
+    )]
+    DamagedTrace {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// The first line that cannot be read whole, counted from 1.
+        line: u64,
+        /// The compression.
+        compression: &'static str,
+        /// Bytes of the compressed file that were read until then.
+        read_bytes: u64,
+    },
     /// A row of a trace is malformed.
     #[error("{trace}, line {line}: {problem}")]
     Row {

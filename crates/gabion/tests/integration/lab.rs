@@ -263,22 +263,31 @@ fn what_fails_leaves_no_half_file() {
         assert!(error.contains("updates"), "{error}");
     }
     assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
-    let trace = directory.path().join("trace.csv");
-    fs::write(&trace, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
-    let trace = path_text(&trace);
-    for command in ["trace-stats", "update-traffic", "advise", "replay"] {
-        let further: &[&str] = match command {
-            "trace-stats" => &[trace],
-            "update-traffic" => &["--trace", trace, "--code=rs(4,2)", "--racks=3"],
-            "advise" => &["--trace", trace, "--racks=3"],
-            _ => &["--trace", trace],
-        };
-        let all = [&["--format=json", "lab", command][..], further].concat();
-        let output = gabion(&all).output().expect("the binary runs");
-        assert_eq!(output.status.code(), Some(1), "{command}");
-        assert_eq!(text(&output.stdout), "", "{command}: half a result");
-        let error = complaint(&output);
-        assert!(error.contains(&format!("{trace}, line 2: ")), "{error}");
+    let rows = directory.path().join("trace.csv");
+    fs::write(&rows, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
+    // A member of gzip whose one block is stored, and cut off in its second row.
+    let cut = directory.path().join("trace.csv.gz");
+    let mut member = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 0xe8, 3, 0x17, 0xfc];
+    member.extend(b"1,h,0,Write,0,4096,1\n2,h,0,Wri");
+    fs::write(&cut, member).unwrap();
+    let gzip = "the gzip data is damaged or cut off within the first 46 bytes of the file";
+    for (trace, fault) in [(&rows, "Wrote"), (&cut, gzip)] {
+        let trace = path_text(trace);
+        for command in ["trace-stats", "update-traffic", "advise", "replay"] {
+            let further: &[&str] = match command {
+                "trace-stats" => &[trace],
+                "update-traffic" => &["--trace", trace, "--code=rs(4,2)", "--racks=3"],
+                "advise" => &["--trace", trace, "--racks=3"],
+                _ => &["--trace", trace],
+            };
+            let all = [&["--format=json", "lab", command][..], further].concat();
+            let output = gabion(&all).output().expect("the binary runs");
+            assert_eq!(output.status.code(), Some(1), "{command}");
+            assert_eq!(text(&output.stdout), "", "{command}: half a result");
+            let error = complaint(&output);
+            let place = format!("{trace}, line 2: ");
+            assert!(error.contains(&place) && error.contains(fault), "{error}");
+        }
     }
     let left = fs::read_dir(directory.path())
         .unwrap()
@@ -287,7 +296,7 @@ fn what_fails_leaves_no_half_file() {
         .map(|name| name.to_string_lossy().into_owned())
         .collect();
     left.sort_unstable();
-    assert_eq!(left, ["kept.csv", "trace.csv"]);
+    assert_eq!(left, ["kept.csv", "trace.csv", "trace.csv.gz"]);
 }
 
 /// Rows of writes and reads that meet at the same bytes, within and across chunks and stripes, 10 ms

@@ -76,8 +76,8 @@ impl TraceReader {
     ///
     /// # Errors
     /// [`LabError::Io`] when the file cannot be opened or its first bytes cannot be read,
-    /// [`LabError::EmptyTrace`] when it is empty, [`LabError::UnknownFormat`] when no format has such
-    /// rows.
+    /// [`LabError::DamagedTrace`] when they cannot be decompressed, [`LabError::EmptyTrace`] when it is empty,
+    /// [`LabError::UnknownFormat`] when no format has such rows.
     pub fn open(path: &Path) -> Result<Self, LabError> {
         Self::open_with(path, &TraceOptions::default())
     }
@@ -208,7 +208,8 @@ impl Iterator for TraceReader {
 /// The volumes of a trace, by name.
 ///
 /// # Errors
-/// As [`TraceReader::open`], and [`LabError::Row`] for a malformed row.
+/// As [`TraceReader::open`], and [`LabError::Row`] for a malformed row and [`LabError::DamagedTrace`] for data behind it
+/// that cannot be decompressed.
 pub fn volumes(
     path: &Path,
     format: Option<Format>,

@@ -1,6 +1,6 @@
 //! The rows of a trace's file: opened, decompressed, of a known format, and counted by lines.
 
-use super::decompress::{Text, text};
+use super::decompress::{Damage, Text, text};
 use super::format::{Format, Parser};
 use super::request::Request;
 use super::row::VolumeName;
@@ -40,13 +40,7 @@ impl Rows {
     ) -> Result<Self, LabError> {
         let mut source = match text(bytes) {
             Ok(source) => source,
-            Err(source) => {
-                return Err(LabError::Io {
-                    operation: "read",
-                    trace: name,
-                    source,
-                });
-            }
+            Err(error) => return Err(unreadable(name, 1, error)),
         };
         let (head, error) = head_of(&mut source);
         if error.is_none() && head.len() < HEAD_BYTES && head.iter().all(u8::is_ascii_whitespace) {
@@ -64,12 +58,9 @@ impl Rows {
                 source = Box::new(BufReader::new(Failing(Some(error))));
                 format
             }
-            (None, Some(source)) => {
-                return Err(LabError::Io {
-                    operation: "read",
-                    trace: name,
-                    source,
-                });
+            (None, Some(error)) => {
+                let breaks = head.iter().filter(|&&byte| byte == b'\n').count();
+                return Err(unreadable(name, breaks as u64 + 1, error));
             }
             (None, None) => {
                 return Err(LabError::UnknownFormat {
@@ -130,12 +121,28 @@ impl Rows {
             .read_until(b'\n', &mut self.line);
         match read {
             Ok(count) => Ok(count > 0),
-            Err(source) => Err(LabError::Io {
-                operation: "read",
-                trace: self.name.clone(),
-                source,
-            }),
+            Err(error) => Err(unreadable(self.name.clone(), self.line_count, error)),
         }
+    }
+}
+
+/// The error of a file that cannot be read or decoded beyond the beginning of a line.
+fn unreadable(trace: String, line: u64, source: io::Error) -> LabError {
+    match Damage::of(&source) {
+        Some(Damage {
+            compression,
+            read_bytes,
+        }) => LabError::DamagedTrace {
+            trace,
+            line,
+            compression,
+            read_bytes,
+        },
+        None => LabError::Io {
+            operation: "read",
+            trace,
+            source,
+        },
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::LabError;
 use crate::trace::{
     FORMATS, Format, Request, RequestKind, TimeFault, TraceOptions, TraceReader, volumes,
 };
-use std::io::{Cursor, Write};
+use std::io::{Cursor, Read, Write};
 use std::sync::Mutex;
 
 pub(super) fn read_as(bytes: &[u8], format: &str) -> Vec<Result<Request, LabError>> {
@@ -266,29 +266,122 @@ fn faults_of_times_are_told_once_each() {
     assert_eq!(*TOLD.lock().unwrap(), expected);
 }
 
+fn bzip2(text: &str) -> Vec<u8> {
+    let level = bzip2::Compression::default();
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), level);
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(text: &str) -> Vec<u8> {
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    ruzstd::encoding::compress_to_vec(text.as_bytes(), level)
+}
+
+/// The compressions of traces, by the names that errors use.
+const COMPRESSIONS: [(&str, fn(&str) -> Vec<u8>); 3] =
+    [("gzip", gzip), ("bzip2", bzip2), ("Zstandard", zstd)];
+
 #[test]
 fn compressed_files_of_several_parts_are_read_to_their_end() {
     let rows = SAMPLES[0].1;
     let (first, second) = rows.split_at(rows.find('\n').unwrap() + 1);
-    let bzip2 = |text: &str| {
-        let level = bzip2::Compression::default();
-        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), level);
-        encoder.write_all(text.as_bytes()).unwrap();
-        encoder.finish().unwrap()
-    };
-    let zstd = |text: &str| {
-        let level = ruzstd::encoding::CompressionLevel::Fastest;
-        ruzstd::encoding::compress_to_vec(text.as_bytes(), level)
-    };
-    for compress in [&gzip as &dyn Fn(&str) -> Vec<u8>, &bzip2, &zstd] {
+    for (_, compress) in COMPRESSIONS {
         assert_eq!(read(&compress(rows)).len(), 2);
         let parts = [compress(first), compress(second)].concat();
         let requests: Vec<_> = read(&parts).into_iter().map(Result::unwrap).collect();
         assert_eq!(requests.len(), 2);
-        let whole = compress(&rows.repeat(2000));
-        let cut = Cursor::new(whole[..whole.len() - 9].to_vec());
-        let cut = TraceReader::new("t".to_owned(), cut);
-        let error = cut.and_then(|rows| rows.last().unwrap()).unwrap_err();
-        assert!(matches!(error, LabError::Io { .. }), "{error}");
+    }
+}
+
+/// Rows with digits that differ, so that they do not compress to almost nothing.
+fn many_rows() -> String {
+    let row = |at: u64| {
+        let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{at},h,0,Write,{},512,{}\n", mixed >> 20, mixed % 1000)
+    };
+    (1..=20_000).map(row).collect()
+}
+
+/// What the reader says of bytes, and the requests that it gives before.
+fn refused(bytes: Vec<u8>) -> (LabError, u64) {
+    let reader = match TraceReader::new("t".to_owned(), Cursor::new(bytes)) {
+        Ok(reader) => reader,
+        Err(error) => return (error, 0),
+    };
+    let mut given = 0;
+    for request in reader {
+        match request {
+            Ok(_) => given += 1,
+            Err(error) => return (error, given),
+        }
+    }
+    panic!("nothing is refused");
+}
+
+fn check_damaged(compression: &str, bytes: Vec<u8>) {
+    let file_bytes = bytes.len() as u64;
+    let (error, given) = refused(bytes);
+    match error {
+        LabError::DamagedTrace {
+            line,
+            compression: found,
+            read_bytes,
+            ..
+        } => {
+            assert_eq!(found, compression);
+            assert_eq!(
+                line,
+                given + 1,
+                "{compression}: the line after the last one"
+            );
+            assert!(
+                (1..=file_bytes).contains(&read_bytes),
+                "{compression}: {read_bytes} of {file_bytes}"
+            );
+        }
+        other => panic!("{compression}: {other}"),
+    }
+}
+
+#[test]
+fn damaged_compressed_data_is_named_with_the_line_that_was_reached() {
+    let rows = many_rows();
+    for (compression, compress) in COMPRESSIONS {
+        let whole = compress(&rows);
+        let len = whole.len();
+        // Cut within the head, in the middle, and before the last bytes, which are checksums.
+        for kept in [5, len / 2, len - 2] {
+            check_damaged(compression, whole[..kept].to_vec());
+        }
+        let mut flipped = whole.clone();
+        flipped[len - 3] ^= 0x10;
+        check_damaged(compression, flipped);
+        // Another part follows that is none.
+        let with_more = [&whole[..], b"no further part, but text"].concat();
+        check_damaged(compression, with_more);
+    }
+}
+
+/// The bytes of a file that fails after them.
+struct Broken(Cursor<Vec<u8>>);
+
+impl Read for Broken {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(std::io::Error::other("the disk is gone")),
+            count => Ok(count),
+        }
+    }
+}
+
+#[test]
+fn a_compressed_file_that_cannot_be_read_is_not_called_damaged() {
+    for (_, compress) in COMPRESSIONS {
+        let whole = compress(&many_rows());
+        let half = Broken(Cursor::new(whole[..whole.len() / 2].to_vec()));
+        let reader = TraceReader::new("t".to_owned(), half);
+        let error = reader.and_then(|rows| rows.last().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("the disk is gone"), "{error}");
     }
 }

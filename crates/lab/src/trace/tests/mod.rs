@@ -73,17 +73,14 @@ fn a_trace_without_requests_is_an_error() {
 #[test]
 fn a_truncated_archive_is_an_error() {
     let whole = gzip(&format!("{ROWS}\n").repeat(100));
-    let last = read(&whole[..whole.len() - 9]).pop().unwrap();
-    assert!(
-        matches!(
-            last,
-            Err(LabError::Io {
-                operation: "read",
-                ..
-            })
-        ),
-        "{last:?}"
+    let cut_bytes = whole.len() - 9;
+    let last = read(&whole[..cut_bytes]).pop().unwrap().unwrap_err();
+    assert!(last.to_string().starts_with("t.csv, line "), "{last}");
+    let expected = format!(
+        ": the gzip data is damaged or cut off within the first {cut_bytes} bytes of the file; fetch the file again"
     );
+    assert!(last.to_string().ends_with(&expected), "{last}");
+    assert!(!last.is_usage(), "as for a malformed row");
 }
 
 fn check_problem(row: &str, expected: &str) {
