@@ -78,6 +78,13 @@ impl Report {
         }
     }
 
+    /// Says why the figure of this name is not near the paper's, if it is not.
+    pub(crate) fn explain(&mut self, what: &str, why: &str) {
+        for finding in self.findings.iter_mut().filter(|f| f.what == what) {
+            *finding = finding.clone().because(why);
+        }
+    }
+
     /// States a choice that the paper leaves open.
     pub(crate) fn choose(&mut self, open: &str, chosen: &str, why: &str) {
         self.readings.push(Reading {
@@ -204,6 +211,23 @@ mod tests {
         assert_eq!(json["findings"][0]["tolerance"], "1.39 to 1.88");
         assert_eq!(json["findings"][0]["why"], serde_json::Value::Null);
         assert!(json.get("plots").is_none());
+    }
+
+    #[test]
+    fn a_cause_that_is_found_later_explains_a_miss_alone() {
+        let found = |what: &str, ours: f64| Finding::beside(what, ours, " %", Paper::saving(20.0));
+        let mut report = Report {
+            findings: vec![
+                found("near", 21.0),
+                found("far", 40.0),
+                found("other", 40.0),
+            ],
+            ..Report::default()
+        };
+        report.explain("near", "links");
+        report.explain("far", "links");
+        let whys: Vec<Option<&str>> = report.findings.iter().map(|f| f.why.as_deref()).collect();
+        assert_eq!(whys, [None, Some("links"), None]);
     }
 
     #[test]

@@ -164,13 +164,27 @@ impl Plot {
         matches!(self.chart, Chart::Boxes { .. })
     }
 
-    /// Puts means in place of this run's values, with their confidence intervals. Samples of boxes are
-    /// joined. A plot whose contents are not alike in all runs is left as it is, and says so.
+    /// Puts means in place of this run's values, with their confidence intervals. Samples of boxes are joined. Marks are
+    /// means too, since a paper's ratio is marked in proportion to a value of ours. A plot whose contents are not alike
+    /// in all runs is left as it is, and says so.
     pub(crate) fn merge(&mut self, others: &[&Self]) {
         let charts: Vec<&Chart> = others.iter().map(|other| &other.chart).collect();
         match self.chart.merge(&charts) {
-            Some(half_intervals) => self.half_intervals = half_intervals,
+            Some(half_intervals) => {
+                self.half_intervals = half_intervals;
+                self.merge_marks(others);
+            }
             None => self.notes.push("values of the first run".to_owned()),
+        }
+    }
+
+    fn merge_marks(&mut self, others: &[&Self]) {
+        for mark in &mut self.marks {
+            let same = |plot: &&Self| plot.marks.iter().find(|m| m.at == mark.at).map(|m| m.value);
+            let values: Vec<f64> = std::iter::once(mark.value)
+                .chain(others.iter().filter_map(same))
+                .collect();
+            mark.value = mean_and_interval(&values).0;
         }
     }
 }

@@ -12,9 +12,11 @@ use std::fmt::Display;
 const HEADROOM: f64 = 1.08;
 /// The share of a group's room that its bars take.
 const GROUP_SHARE: f64 = 0.8;
+/// The share of a bar's place that it fills.
+const BAR_SHARE: f64 = 0.94;
 /// Half the width of a box of a sample.
 const BOX_HALF_PX: f64 = 14.0;
-/// A line has no more markers than this.
+/// A line has no more markers than this; its intervals are at its markers.
 const MARKERS_MAX: usize = 12;
 
 /// The places of values on an axis: from its start to its end, at pixels.
@@ -30,6 +32,10 @@ impl Scale {
     fn px(self, value: f64) -> f64 {
         let share = (value - self.low) / (self.high - self.low);
         self.from_px + share.clamp(0.0, 1.0) * (self.to_px - self.from_px)
+    }
+
+    fn contains(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
     fn ticks(self) -> Vec<(f64, String)> {
@@ -85,7 +91,8 @@ impl Plot {
         let slot = area.width() / count as f64;
         let width = GROUP_SHARE * slot / series.len().max(1) as f64;
         let left = |group: usize, at: usize| {
-            let within = (1.0 - GROUP_SHARE) / 2.0 * slot + at as f64 * width;
+            let gap = (1.0 - BAR_SHARE) / 2.0 * width;
+            let within = (1.0 - GROUP_SHARE) / 2.0 * slot + at as f64 * width + gap;
             area.left + group as f64 * slot + within
         };
         for (at, (name, values)) in series.iter().enumerate() {
@@ -93,12 +100,13 @@ impl Plot {
                 let bar = Area {
                     left: left(group, at),
                     top: scale.px(value),
-                    right: left(group, at) + 0.94 * width,
+                    right: left(group, at) + BAR_SHARE * width,
                     bottom: area.bottom,
                 };
                 style::fill(&mut frame.canvas, at, bar);
                 let middle = f64::midpoint(bar.left, bar.right);
-                self.draw_interval(&mut frame.canvas, (at, group), middle, value, scale);
+                let ends = self.interval((at, group), value);
+                draw_interval(&mut frame.canvas, middle, ends, scale);
                 for mark in self.marks.iter().filter(|mark| {
                     matches!(&mark.at, At::Bar { group: g, series: s } if *g == categories[group] && s == name)
                 }) {
@@ -111,37 +119,37 @@ impl Plot {
 
     fn draw_log_lines(&self, series: &Points) -> Result<String, LabError> {
         self.top(heights(series))?;
-        let positive = |points: &Vec<(f64, f64)>| -> Vec<(f64, f64)> {
-            points.iter().copied().filter(|(_, y)| *y > 0.0).collect()
+        let marked = self.marks.iter().map(|mark| mark.value);
+        let positive = || {
+            let all = heights(series).chain(marked.clone());
+            all.filter(|&height| height > 0.0)
         };
-        let series: Points = series
-            .iter()
-            .map(|(name, points)| (name.clone(), positive(points)))
-            .collect();
-        let bottom = heights(&series).fold(f64::INFINITY, f64::min);
-        let top = heights(&series).fold(0.0, f64::max);
-        if bottom > top {
+        let bottom = positive().fold(f64::INFINITY, f64::min);
+        let top = positive().fold(0.0, f64::max);
+        if heights(series).all(|height| height <= 0.0) {
             return Err(self.refuse("nothing is above 0"));
         }
         let decades = (bottom.log10().floor(), top.log10().floor() + 1.0);
-        self.draw_lines(&series, decades, f64::log10)
+        self.draw_lines(series, decades, f64::log10)
     }
 
-    /// Lines whose heights are turned into the axis's values by `height`.
+    /// Lines whose heights are turned into the axis's values by `height`; points without a value there are left out.
     fn draw_lines(
         &self,
         series: &Points,
         (low, high): (f64, f64),
         height: fn(f64) -> f64,
     ) -> Result<String, LabError> {
-        let across = || series.iter().flat_map(|(_, points)| points).map(|p| p.0);
+        let is_log = height(10.0) < 10.0;
+        let is_shown = |&(_, y): &(f64, f64)| !is_log || y > 0.0;
+        let all = series.iter().flat_map(|(_, points)| points);
+        let across = || all.clone().copied().filter(is_shown).map(|p| p.0);
         self.top(across())?;
         let start = across().fold(f64::INFINITY, f64::min);
         let end = across().fold(start, f64::max);
         let mut frame = Frame::new(self, &[]);
         let area = frame.area;
         let scale = Scale::upright(area, low, high);
-        let is_log = height(10.0) < 10.0;
         let ticks = if is_log {
             let decades = (0..=(high - low) as u32).map(|decade| low + f64::from(decade));
             decades
@@ -160,17 +168,28 @@ impl Plot {
         frame.level(&level.ticks());
         let place = |(x, y): (f64, f64)| (level.px(x), scale.px(height(y)));
         for (at, (_, points)) in series.iter().enumerate() {
-            let line: Vec<(f64, f64)> = points.iter().copied().map(place).collect();
-            frame
-                .canvas
-                .path(std::slice::from_ref(&line), &style::stroke(at));
-            for &spot in line.iter().step_by(line.len().div_ceil(MARKERS_MAX).max(1)) {
-                style::marker(&mut frame.canvas, at, spot);
-            }
-            for (number, (&(x, _), &(_, y))) in line.iter().zip(points).enumerate() {
-                if !is_log {
-                    self.draw_interval(&mut frame.canvas, (at, number), x, y, scale);
-                }
+            // Intervals are numbered as all points are, shown or not.
+            let shown = || {
+                points
+                    .iter()
+                    .copied()
+                    .enumerate()
+                    .filter(|(_, p)| is_shown(p))
+            };
+            let line: Vec<(f64, f64)> = shown().map(|(_, point)| place(point)).collect();
+            let step = line.len().div_ceil(MARKERS_MAX).max(1);
+            let canvas = &mut frame.canvas;
+            canvas.path(&[line], &style::stroke(at));
+            // Lines of many points begin with different ones, so that their intervals are not on top of each other.
+            for (number, (x, y)) in shown().skip(at % step).step_by(step) {
+                style::marker(canvas, at, place((x, y)));
+                let ends = self.interval((at, number), y);
+                draw_interval(
+                    canvas,
+                    level.px(x),
+                    ends.map(|ends| ends.map(height)),
+                    scale,
+                );
             }
         }
         for mark in &self.marks {
@@ -222,22 +241,13 @@ impl Plot {
         names.iter().map(show).collect()
     }
 
-    fn draw_interval(
-        &self,
-        canvas: &mut Canvas,
-        (series, at): (usize, usize),
-        x: f64,
-        value: f64,
-        scale: Scale,
-    ) {
-        let half = self.half_intervals.get(series).and_then(|all| all.get(at));
-        if let Some(&half) = half.filter(|half| **half > 0.0) {
-            let ends = [(value - half).max(0.0), value + half];
-            style::interval(canvas, x, ends.map(|end| scale.px(end)));
-        }
+    /// The ends of the interval of a value, if it has one.
+    fn interval(&self, (series, at): (usize, usize), value: f64) -> Option<[f64; 2]> {
+        let half = *self.half_intervals.get(series)?.get(at)?;
+        (half > 0.0).then_some([(value - half).max(0.0), value + half])
     }
 
-    /// The end of an axis from 0, above all values, their intervals and the paper's.
+    /// The end of an axis from 0, above all values and the paper's.
     fn top(&self, values: impl Iterator<Item = f64>) -> Result<f64, LabError> {
         let mut highest: Option<f64> = None;
         for value in values {
@@ -260,6 +270,14 @@ impl Plot {
             name: self.name.clone(),
             why: why.to_string(),
         }
+    }
+}
+
+/// Draws the interval between two ends at a place across. On a logarithmic axis an end at 0 is below the axis.
+fn draw_interval(canvas: &mut Canvas, x: f64, ends: Option<[f64; 2]>, scale: Scale) {
+    if let Some(ends) = ends {
+        let places = ends.map(|end| (scale.px(end), scale.contains(end)));
+        style::interval(canvas, x, places);
     }
 }
 

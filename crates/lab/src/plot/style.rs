@@ -151,11 +151,19 @@ pub(super) fn paper(canvas: &mut Canvas, (x, y): (f64, f64)) {
     );
 }
 
-/// Draws the confidence interval of a value.
-pub(super) fn interval(canvas: &mut Canvas, x: f64, [low, high]: [f64; 2]) {
-    let cap = |y: f64| vec![(x - 3.0, y), (x + 3.0, y)];
+/// Draws the confidence interval of a value between two places, with a white edge that separates it from a dark bar. An
+/// end that the axis does not reach has no cap.
+pub(super) fn interval(canvas: &mut Canvas, x: f64, ends: [(f64, bool); 2]) {
+    let caps = ends.iter().filter(|(_, is_on_axis)| *is_on_axis);
+    let caps = caps.map(|&(y, _)| vec![(x - 3.0, y), (x + 3.0, y)]);
+    let bar = ends.iter().map(|&(y, _)| (x, y)).collect();
+    let paths: Vec<Vec<(f64, f64)>> = std::iter::once(bar).chain(caps).collect();
     canvas.path(
-        &[vec![(x, low), (x, high)], cap(low), cap(high)],
+        &paths,
+        "stroke=\"#FFFFFF\" stroke-width=\"3.2\" fill=\"none\" class=\"edge\"",
+    );
+    canvas.path(
+        &paths,
         "stroke=\"#000000\" stroke-width=\"1.2\" fill=\"none\" class=\"error\"",
     );
 }

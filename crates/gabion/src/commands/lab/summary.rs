@@ -122,15 +122,52 @@ fn verdict(result: &Value) -> String {
     format!("none; goals met: {met} of {}", goals.len())
 }
 
-/// The reasons of all judged findings that are not near, each once.
+/// The reasons of all judged findings that are not near, each once. Findings without one are named together: no
+/// experiment has found their cause.
 fn cause(result: &Value) -> String {
-    let mut causes: Vec<&str> = Vec::new();
+    let mut causes: Vec<String> = Vec::new();
+    let mut unexplained: Vec<&str> = Vec::new();
     for finding in list(result, "findings") {
-        if let (Some(why), true) = (finding["why"].as_str(), finding["reading"].is_null())
-            && !causes.contains(&why)
-        {
-            causes.push(why);
+        let is_judged = finding["reading"].is_null() && finding["verdict"].is_string();
+        if !is_judged || finding["verdict"] == "near" {
+            continue;
+        }
+        match finding["why"].as_str() {
+            Some(why) if !causes.iter().any(|cause| cause == why) => causes.push(why.to_owned()),
+            Some(_) => {}
+            None => unexplained.extend(finding["what"].as_str()),
         }
     }
+    if !unexplained.is_empty() {
+        causes.push(format!("cause not found ({})", unexplained.join(", ")));
+    }
     causes.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(findings: &Value, expected: &str) {
+        assert_eq!(cause(&json!({ "findings": findings })), expected);
+    }
+
+    #[test]
+    fn misses_without_a_cause_are_named() {
+        let finding = |what: &str, verdict: &str, why: Option<&str>| json!({"what": what, "verdict": verdict, "why": why});
+        let near = finding("a", "near", None);
+        let explained = finding("b", "opposite", Some("links"));
+        let again = finding("c", "direction-only", Some("links"));
+        let [first, second] = ["d", "e"].map(|what| finding(what, "direction-only", None));
+        let other = json!({"what": "f", "verdict": "opposite", "reading": "another disk"});
+        let unjudged = json!({"what": "g", "verdict": null});
+        check(&json!([near, other, unjudged]), "");
+        check(&json!([near, explained, again, other]), "links");
+        check(&json!([first, near, second]), "cause not found (d, e)");
+        check(
+            &json!([explained, first, again]),
+            "links; cause not found (d)",
+        );
+    }
 }

@@ -19,6 +19,12 @@ const MIB: u64 = 1 << 20;
 const CHUNKS: f64 = 6.0;
 const DATA_CHUNKS: f64 = 4.0;
 
+/// Nodes for which the thesis prints rates in its text, the least of writes and of reads in MB/s, and the rate of its
+/// nodes' links.
+const PRINTED_NODES: u32 = 10;
+const PRINTED_MB_PER_S: [f64; 2] = [450.0, 580.0];
+const PRINTED_LINK_BYTES_PER_S: f64 = 114.5e6;
+
 /// The variable of a scale.
 struct Sizes {
     nodes: &'static [u32],
@@ -221,10 +227,47 @@ fn plot(sizes: &Sizes, all: &[Measured], name: &str, at: usize, get: fn(&Measure
         };
         series.push((bound.to_owned(), sizes.nodes.iter().map(point).collect()));
     }
-    Plot::lines(
+    let mut plot = Plot::lines(
         format!("COD-F51-{name}"),
         format!("Aggregate {name} throughput"),
         ["nodes", "MB/s"],
         series,
-    )
+    );
+    if sizes.nodes.contains(&PRINTED_NODES) {
+        let share = sizes.link_bytes_per_s as f64 / PRINTED_LINK_BYTES_PER_S;
+        plot.mark_point(f64::from(PRINTED_NODES), PRINTED_MB_PER_S[at] * share);
+        plot.notes.push(format!(
+            "the paper's: {} MB/s at least, in proportion to the rate of links",
+            PRINTED_MB_PER_S[at]
+        ));
+    }
+    plot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At the paper's scale the printed rates are below our own bound, and below the thesis's formula.
+    #[test]
+    fn the_printed_rates_are_marked_where_ten_nodes_are_measured() {
+        for (sizes, is_marked) in [(QUICK, false), (USUAL, true), (FULL, true)] {
+            let all = sizes.nodes.iter().map(|&nodes| Measured {
+                series: "one".to_owned(),
+                nodes,
+                write: 1e6,
+                read: 1e6,
+            });
+            let all: Vec<Measured> = all.collect();
+            for (at, name) in ["write", "read"].into_iter().enumerate() {
+                let svg = plot(&sizes, &all, name, at, |m| m.write).svg().unwrap();
+                assert_eq!(svg.contains("class=\"paper\""), is_marked, "{svg}");
+            }
+        }
+        let formula = thesis(PRINTED_NODES, PRINTED_LINK_BYTES_PER_S as u64);
+        for (formula, printed) in formula.into_iter().zip(PRINTED_MB_PER_S) {
+            let share = printed * 1e6 / formula;
+            assert!((0.8..1.0).contains(&share), "{share}");
+        }
+    }
 }

@@ -73,6 +73,7 @@ pub(super) struct Bench {
     /// The same drives under stores that never sync.
     unsynced: Vec<DiskModel>,
     stripe_count: u64,
+    client_count: u64,
     seed: u64,
 }
 
@@ -112,8 +113,17 @@ impl Bench {
             unsynced: vec![model; NODE_COUNT as usize],
             storage,
             stripe_count,
+            client_count: CLIENT_COUNT,
             seed: session.seed,
         })
+    }
+
+    /// Writes all stripes by one client, one after another.
+    pub(super) fn put_by_one(&mut self) -> Result<Phase, LabError> {
+        self.client_count = 1;
+        let put = self.put();
+        self.client_count = CLIENT_COUNT;
+        put
     }
 
     /// Writes all stripes.
@@ -232,7 +242,8 @@ impl Bench {
         };
         let begun = Instant::now();
         let done = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENT_COUNT).map(|_| scope.spawn(client)).collect();
+            let clients = (0..self.client_count).map(|_| scope.spawn(client));
+            let clients: Vec<_> = clients.collect();
             let join = |client: std::thread::ScopedJoinHandle<'_, Result<(), LabError>>| {
                 client.join().expect("clients do not panic")
             };
@@ -297,7 +308,9 @@ pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
 }
 
 /// The place of a measurement, and its position in a pair of rates.
-pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
+pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), (MODEL, 1)];
+/// The name of the place that is judged.
+pub(super) const MODEL: &str = "model";
 
 /// The reading of figures that were measured on this machine's disk.
 const ON_THIS_DISK: &str = "this machine's disk instead of the thesis's";

@@ -37,6 +37,7 @@ impl Contender {
 }
 
 /// One cluster, and the updates that each of its pools gets.
+#[derive(Clone)]
 pub(crate) struct Round {
     pub(crate) name: String,
     pub(crate) volume: &'static Volume,

@@ -184,6 +184,100 @@ fn values_of_very_different_size_are_apart_on_a_logarithmic_axis() {
     assert!(error.contains("nothing is above 0"), "{error}");
 }
 
+/// The ends of intervals, from the lower to the upper one.
+fn intervals(svg: &str) -> Vec<[f64; 2]> {
+    let paths = svg.lines().filter(|line| line.contains("class=\"error\""));
+    let ends = |line: &str| {
+        let (_, path) = line.split_once(" d=\"M")?;
+        let (from, rest) = path.split_once('L')?;
+        let y = |point: &str| {
+            let (_, y) = point.trim().split_once([' ', ','])?;
+            let digits = |c: char| c.is_ascii_digit() || c == '.';
+            let end = y.find(|c| !digits(c)).unwrap_or(y.len());
+            y[..end].parse::<f64>().ok()
+        };
+        Some([y(from)?, y(rest)?])
+    };
+    paths.filter_map(ends).collect()
+}
+
+#[test]
+fn lines_on_a_logarithmic_axis_have_intervals_at_their_points() {
+    let of = |values: [f64; 4]| {
+        let points = (0..).map(f64::from).zip(values).collect();
+        plot(Chart::LogLines {
+            series: vec![("ours".to_owned(), points)],
+        })
+    };
+    // The first point is left out, and the second is the same in both runs.
+    let mut mean = of([0.0, 1.0, 90.0, 10.0]);
+    mean.merge(&[&of([0.0, 1.0, 110.0, 1000.0])]);
+    let svg = mean.svg().unwrap();
+    assert_eq!(count(&svg, "error"), 2, "{svg}");
+    let [[low, high], [lowest, _]] = intervals(&svg)[..] else {
+        panic!("{svg}");
+    };
+    // 100 +- 127 and 505 +- 6289 both reach below 0, so to the end of the axis.
+    assert!(lowest > high && low == lowest, "{low} {lowest} {high}");
+    let mut narrow = of([0.0, 1.0, 100.0, 10.0]);
+    narrow.merge(&[&of([0.0, 1.0, 100.1, 10.0])]);
+    let [[low, high]] = intervals(&narrow.svg().unwrap())[..] else {
+        panic!("one value differs");
+    };
+    assert!(low > high && low - high < 10.0, "{low} {high}");
+}
+
+#[test]
+fn an_interval_has_no_cap_where_the_axis_ends_before_it() {
+    let check = |other_value: f64, piece_count: usize| {
+        let (mut mean, mut other) = (bars(), bars());
+        let Chart::Bars { series, .. } = &mut other.chart else {
+            panic!("bars");
+        };
+        series[0].1[0] = other_value;
+        mean.merge(&[&other]);
+        let svg = mean.svg().unwrap();
+        let mut paths = svg.lines().filter(|line| line.contains("class=\"error\""));
+        let path = paths.next().expect("one value differs");
+        assert_eq!(path.matches('M').count(), piece_count, "{path}");
+    };
+    check(1.01, 3);
+    check(2.0, 2);
+}
+
+#[test]
+fn intervals_of_long_lines_are_at_their_markers_and_apart() {
+    let of = |height: f64| {
+        let points: Vec<(f64, f64)> = (0..24).map(|x| (f64::from(x), height)).collect();
+        plot(Chart::Lines {
+            series: vec![("a".to_owned(), points.clone()), ("b".to_owned(), points)],
+        })
+    };
+    let mut mean = of(1.0);
+    mean.merge(&[&of(3.0)]);
+    let svg = mean.svg().unwrap();
+    assert_eq!(count(&svg, "error"), 24, "12 of each line");
+    let places = svg.lines().filter(|line| line.contains("class=\"error\""));
+    let places = places.filter_map(|line| line.split_once(" d=\"M")?.1.split([' ', ',']).next());
+    let places: std::collections::BTreeSet<&str> = places.collect();
+    assert_eq!(places.len(), 24, "two intervals are at one place: {svg}");
+}
+
+#[test]
+fn marks_are_means_as_values_are() {
+    let mut mean = bars();
+    mean.mark_bar("PLR", "model", 4.0);
+    let mut other = bars();
+    other.mark_bar("PLR", "model", 12.0);
+    let at_mean = {
+        let mut plot = bars();
+        plot.mark_bar("PLR", "model", 8.0);
+        plot.svg().unwrap()
+    };
+    mean.merge(&[&other]);
+    assert_eq!(mean.svg().unwrap(), at_mean);
+}
+
 #[test]
 fn what_cannot_be_drawn_is_refused_in_words() {
     let bars = |values: Vec<f64>| Chart::Bars {
