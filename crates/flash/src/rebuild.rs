@@ -48,7 +48,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     fn rebuild_stripe(&self, stripe: u32, missing: u16) -> Result<bool, FlashError> {
         let absent = self.array.absent();
         let mut left = missing;
-        let live = self.live_entries(stripe)?;
+        let pages = self.pages(stripe)?;
         let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
         for chunk in 0..self.geometry.device_count() {
             let index = self.geometry.device_of(stripe, chunk);
@@ -56,7 +56,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             let Some(device) = self.array.device(index).filter(|_| missing & bit != 0) else {
                 continue;
             };
-            if !self.rebuild_chunk(stripe, missing | absent, chunk, &live, &mut bytes) {
+            if !self.rebuild_chunk(stripe, missing | absent, chunk, &pages, &mut bytes) {
                 return Ok(false);
             }
             let offset = self.geometry.chunk_offset(stripe);
@@ -87,16 +87,17 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         stripe: u32,
         missing: u16,
         chunk: usize,
-        live: &BTreeMap<(usize, u64), Entry>,
+        pages: &Pages,
         bytes: &mut [u8],
     ) -> bool {
-        let rebuild = |offset: u64, output: &mut [u8]| {
+        let rebuild = |offset: u64, output: &mut [u8], checked: Checked| {
             let is_sound = |of: usize, found: &[u8]| {
                 let end = offset + found.len() as u64;
-                let mut pages = live.range((of, offset)..(of, end));
-                pages.all(|((_, at), entry)| {
+                let mut within = pages.range((of, offset)..(of, end));
+                within.all(|((_, at), (entry, is_live))| {
                     let start = (at - offset) as usize;
-                    entry.fits(&found[start..start + PAGE_BYTES])
+                    let is_checked = *is_live || checked == Checked::All;
+                    !is_checked || entry.fits(&found[start..start + PAGE_BYTES])
                 })
             };
             let rebuilt = self
@@ -105,27 +106,40 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             matches!(rebuilt, Ok(true))
         };
         // Pages of other chunks may be unreadable or damaged, but not at the same place in too many of them.
-        let pages = |bytes: &mut [u8]| {
-            let mut pages = (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES));
-            pages.all(|(page, output)| rebuild(page * PAGE_BYTES as u64, output))
+        let by_page = |bytes: &mut [u8]| {
+            let mut outputs = (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES));
+            outputs.all(|(page, output)| {
+                let offset = page * PAGE_BYTES as u64;
+                // A stale page counts again if a crash loses the newer one.
+                rebuild(offset, output, Checked::All) || rebuild(offset, output, Checked::Live)
+            })
         };
-        rebuild(0, bytes) || pages(bytes)
+        rebuild(0, bytes, Checked::All) || by_page(bytes)
     }
 
-    /// The entries of a sealed stripe's live pages, by chunk and offset in the chunk.
-    fn live_entries(&self, stripe: u32) -> Result<BTreeMap<(usize, u64), Entry>, FlashError> {
+    fn pages(&self, stripe: u32) -> Result<Pages, FlashError> {
         let table = self.table(stripe)?;
         let state = self.lock();
         let base = state.stripes.get(stripe).base;
-        let mut live = BTreeMap::new();
+        let mut pages = Pages::new();
         for (slot, bytes) in (0_u32..).zip(table.chunks_exact(ENTRY_BYTES as usize)) {
-            let entry = Entry::decode(base, bytes);
-            let place = self.place(stripe, slot);
-            if let Some(entry) = entry.filter(|of| state.map.get(of.file, of.page) == Some(place)) {
+            if let Some(entry) = Entry::decode(base, bytes) {
+                let is_live =
+                    state.map.get(entry.file, entry.page) == Some(self.place(stripe, slot));
                 let page = self.geometry.summary_pages() + u64::from(slot);
-                live.insert(self.geometry.locate(page), entry);
+                pages.insert(self.geometry.locate(page), (entry, is_live));
             }
         }
-        Ok(live)
+        Ok(pages)
     }
+}
+
+/// The entries of a sealed stripe, by chunk and offset in the chunk, and whether the page is live.
+type Pages = BTreeMap<(usize, u64), (Entry, bool)>;
+
+/// The pages that must match their checksums.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    All,
+    Live,
 }

@@ -200,7 +200,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "a-new-identity-overwrites-the-newest",
         file: "crates/store/src/identity.rs",
         text: "let offset = number % 2 * SLOT_BYTES as u64;",
-        replacement: "let offset = self.number % 2 * SLOT_BYTES as u64;",
+        replacement: "let offset = number / u64::MAX * SLOT_BYTES as u64;",
         check: test(
             "gabion-store",
             "lib",
