@@ -222,7 +222,7 @@ impl<D: Device> Array<D> {
         if is_sound(chunk, output) {
             return Ok(true);
         }
-        // Parity has no checksum, and neither has a page that nothing needs any more.
+        // Parity, summaries and empty slots have no checksum.
         for left_out in 0..self.geometry.device_count() {
             let bit = 1 << self.geometry.device_of(stripe, left_out);
             let is_other = left_out != chunk && missing & bit == 0;

@@ -81,7 +81,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 
     /// Rebuilds a whole chunk into `bytes` from chunks that are not on `missing` devices. Every live page of these and
-    /// of the result matches its checksum. Returns false if that cannot be.
+    /// of the result matches its checksum. Returns false if too few sound pages are left.
     fn rebuild_chunk(
         &self,
         stripe: u32,
@@ -117,6 +117,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         rebuild(0, bytes, Checked::All) || by_page(bytes)
     }
 
+    /// What the table of a sealed stripe says of its pages.
     fn pages(&self, stripe: u32) -> Result<Pages, FlashError> {
         let table = self.table(stripe)?;
         let state = self.lock();

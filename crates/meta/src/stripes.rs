@@ -238,8 +238,7 @@ impl<K: KeyValue> Meta<K> {
 
     /// Marks a chunk stale after a report of damage: `node` has found that its chunk, made in
     /// `generation`, cannot be trusted. Returns none if that is not the valid chunk: it has moved,
-    /// or was rebuilt since, or its stripe is gone. Returns none too if `may_mark` says no to the stripe as it is in
-    /// this transaction.
+    /// or was rebuilt since, or its stripe is gone.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -248,7 +247,6 @@ impl<K: KeyValue> Meta<K> {
         chunk: ChunkId,
         node: NodeId,
         generation: Generation,
-        may_mark: impl Fn(&StripeRecord) -> bool,
     ) -> Result<Option<StripeRecord>, MetaError> {
         self.change(|txn| {
             let stripe = match live_stripe(txn, chunk.stripe) {
@@ -260,8 +258,7 @@ impl<K: KeyValue> Meta<K> {
             let made_later = |(index, made): &(ChunkIndex, Generation)| {
                 *index == chunk.index && *made > generation
             };
-            let is_former = stripe.node_of(chunk.index) != Some(node);
-            if is_former || remade.iter().any(made_later) || !may_mark(&stripe) {
+            if stripe.node_of(chunk.index) != Some(node) || remade.iter().any(made_later) {
                 return Ok(None);
             }
             let stale = StaleChunk {

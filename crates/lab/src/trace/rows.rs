@@ -59,8 +59,8 @@ impl Rows {
                 format
             }
             (None, Some(error)) => {
-                let breaks = head.iter().filter(|&&byte| byte == b'\n').count();
-                return Err(unreadable(name, breaks as u64 + 1, error));
+                let lines = head.split(|&byte| byte == b'\n');
+                return Err(unreadable(name, lines.count() as u64, error));
             }
             (None, None) => {
                 return Err(LabError::UnknownFormat {

@@ -114,12 +114,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "damage-in-doubt-condemns-a-chunk-that-nothing-can-replace",
+        name: "damage-in-doubt-counts",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
-        text: "code.is_sufficient(&others)",
-        replacement: "code.is_sufficient(&others) || true",
+        text: "findings.doubtful = news;",
+        replacement: "findings.certain.extend(news);",
         check: protocol(
-            "coordinator::condition::damage_in_doubt_does_not_condemn_a_chunk_that_nothing_can_replace",
+            "coordinator::condition::damage_that_its_node_cannot_confirm_is_asked_for_until_it_can",
+        ),
+    },
+    Mutant {
+        name: "damage-in-doubt-is-forgotten",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "self.core.ports.spawn(Arc::clone(self).ask_when_up(node));",
+        replacement: "drop(Arc::clone(self).ask_when_up(node));",
+        check: protocol(
+            "coordinator::condition::damage_that_its_node_cannot_confirm_is_asked_for_until_it_can",
         ),
     },
     Mutant {

@@ -481,8 +481,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "damage-is-counted-each-time-it-is-found",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
-        text: "u64::from(marked.is_some() && news.is_some())",
-        replacement: "u64::from(marked.is_some())",
+        text: "u64::from(marked.is_some() && is_new)",
+        replacement: "u64::from(marked.is_some() && (is_new || true))",
         check: protocol(
             "coordinator::condition::damaged_chunks_are_counted_once_and_the_log_tells_of_them",
         ),

@@ -115,7 +115,8 @@ fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
         [(0, CONVENTIONAL), (1, PIPELINE)].map(series).into(),
     );
     for ((_, printed), ratio) in PRINTED.into_iter().zip(least_and_most(&ratios)) {
-        let at = ratios.iter().position(|&other| other == ratio);
+        let is_it = |other: &f64| other.to_bits() == ratio.to_bits();
+        let at = ratios.iter().position(is_it);
         let at = at.expect("it is one of the ratios");
         plot.mark_bar(CODES[at].0, PIPELINE, all[at][0] / printed);
     }

@@ -278,9 +278,10 @@ fn zstd(text: &str) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(text.as_bytes(), level)
 }
 
+type Compress = fn(&str) -> Vec<u8>;
+
 /// The compressions of traces, by the names that errors use.
-const COMPRESSIONS: [(&str, fn(&str) -> Vec<u8>); 3] =
-    [("gzip", gzip), ("bzip2", bzip2), ("Zstandard", zstd)];
+const COMPRESSIONS: [(&str, Compress); 3] = [("gzip", gzip), ("bzip2", bzip2), ("Zstandard", zstd)];
 
 #[test]
 fn compressed_files_of_several_parts_are_read_to_their_end() {

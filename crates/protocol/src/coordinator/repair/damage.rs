@@ -2,19 +2,22 @@
 
 use super::Repair;
 use crate::coordinator::core::{Answer, lock};
-use crate::coordinator::members::fleet::Fleet;
 use crate::event::Event;
 use crate::message::{CoordinatorReply, Damage, Denial, Refusal, ScrubReport, Scrubbed, ask};
 use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
-use futures::future::join_all;
-use gabion_codec::Code;
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeRecord};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
 /// How often a node is asked to read damage again if it cannot now.
 const CONFIRM_COUNT: u32 = 4;
+/// Interval at which damage that a node could not confirm is asked for again, in milliseconds.
+const ASK_AGAIN_MS: u64 = 5_000;
+/// Most chunks of a node that are kept for that.
+const DOUBTFUL_COUNT_MAX: usize = 10_000;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Verifies all bytes of every node that is up, and repairs the damaged chunks.
@@ -101,34 +104,21 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     }
 
     /// Marks chunks stale that their node has found damaged, and repairs them. A report about a chunk that
-    /// has moved or was rebuilt since is ignored. So is one that the node cannot repeat now, if the other chunks
-    /// that count do not determine the stripe: the chunk may be intact, and nothing could replace it.
+    /// has moved or was rebuilt since is ignored. A chunk that its node cannot read again now stays as it is, and the
+    /// node is asked again later.
     pub(in crate::coordinator) async fn mark_damaged(
         self: &Arc<Self>,
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
         let Findings { certain, doubtful } = self.confirm(node, damage).await?;
-        let (nodes, pools) = (Arc::clone(&self.nodes), Arc::clone(&self.pools));
+        self.ask_later(node, doubtful);
         let mark = move |meta: &Meta<K>| {
-            let fleet = nodes.fleet();
             let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
-            let certain = certain.iter().map(|found| (found, true));
-            let doubtful = doubtful.iter().map(|found| (found, false));
-            for (found, is_certain) in certain.chain(doubtful) {
-                let news = stripe_of_news(meta, found.chunk)?;
-                let facts = match &news {
-                    Some(stripe) if !is_certain => Some(pools.facts(meta, stripe.pool)?),
-                    _ => None,
-                };
-                let may_mark = |stripe: &StripeRecord| {
-                    let facts = facts.as_ref();
-                    facts.is_none_or(|facts| {
-                        is_replaceable(found.chunk.index, stripe, &facts.code, &fleet)
-                    })
-                };
-                let marked = meta.mark_damaged(found.chunk, node, found.generation, may_mark)?;
-                new_count += u64::from(marked.is_some() && news.is_some());
+            for found in certain {
+                let is_new = stripe_of_news(meta, found.chunk)?.is_some();
+                let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
+                new_count += u64::from(marked.is_some() && is_new);
                 records.extend(marked);
             }
             Ok((records, new_count))
@@ -140,6 +130,42 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             self.core.ports.note_event(&event);
         }
         self.backlog.add(records).await
+    }
+
+    /// Keeps damage that a node could not confirm, and asks the node again once it is up. If there is too much, the rest is
+    /// dropped: the next read or scrub of it reports it again.
+    fn ask_later(self: &Arc<Self>, node: NodeId, damage: Vec<Damage>) {
+        if damage.is_empty() {
+            return;
+        }
+        let mut doubtful = lock(&self.doubtful);
+        let is_first = !doubtful.contains_key(&node);
+        let kept = doubtful.entry(node).or_default();
+        for found in damage {
+            if kept.len() < DOUBTFUL_COUNT_MAX {
+                kept.insert(found.chunk, found);
+            }
+        }
+        drop(doubtful);
+        if is_first {
+            self.core.ports.spawn(Arc::clone(self).ask_when_up(node));
+        }
+    }
+
+    /// Waits until the node is up, and has it read again what it could not confirm.
+    fn ask_when_up(self: Arc<Self>, node: NodeId) -> BoxFuture<'static, ()> {
+        let ask = async move {
+            loop {
+                self.core.ports.sleep_ms(ASK_AGAIN_MS).await;
+                if self.nodes.fleet().is_up(node) {
+                    break;
+                }
+            }
+            let kept = lock(&self.doubtful).remove(&node).unwrap_or_default();
+            // If the metadata fail, the next read or scrub reports the damage again.
+            let _ = self.mark_damaged(node, kept.into_values().collect()).await;
+        };
+        ask.boxed()
     }
 
     /// Makes a node read damaged chunks again. A chunk that failed one read may be intact, and a settlement that could
@@ -210,18 +236,6 @@ struct Findings {
     certain: Vec<Damage>,
     /// The node could not read the chunks now.
     doubtful: Vec<Damage>,
-}
-
-/// Whether the other chunks that count, of nodes that answer, determine the stripe.
-fn is_replaceable(chunk: ChunkIndex, stripe: &StripeRecord, code: &Code, fleet: &Fleet) -> bool {
-    let unreadable = fleet.unreadable(stripe);
-    let is_other = |other: &ChunkIndex| *other != chunk && !unreadable.contains(other);
-    let others: Vec<usize> = stripe
-        .chunks()
-        .filter(is_other)
-        .map(ChunkIndex::at)
-        .collect();
-    code.is_sufficient(&others)
 }
 
 /// The stripe of a chunk that does not count as lost yet. A node reports the same damage again until the

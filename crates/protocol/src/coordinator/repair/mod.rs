@@ -38,9 +38,9 @@ use super::leases::occupied::Occupied;
 use super::members::nodes::Nodes;
 use super::pool_facts::Pools;
 use super::shared_state::SharedState;
-use crate::message::{Denial, Meter, Purpose, RepairStatus};
+use crate::message::{Damage, Denial, Meter, Purpose, RepairStatus};
 use backlog::Backlog;
-use gabion_layout::{NodeId, Topology};
+use gabion_layout::{ChunkId, NodeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
@@ -65,6 +65,8 @@ pub(in crate::coordinator) struct Repair<K> {
     counts: Mutex<RepairStatus>,
     /// Chunks that nodes have found damaged since the start.
     damaged: Mutex<BTreeMap<NodeId, u64>>,
+    /// Damage that nodes have reported and could not confirm. A node that is listed is asked again.
+    doubtful: Mutex<BTreeMap<NodeId, BTreeMap<ChunkId, Damage>>>,
     /// Bytes of commits and exchanges that the coordinator has run to their end.
     planned: Mutex<Meter>,
 }
@@ -99,6 +101,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             scheme: Mutex::new(scheme),
             counts: Mutex::default(),
             damaged: Mutex::default(),
+            doubtful: Mutex::default(),
             planned: Mutex::default(),
         })
     }

@@ -467,6 +467,11 @@ impl Bed {
         self.ports.world().damage.clear();
     }
 
+    /// Scrubs find this damage from now on.
+    pub(crate) fn find_damage(&mut self, damage: Vec<Damage>) {
+        self.ports.world().damage = damage;
+    }
+
     /// A node says that it could not read a chunk, which it can read since.
     pub(crate) fn report_once(&mut self, node: NodeId, damage: Damage) {
         let damage = vec![damage];

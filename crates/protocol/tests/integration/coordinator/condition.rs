@@ -1,6 +1,6 @@
 //! Tests the coordinator's knowledge of nodes' disks, silence and addresses, and its log of them.
 
-use crate::coordinator::bed::{Bed, TIMING, chunk_on, gone};
+use crate::coordinator::bed::{Asked, Bed, TIMING, chunk_on, gone};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ByteRange, NodeId};
@@ -256,41 +256,40 @@ fn a_chunk_that_its_node_can_read_again_is_not_lost() {
     bed.report_once(stripe.nodes[0], damage.clone());
     assert_eq!(bed.stripe("f").stale, []);
     assert!(bed.status().damaged_chunk_counts.is_empty());
-    // One that does not answer may never be able to.
-    bed.hook(|node, request| {
-        let is_scrub = matches!(request, NodeRequest::Scrub(_));
-        is_scrub.then(|| ready(Err(gone(node))).boxed())
-    });
-    bed.ask(RepairOrder::Pause);
-    bed.report_once(stripe.nodes[0], damage);
-    assert_eq!(bed.stripe("f").stale.len(), 1);
 }
 
 #[test]
-fn damage_in_doubt_does_not_condemn_a_chunk_that_nothing_can_replace() {
+fn damage_that_its_node_cannot_confirm_is_asked_for_until_it_can() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
-    let [node, stale, silent] = [0, 1, 2].map(|at| stripe.nodes[at]);
-    bed.ask(RepairOrder::Pause);
-    bed.report_damage(chunk_on(&stripe, stale));
-    bed.fail(&[silent]);
-    let own = chunk_on(&stripe, node);
+    let (node, own) = (stripe.nodes[0], chunk_on(&stripe, stripe.nodes[0]));
     let damage = Damage {
         chunk: own,
         generation: stripe.generation,
         range: ByteRange::new(0, 4096),
     };
+    bed.ask(RepairOrder::Pause);
     bed.hook(|node, request| {
         let is_scrub = matches!(request, NodeRequest::Scrub(_));
         is_scrub.then(|| ready(Err(gone(node))).boxed())
     });
-    bed.report_once(node, damage);
-    assert_eq!(bed.stripe("f").stale.len(), 1, "all four others are needed");
+    bed.report_once(node, damage.clone());
+    bed.pass(20_000);
+    assert_eq!(bed.stripe("f").stale, [], "the chunk may be intact");
+    bed.fail(&[node]);
     bed.unhook();
-    bed.report_damage(own);
-    assert_eq!(
-        bed.stripe("f").stale.len(),
-        2,
-        "its node has found it again"
+    bed.take_log();
+    bed.pass(20_000);
+    let is_scrub = |asked: &Asked| matches!(asked.request, NodeRequest::Scrub(_));
+    assert!(
+        !bed.take_log().iter().any(is_scrub),
+        "the node is not there"
     );
+    bed.rejoin(node, vec![own]);
+    bed.find_damage(vec![damage]);
+    bed.pass(10_000);
+    assert_eq!(bed.stripe("f").stale.len(), 1);
+    bed.take_log();
+    bed.pass(20_000);
+    assert!(!bed.take_log().iter().any(is_scrub), "once is enough");
 }

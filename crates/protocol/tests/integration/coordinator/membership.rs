@@ -9,7 +9,7 @@ use gabion_layout::{
 use gabion_meta::{Exclusion, Listing, MetaError, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, ArrayMemory, ArrayStatus, Cause, CoordinatorReply, CoordinatorRequest, Decided,
-    DeviceState, DeviceStatus, HeldChunk, Liveness, NodeHealth, StoreFailure, ask,
+    DeviceState, DeviceStatus, HeldChunk, Liveness, NodeHealth, RepairOrder, StoreFailure, ask,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
@@ -356,10 +356,9 @@ fn a_node_that_returns_in_time_keeps_all_but_stale_chunks() {
     let held: Vec<ChunkId> = on_node.map(|stripe| chunk_on(stripe, late)).collect();
     assert!(held.len() > 1, "{held:?}");
     let stale = held[0];
-    // No repair gets through while the node is away.
-    bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
-    bed.fail(&[late]);
+    bed.ask(RepairOrder::Pause);
     bed.report_damage(stale);
+    bed.fail(&[late]);
     assert_eq!(bed.status().lost_chunk_count, held.len() as u64);
     let obsolete = bed.rejoin_obsolete(late, held.clone());
     assert_eq!(
@@ -374,11 +373,12 @@ fn a_node_that_returns_in_time_keeps_all_but_stale_chunks() {
 fn a_stale_chunk_that_may_be_the_last_resort_is_kept() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
-    for at in 0..3 {
-        bed.stop(stripe.nodes[at]);
-    }
+    bed.ask(RepairOrder::Pause);
     for at in 0..3 {
         bed.report_damage(chunk_on(&stripe, stripe.nodes[at]));
+    }
+    for at in 0..3 {
+        bed.stop(stripe.nodes[at]);
     }
     assert_eq!(bed.failures_left(), [(-1, 1)]);
     let held = chunk_on(&stripe, stripe.nodes[0]);

@@ -460,8 +460,8 @@ fn status_counts_what_is_lost_and_no_better() {
     bed.report_damage(chunk_on(&before, before.nodes[1]));
     assert_eq!(
         bed.status().repair.queued_chunk_count,
-        2,
-        "but its chunk is of no use now"
+        1,
+        "it cannot confirm damage now"
     );
     assert_eq!(bed.status().lost_chunk_count, 2);
     bed.report_damage(chunk_on(&before, before.nodes[2]));
