@@ -157,7 +157,14 @@ fn sent_for_updates(cluster: &TestCluster) -> [u64; 2] {
 #[test]
 fn exchanges_of_data_grouping_are_advised_too() {
     let cluster = without_failures(3);
-    let trace = stand_in(&cluster);
+    // Of each stripe one chunk is updated. If there is no parity in its rack, it is exchanged.
+    let rows = (0..64_u64).map(|at| {
+        let (second, offset) = (at * 10_000_000, at * 6 * (64 << 10));
+        format!("{second},h,0,Write,{offset},4096,1\n")
+    });
+    let path = cluster.path("trace.csv");
+    fs::write(&path, rows.collect::<String>()).expect("write a temporary file");
+    let trace = path_text(&path).to_owned();
     let create = ["pool", "create", "vm", "--code=rs(6,3)", "--chunk=64KiB"];
     cluster.run(&[&create[..], &["--update=cau", "--grouping=authors"]].concat());
     let attempt = |number: usize| {

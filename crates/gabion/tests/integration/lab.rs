@@ -270,7 +270,7 @@ fn what_fails_leaves_no_half_file() {
     let mut member = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 0xe8, 3, 0x17, 0xfc];
     member.extend(b"1,h,0,Write,0,4096,1\n2,h,0,Wri");
     fs::write(&cut, member).unwrap();
-    let gzip = "the gzip data is damaged or cut off within the first 46 bytes of the file";
+    let gzip = "the gzip data is damaged or cut off within the first 45 bytes of the file";
     for (trace, fault) in [(&rows, "Wrote"), (&cut, gzip)] {
         let trace = path_text(trace);
         for command in ["trace-stats", "update-traffic", "advise", "replay"] {
