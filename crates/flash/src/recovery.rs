@@ -389,21 +389,22 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         let slot_count = self.geometry.slot_count();
         let (stripe, slot) = (place.0 / slot_count, place.0 % slot_count);
         let entry = self.entry(place)?.expect("the map is made of entries");
-        match self.stripes[stripe as usize].state {
+        let is_whole = match self.stripes[stripe as usize].state {
             StripeState::Open { buffer } => {
                 let buffer = self.geometry.buffer_offset(usize::from(buffer));
                 self.read(buffer + u64::from(slot) * PAGE_BYTES as u64, output)?;
+                entry.fits(output)
             }
             StripeState::Sealed { missing } => {
                 let page = self.geometry.summary_pages() + u64::from(slot);
                 let (chunk, offset) = self.geometry.locate(page);
                 let fits = |bytes: &[u8]| entry.fits(bytes);
                 self.array
-                    .read(stripe, missing, chunk, offset, output, &fits)?;
+                    .read(stripe, missing, chunk, offset, output, &fits)?
             }
             StripeState::Free => unreachable!("entries of free stripes are not looked at"),
-        }
-        if entry.fits(output) {
+        };
+        if is_whole {
             return Ok(());
         }
         Err(FlashError::Damaged {
