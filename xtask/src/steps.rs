@@ -2,7 +2,10 @@
 //!
 //! A failed step does not stop the ones after it: one run reports all failures.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -135,11 +138,21 @@ fn summary(outcome: &Outcome<'_>) -> String {
 fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool> {
     let status = Command::new(program)
         .args(words)
+        .env("RUST_TEST_THREADS", test_threads())
         .current_dir(root)
         .stdin(Stdio::null())
         .status()
         .with_context(|| format!("cannot start `{} {}`", program.display(), words.join(" ")))?;
     Ok(status.success())
+}
+
+/// How many tests of a binary run at the same time: two for each processor, since most tests of processes wait for them.
+fn test_threads() -> OsString {
+    let chosen = env::var_os("RUST_TEST_THREADS");
+    chosen.unwrap_or_else(|| {
+        let processors = thread::available_parallelism().map_or(2, NonZero::get);
+        (2 * processors).to_string().into()
+    })
 }
 
 /// Runs Maven's `verify` in a directory. Without Maven it is passed over, with one line.

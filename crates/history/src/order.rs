@@ -61,8 +61,10 @@ pub(crate) struct Order {
     trail: Vec<Change>,
     is_searching: bool,
     walk: u64,
-    /// Operations that the present walk still has to visit.
+    /// Operations that the present walk along the edges still has to visit.
     open: Vec<Op>,
+    /// Operations that the present walk against the edges still has to visit.
+    open_back: Vec<Op>,
     /// Operations with new information since the last call for them.
     touched: Vec<Op>,
 }
@@ -123,21 +125,64 @@ impl Order {
         if start.after.is_empty() || end.before.is_empty() {
             return false;
         }
-        let (first, last) = (end.first, end.last);
-        self.walk += 1;
+        let (earliest, latest) = ((start.first, start.last), (end.first, end.last));
+        self.walk += 2;
+        let (forth, back) = (self.walk - 1, self.walk);
+        self.nodes[one].walk = forth;
+        self.nodes[other].walk = back;
         self.open.clear();
         self.open.push(one);
-        while let Some(at) = self.open.pop() {
-            for next in 0..self.nodes[at].after.len() {
-                let (next, _) = self.nodes[at].after[next];
-                if next == other {
-                    return true;
-                }
-                let node = &mut self.nodes[next];
-                if node.walk != self.walk && node.first <= first && node.last <= last {
-                    node.walk = self.walk;
-                    self.open.push(next);
-                }
+        self.open_back.clear();
+        self.open_back.push(other);
+        // The walk from the end with fewer edges goes on: a read of many writes has thousands, and the other end has few.
+        while let (Some(&at), Some(&until)) = (self.open.last(), self.open_back.last()) {
+            let has_met = if self.nodes[at].after.len() <= self.nodes[until].before.len() {
+                self.step_forth((forth, back), latest)
+            } else {
+                self.step_back((forth, back), earliest)
+            };
+            if has_met {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Goes on from the last operation of a walk along the edges to those that end early enough. Returns whether it meets
+    /// the walk `back`.
+    fn step_forth(&mut self, (forth, back): (u64, u64), (first, last): (u64, u64)) -> bool {
+        let Some(at) = self.open.pop() else {
+            return false;
+        };
+        for next in 0..self.nodes[at].after.len() {
+            let (next, _) = self.nodes[at].after[next];
+            let node = &mut self.nodes[next];
+            if node.walk == back {
+                return true;
+            }
+            if node.walk != forth && node.first <= first && node.last <= last {
+                node.walk = forth;
+                self.open.push(next);
+            }
+        }
+        false
+    }
+
+    /// Goes on from the last operation of a walk against the edges to those that begin late enough. Returns whether it
+    /// meets the walk `forth`.
+    fn step_back(&mut self, (forth, back): (u64, u64), (first, last): (u64, u64)) -> bool {
+        let Some(until) = self.open_back.pop() else {
+            return false;
+        };
+        for next in 0..self.nodes[until].before.len() {
+            let next = self.nodes[until].before[next];
+            let node = &mut self.nodes[next];
+            if node.walk == forth {
+                return true;
+            }
+            if node.walk != back && node.first >= first && node.last >= last {
+                node.walk = back;
+                self.open_back.push(next);
             }
         }
         false
