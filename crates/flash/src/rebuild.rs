@@ -3,7 +3,7 @@
 use crate::array::full_below;
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::format::{Entry, StripeState};
+use crate::format::{Entry, StripeState, decode_summary};
 use crate::geometry::{ENTRY_BYTES, PAGE_BYTES};
 use crate::nvram::Nvram;
 use crate::store::FlashStore;
@@ -81,7 +81,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 
     /// Rebuilds a whole chunk into `bytes` from chunks that are not on `missing` devices. Every live page of these and
-    /// of the result matches its checksum. Returns false if too few sound pages are left.
+    /// of the result matches its checksum; stale pages and the summary do too, unless nothing sound is left of them.
+    /// Returns false if too few sound pages are left.
     fn rebuild_chunk(
         &self,
         stripe: u32,
@@ -92,6 +93,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     ) -> bool {
         let rebuild = |offset: u64, output: &mut [u8], checked: Checked| {
             let is_sound = |of: usize, found: &[u8]| {
+                if checked == Checked::All && !self.has_sound_summary(stripe, (of, offset), found) {
+                    return false;
+                }
                 let end = offset + found.len() as u64;
                 let mut within = pages.range((of, offset)..(of, end));
                 within.all(|((_, at), (entry, is_live))| {
@@ -107,14 +111,31 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         };
         // Pages of other chunks may be unreadable or damaged, but not at the same place in too many of them.
         let by_page = |bytes: &mut [u8]| {
-            let mut outputs = (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES));
-            outputs.all(|(page, output)| {
-                let offset = page * PAGE_BYTES as u64;
+            // A summary has one checksum for all of its pages.
+            let (summary, rest) = bytes.split_at_mut(self.summary_bytes());
+            let pages = rest.chunks_exact_mut(PAGE_BYTES);
+            let mut offset = 0;
+            std::iter::once(summary).chain(pages).all(|output| {
+                let at = offset;
+                offset += output.len() as u64;
                 // A stale page counts again if a crash loses the newer one.
-                rebuild(offset, output, Checked::All) || rebuild(offset, output, Checked::Live)
+                rebuild(at, output, Checked::All) || rebuild(at, output, Checked::Live)
             })
         };
         rebuild(0, bytes, Checked::All) || by_page(bytes)
+    }
+
+    fn summary_bytes(&self) -> usize {
+        self.geometry.summary_pages() as usize * PAGE_BYTES
+    }
+
+    /// Whether bytes of a chunk, from an offset, have a summary that matches its checksum, or none. A summary is at the
+    /// start of its stripe's first chunk, and is needed if the non-volatile memory is lost.
+    fn has_sound_summary(&self, stripe: u32, at: (usize, u64), found: &[u8]) -> bool {
+        let Some(summary) = found.get(..self.summary_bytes()).filter(|_| at == (0, 0)) else {
+            return true;
+        };
+        decode_summary(self.identity, stripe, summary).is_some()
     }
 
     /// What the table of a sealed stripe says of its pages.

@@ -146,25 +146,11 @@ fn read_summary<'a, D: Device>(
     stripe: u32,
     bytes: &'a mut [u8],
 ) -> Result<Option<(u64, &'a [u8])>, FlashError> {
-    let geometry = &superblock.geometry;
-    let absent = array.absent();
-    for is_rebuilt in [false, true] {
-        for (page, output) in (0_u64..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
-            let (chunk, offset) = geometry.locate(page);
-            if !is_rebuilt {
-                array.read(stripe, absent, chunk, offset, output, &|_| true)?;
-            } else if array
-                .rebuild(stripe, absent, chunk, offset, output, &|_, _| true)
-                .is_err()
-            {
-                return Ok(None);
-            }
-        }
-        if decode_summary(superblock.identity, stripe, bytes).is_some() {
-            break;
-        }
-    }
-    Ok(decode_summary(superblock.identity, stripe, bytes))
+    // A summary is at the start of its stripe's first chunk.
+    let identity = superblock.identity;
+    let is_whole = |found: &[u8]| decode_summary(identity, stripe, found).is_some();
+    array.read(stripe, array.absent(), 0, 0, bytes, &is_whole)?;
+    Ok(decode_summary(identity, stripe, bytes))
 }
 
 fn format_nvram<N: Nvram>(superblock: &Superblock, nvram: &N) -> Result<(), FlashError> {

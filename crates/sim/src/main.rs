@@ -7,6 +7,7 @@ use gabion_layout::UpdateScheme;
 use gabion_planner::update::SCHEMES;
 use gabion_sim::race::{Operation, Race};
 use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// A run allocates like a server, mostly for its copies of disks.
@@ -21,6 +22,15 @@ stops at the first failure. Prints the last 2000 lines of the failed run's event
 prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.
 With --hostile, peers send altered messages too, and only a panic or an endless loop is a failure.
 With --races, it runs every two operations on one file, the second one at every step of the first.";
+
+/// Prints a line. The program ends when there is no reader any more.
+macro_rules! say {
+    ($($words:tt)*) => {
+        if writeln!(std::io::stdout(), $($words)*).is_err() {
+            std::process::exit(1);
+        }
+    };
+}
 
 /// The runs to execute.
 struct Arguments {
@@ -59,7 +69,7 @@ fn main() -> ExitCode {
     for seed in arguments.seeds() {
         let report = simulate(seed, &options);
         let (line_count, digest) = report.digest;
-        println!(
+        say!(
             "seed {seed}: {}; {} updates, {} reads, {} faults, {} altered messages, {} s; \
              {line_count} events, {digest:016x}",
             report.cluster,
@@ -75,26 +85,26 @@ fn main() -> ExitCode {
         }
         let is_wanted = report.failure.is_some() || arguments.lines.is_some() && Some(seed) == last;
         for line in report.log.iter().filter(|_| is_wanted) {
-            println!("{line}");
+            say!("{line}");
         }
         if let Some(failure) = report.failure {
-            println!("seed {seed} failed: {failure}");
+            say!("seed {seed} failed: {failure}");
             let peers = if options.has_hostile_peers {
                 " --hostile"
             } else {
                 ""
             };
-            println!("run it again with: cargo xtask sim --seed {seed}{peers}");
+            say!("run it again with: cargo xtask sim --seed {seed}{peers}");
             return ExitCode::FAILURE;
         }
     }
     let rows = coverage.rows();
     let rows: Vec<String> = rows.map(|(what, count)| format!("{count} {what}")).into();
-    println!("{} seeds: {}", arguments.count, rows.join(", "));
+    say!("{} seeds: {}", arguments.count, rows.join(", "));
     let rows = faults
         .iter()
         .map(|(fault, count)| format!("{count} {fault:?}"));
-    println!("faults: {}", rows.collect::<Vec<_>>().join(", "));
+    say!("faults: {}", rows.collect::<Vec<_>>().join(", "));
     ExitCode::SUCCESS
 }
 
@@ -108,14 +118,14 @@ fn run_races() -> ExitCode {
                     Ok(more) => run_count += more,
                     Err((step, raced)) => {
                         for line in &raced.log {
-                            println!("{line}");
+                            say!("{line}");
                         }
-                        println!("{race:?} at step {step} failed: {:?}", raced.failure);
+                        say!("{race:?} at step {step} failed: {:?}", raced.failure);
                         return ExitCode::FAILURE;
                     }
                 }
             }
-            println!("{}, {first:?}: {run_count} races", known.scheme);
+            say!("{}, {first:?}: {run_count} races", known.scheme);
         }
     }
     ExitCode::SUCCESS

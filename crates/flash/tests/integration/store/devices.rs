@@ -2,7 +2,7 @@
 
 use crate::store::machine::{Draws, Machine, Store, geometry};
 use crate::store::model::Model;
-use gabion_flash::{FlashError, PAGE_BYTES, Power, SimDevice};
+use gabion_flash::{FlashError, FlashStore, PAGE_BYTES, Power, SimDevice};
 
 /// A store with some random history.
 pub(crate) fn used(parity_devices: usize, seed: u64) -> (Machine, Store, Model, Draws) {
@@ -139,6 +139,46 @@ fn rot_beside_a_missing_device_of_a_raid_6_is_rebuilt_and_spreads_to_no_other() 
             model.check(&store).unwrap_or_else(|problem| {
                 panic!("device {rotten} rotten, device {absent} missing: {problem}")
             });
+        }
+    }
+}
+
+#[test]
+fn a_summary_is_rebuilt_without_rot_and_found_beside_it_when_the_memory_is_lost() {
+    for rotten in 1..5 {
+        let mut machine = Machine::new(geometry(2), 8);
+        let store = machine.format();
+        let file = store.create("kept").expect("room");
+        // Whole stripes go to the devices at once; enough pages follow that the table's page does too.
+        let bytes = Draws::new(rotten as u64).bytes(55 * PAGE_BYTES);
+        store.write(file, 0, &bytes).expect("room");
+        let other = store.create("other").expect("room");
+        for page in 0..80 {
+            let bytes = [page as u8; PAGE_BYTES];
+            let at = page * PAGE_BYTES as u64;
+            store.write(other, at, &bytes).expect("room");
+        }
+        store.remove_device(0).expect("two may be missing");
+        rot_all(&machine, rotten);
+        let fresh = SimDevice::new(&machine.power, machine.geometry.device_bytes() as usize);
+        store
+            .replace_device(0, fresh.clone())
+            .expect("it is large enough");
+        while store.rebuild().expect("no device fails") {}
+        drop(store);
+        machine.devices[0] = fresh;
+        for absent in (1..5).filter(|at| *at != rotten) {
+            let nvram = Machine::new(machine.geometry, 8).nvram;
+            let store =
+                FlashStore::open_without_nvram(machine.given(Some(absent)), nvram, machine.options);
+            let store = store.expect("three devices suffice");
+            let mut found = vec![0; bytes.len()];
+            let file = store.find("kept").expect("its inode is on the devices");
+            store.read(file, 0, &mut found).expect("it is there");
+            assert!(
+                found == bytes,
+                "device {rotten} rotten, device {absent} missing"
+            );
         }
     }
 }

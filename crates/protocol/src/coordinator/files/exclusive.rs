@@ -22,12 +22,31 @@ use std::sync::Arc;
 
 /// Time limit of a node's answer, which waits for updates that run.
 const TELL_DEADLINE_MS: u64 = 5_000;
+
+/// The outcome of an exclusive open.
+enum Opening {
+    /// The session has the file.
+    Begun(FencingToken),
+    /// It has not been opened.
+    Refused(NotOpened),
+    /// The session is durable, but earlier writes have not ended yet.
+    Busy(Denial),
+}
+
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Opens a file exclusively.
     pub(in crate::coordinator) async fn open_exclusive(
         self: &Arc<Self>,
         asked: ask::OpenExclusive,
     ) -> Answer {
+        Ok(match self.begin_session(asked).await? {
+            Opening::Begun(token) => CoordinatorReply::Exclusive(token),
+            Opening::Refused(why) => CoordinatorReply::NotOpened(why),
+            Opening::Busy(why) => CoordinatorReply::Busy(why),
+        })
+    }
+
+    async fn begin_session(self: &Arc<Self>, asked: ask::OpenExclusive) -> Result<Opening, Denial> {
         let ask::OpenExclusive {
             file,
             session,
@@ -41,7 +60,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         if let Some(left_ms) = self.left_ms(file, other)
             && !takes_over
         {
-            return Ok(CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }));
+            return Ok(Opening::Refused(NotOpened::InUse { left_ms }));
         }
         if !self.sessions.has_room(file, self.core.ports.now_ms()) {
             return Err(Denial::new(
@@ -55,20 +74,23 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let token = match self.core.with_meta(open).await {
             Ok(token) => token,
             Err(MetaError::Superseded { .. }) => {
-                return Ok(CoordinatorReply::NotOpened(NotOpened::Changed));
+                return Ok(Opening::Refused(NotOpened::Changed));
             }
             Err(error) => return Err(error.into()),
         };
         self.sessions
             .take_over(file, session, self.core.ports.now_ms());
         drop(opening);
-        let answer = self.raise(file, token).await;
-        if matches!(answer, Ok(CoordinatorReply::Exclusive(_))) {
+        let raised = self.raise(file, token).await;
+        if matches!(raised, Ok(None)) {
             self.sessions.begin(file, session);
         }
         // The client begins to renew when it has the answer.
         self.sessions.renew(file, session, self.core.ports.now_ms());
-        answer
+        Ok(match raised? {
+            None => Opening::Begun(token),
+            Some(why) => Opening::Busy(why),
+        })
     }
 
     async fn exclusive(&self, file: PutId) -> Result<Exclusive, MetaError> {
@@ -76,27 +98,32 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Displaces the session of a file that its client has not renewed for too long, so that no session has the
-    /// file.
-    async fn displace(self: &Arc<Self>, file: PutId, seen: FencingToken) -> Answer {
+    /// file. If that fails, returns what is in the way.
+    async fn displace(
+        self: &Arc<Self>,
+        file: PutId,
+        seen: FencingToken,
+    ) -> Result<Opening, Denial> {
         let session = SessionId(self.core.ports.random());
         let opened = self
-            .open_exclusive(ask::OpenExclusive {
+            .begin_session(ask::OpenExclusive {
                 file,
                 session,
                 seen,
                 takes_over: false,
             })
             .await;
-        if matches!(opened, Ok(CoordinatorReply::NotOpened(_))) {
-            return opened;
+        match opened {
+            Ok(Opening::Refused(_)) => {}
+            Ok(Opening::Begun(_)) => {
+                self.close_exclusive(ask::CloseExclusive { file, session })
+                    .await?;
+            }
+            // The writes of the earlier client have not ended yet: the session stays without a client until they have.
+            Ok(Opening::Busy(_)) | Err(_) => {
+                self.sessions.leave(file, session);
+            }
         }
-        if let Ok(CoordinatorReply::Exclusive(_)) = opened {
-            return self
-                .close_exclusive(ask::CloseExclusive { file, session })
-                .await;
-        }
-        // The writes of the earlier client have not ended yet: the session stays without a client until they have.
-        self.sessions.leave(file, session);
         opened
     }
 
@@ -116,18 +143,19 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Err(MetaError::FileGone(_)) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        match self.raise(file, token).await? {
-            CoordinatorReply::Exclusive(_) => Ok(()),
-            CoordinatorReply::Busy(why) => Err(why),
-            other => Err(format!("a fence was answered with {other:?}").into()),
-        }
+        self.raise(file, token).await?.map_or(Ok(()), Err)
     }
 
     /// Ends all that writers with lower tokens have begun. Every node that may serve refuses their updates from
     /// now on, and says in which terms none runs any more. Other stripes that ever had a primary are settled
     /// under a new term: what a primary left behind that failed, was restarted or has lost its term can no
-    /// longer take effect. A node that is declared failed joins before it serves, and then asks for tokens anew.
-    pub(super) async fn raise(self: &Arc<Self>, file: PutId, token: FencingToken) -> Answer {
+    /// longer take effect. A node that is declared failed joins before it serves, and then asks for tokens anew. Returns
+    /// what is in the way for now, if anything is.
+    pub(super) async fn raise(
+        self: &Arc<Self>,
+        file: PutId,
+        token: FencingToken,
+    ) -> Result<Option<Denial>, Denial> {
         self.raise_within(file, token, TELL_DEADLINE_MS).await
     }
 
@@ -137,7 +165,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         file: PutId,
         token: FencingToken,
         tell_deadline_ms: u64,
-    ) -> Answer {
+    ) -> Result<Option<Denial>, Denial> {
         let failed = self.nodes.failed();
         let nodes = self.nodes.statuses().into_iter().map(|status| status.node);
         let nodes: Vec<NodeId> = nodes.filter(|node| !failed.contains(node)).collect();
@@ -151,12 +179,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 Ok(terms) => vouched.extend(terms),
                 Err(_) if self.nodes.failed().contains(node) => {}
                 Err(_) => {
-                    return Ok(CoordinatorReply::Busy(
-                        format!(
-                            "{node} has not confirmed yet that it refuses writes of earlier clients"
-                        )
-                        .into(),
-                    ));
+                    let why = format!(
+                        "{node} has not confirmed yet that it refuses writes of earlier clients"
+                    );
+                    return Ok(Some(why.into()));
                 }
             }
         }
@@ -168,11 +194,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         while let Some(settled) = settling.next().await {
             is_done &= settled?;
         }
-        Ok(if is_done {
-            CoordinatorReply::Exclusive(token)
-        } else {
-            CoordinatorReply::Busy("stripes of the file are being repaired or rewritten".into())
-        })
+        let in_the_way = "stripes of the file are being repaired or rewritten";
+        Ok((!is_done).then(|| in_the_way.into()))
     }
 
     /// Settles a stripe under a term of the coordinator, so that its former primaries' messages are refused. Returns
@@ -240,7 +263,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         if !may_end {
             let raised = self.raise(file, present.token).await;
-            if !matches!(raised, Ok(CoordinatorReply::Exclusive(_))) {
+            if !matches!(raised, Ok(None)) {
                 return Ok(CoordinatorReply::Done);
             }
         }
@@ -291,7 +314,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return Ok(());
         }
         match self.displace(file, present.token).await? {
-            CoordinatorReply::NotOpened(NotOpened::InUse { left_ms }) => Err(Denial::new(
+            Opening::Refused(NotOpened::InUse { left_ms }) => Err(Denial::new(
                 Cause::InUse,
                 format!(
                     "a client has '{name}' open exclusively; end that client first. Without a renewal the file becomes \
@@ -299,8 +322,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                     left_ms.div_ceil(1_000)
                 ),
             )),
-            CoordinatorReply::Busy(why) => Err(Denial::new(why.cause, format!("{why}; try again"))),
-            _ => Ok(()),
+            Opening::Busy(why) => Err(Denial::new(why.cause, format!("{why}; try again"))),
+            Opening::Begun(_) | Opening::Refused(NotOpened::Changed) => Ok(()),
         }
     }
 

@@ -40,9 +40,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         };
         // Before writers have to wait, stripes are settled for which no primary vouches, and nodes that cannot answer
         // are found.
-        let ready = self.raise(file, present).await?;
-        if !matches!(ready, CoordinatorReply::Exclusive(_)) {
-            return Ok(ready);
+        if let Some(why) = self.raise(file, present).await? {
+            return Ok(CoordinatorReply::Busy(why));
         }
         let ports = &self.core.ports;
         let begun_ms = ports.now_ms();
@@ -88,13 +87,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let ports = &self.core.ports;
         let begun_ms = ports.now_ms();
         loop {
-            match self.raise_within(file, token, FROZEN_TELL_MS).await? {
-                CoordinatorReply::Busy(_) if ports.now_ms() < begun_ms + FROZEN_MS => {
-                    ports.sleep_ms(PAUSE_MS).await;
-                }
-                CoordinatorReply::Busy(why) => return Ok(Some(why)),
-                _ => return Ok(None),
+            let in_the_way = self.raise_within(file, token, FROZEN_TELL_MS).await?;
+            if in_the_way.is_none() || ports.now_ms() >= begun_ms + FROZEN_MS {
+                return Ok(in_the_way);
             }
+            ports.sleep_ms(PAUSE_MS).await;
         }
     }
 }

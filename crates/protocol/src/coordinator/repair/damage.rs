@@ -10,6 +10,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a node is asked to read damage again if it cannot now.
@@ -94,17 +95,33 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(self.mark_damaged(node, found.to_vec()).await?)
     }
 
-    /// Notes damage that a node has reported.
+    /// Notes damage that a node has reported: in its own chunks, or in those of others, which it has had read before a
+    /// settlement.
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
         report: ask::ReportDamage,
     ) -> Answer {
-        self.mark_damaged(report.node, report.damage).await?;
+        let holders = move |meta: &Meta<K>| {
+            let mut by_holder = BTreeMap::<NodeId, Vec<Damage>>::new();
+            for found in report.damage {
+                let holder = match meta.stripe(found.chunk.stripe) {
+                    Ok(stripe) => stripe.node_of(found.chunk.index),
+                    Err(MetaError::UnknownStripe(_)) => None,
+                    Err(error) => return Err(error),
+                };
+                let holder = holder.unwrap_or(report.node);
+                by_holder.entry(holder).or_default().push(found);
+            }
+            Ok(by_holder)
+        };
+        for (holder, damage) in self.core.with_meta(holders).await? {
+            self.mark_damaged(holder, damage).await?;
+        }
         Ok(CoordinatorReply::Done)
     }
 
-    /// Marks chunks stale that their node has found damaged, and repairs them. A report about a chunk that
-    /// has moved or was rebuilt since is ignored. A chunk that its node cannot read again now stays as it is, and the
+    /// Marks chunks stale that their node has found damaged, and repairs them. Damage that the node does not find again
+    /// is ignored. A chunk that its node cannot read again now stays as it is, and the
     /// node is asked again later.
     pub(in crate::coordinator) async fn mark_damaged(
         self: &Arc<Self>,

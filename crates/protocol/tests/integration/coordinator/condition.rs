@@ -259,6 +259,26 @@ fn a_chunk_that_its_node_can_read_again_is_not_lost() {
 }
 
 #[test]
+fn damage_that_a_primary_has_found_in_the_chunk_of_another_is_repaired() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (primary, holder) = (stripe.nodes[0], stripe.nodes[4]);
+    let damage = Damage {
+        chunk: chunk_on(&stripe, holder),
+        generation: stripe.generation,
+        range: ByteRange::new(0, 4096),
+    };
+    bed.ask(RepairOrder::Pause);
+    bed.report_once(primary, damage.clone());
+    assert_eq!(bed.stripe("f").stale, [], "its node finds it intact");
+    bed.find_damage(vec![damage.clone()]);
+    bed.report_once(primary, damage.clone());
+    let stale: Vec<_> = bed.stripe("f").stale.iter().map(|s| s.chunk).collect();
+    assert_eq!(stale, [damage.chunk.index]);
+    assert_eq!(bed.take_events(), [Event::Damaged(holder, 1)]);
+}
+
+#[test]
 fn damage_that_its_node_cannot_confirm_is_asked_for_until_it_can() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
