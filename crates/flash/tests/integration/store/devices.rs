@@ -152,11 +152,14 @@ fn a_summary_is_rebuilt_without_rot_and_found_beside_it_when_the_memory_is_lost(
         // Whole stripes go to the devices at once; enough pages follow that the table's page does too.
         let bytes = Draws::new(rotten as u64).bytes(55 * PAGE_BYTES);
         store.write(file, 0, &bytes).expect("room");
-        let other = store.create("other").expect("room");
-        for page in 0..80 {
-            let bytes = [page as u8; PAGE_BYTES];
-            let at = page * PAGE_BYTES as u64;
-            store.write(other, at, &bytes).expect("room");
+        for page_count in [80, 60] {
+            let file = store.create("other").expect("room");
+            for page in 0..page_count {
+                let at = page * PAGE_BYTES as u64;
+                let bytes = [page as u8; PAGE_BYTES];
+                store.write(file, at, &bytes).expect("room");
+            }
+            store.delete(file).expect("it is there");
         }
         store.remove_device(0).expect("two may be missing");
         rot_all(&machine, rotten);

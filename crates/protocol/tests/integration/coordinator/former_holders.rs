@@ -3,9 +3,9 @@
 use crate::coordinator::bed::{Asked, Bed, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{Generation, NodeId, StripeRecord};
+use gabion_layout::{ByteRange, Generation, NodeId, StripeRecord};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, StripeLease, ask,
+    CoordinatorReply, CoordinatorRequest, Damage, NodeReply, NodeRequest, Refusal, StripeLease, ask,
 };
 
 /// A stripe of which a chunk was damaged and rebuilt elsewhere, since its node's disk is full; the order
@@ -103,8 +103,13 @@ fn a_late_report_of_damage_does_not_condemn_the_chunk_that_was_made_since() {
     assert_eq!((&mended.nodes, &mended.stale[..]), (&before.nodes, &[][..]));
     bed.report_damage_of(before.nodes[0], chunk, 1);
     assert_eq!(bed.stripe("f"), mended);
-    bed.report_damage_of(before.nodes[1], chunk, 9);
-    assert_eq!(bed.stripe("f"), mended, "it is not that node's");
+    let damage = Damage {
+        chunk,
+        generation: Generation(9),
+        range: ByteRange::new(0, 1),
+    };
+    bed.report_once(before.nodes[1], damage);
+    assert_eq!(bed.stripe("f"), mended, "its own node finds it intact");
 }
 
 #[test]
