@@ -110,19 +110,22 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             matches!(rebuilt, Ok(true))
         };
         // Pages of other chunks may be unreadable or damaged, but not at the same place in too many of them.
-        let by_page = |bytes: &mut [u8]| {
-            // A summary has one checksum for all of its pages.
-            let (summary, rest) = bytes.split_at_mut(self.summary_bytes());
-            let pages = rest.chunks_exact_mut(PAGE_BYTES);
-            let mut offset = 0;
-            std::iter::once(summary).chain(pages).all(|output| {
-                let at = offset;
-                offset += output.len() as u64;
+        let by_page = |bytes: &mut [u8], first: u64| {
+            let mut outputs = (first..)
+                .step_by(PAGE_BYTES)
+                .zip(bytes.chunks_exact_mut(PAGE_BYTES));
+            outputs.all(|(offset, output)| {
                 // A stale page counts again if a crash loses the newer one.
-                rebuild(at, output, Checked::All) || rebuild(at, output, Checked::Live)
+                rebuild(offset, output, Checked::All) || rebuild(offset, output, Checked::Live)
             })
         };
-        rebuild(0, bytes, Checked::All) || by_page(bytes)
+        if rebuild(0, bytes, Checked::All) {
+            return true;
+        }
+        // A summary has one checksum for all of its pages.
+        let (summary, rest) = bytes.split_at_mut(self.summary_bytes());
+        let rest_at = summary.len() as u64;
+        (rebuild(0, summary, Checked::All) || by_page(summary, 0)) && by_page(rest, rest_at)
     }
 
     fn summary_bytes(&self) -> usize {

@@ -146,10 +146,35 @@ fn read_summary<'a, D: Device>(
     stripe: u32,
     bytes: &'a mut [u8],
 ) -> Result<Option<(u64, &'a [u8])>, FlashError> {
-    // A summary is at the start of its stripe's first chunk.
-    let identity = superblock.identity;
-    let is_whole = |found: &[u8]| decode_summary(identity, stripe, found).is_some();
-    array.read(stripe, array.absent(), 0, 0, bytes, &is_whole)?;
+    // A summary is at the start of its stripe's first chunk. Its pages are read one by one, since others may be unreadable
+    // at different places.
+    let absent = array.absent();
+    let (identity, all) = (superblock.identity, |_: usize, _: &[u8]| true);
+    for (offset, output) in (0..)
+        .step_by(PAGE_BYTES)
+        .zip(bytes.chunks_exact_mut(PAGE_BYTES))
+    {
+        array.read(stripe, absent, 0, offset, output, &|_| true)?;
+    }
+    if decode_summary(identity, stripe, bytes).is_some() {
+        return Ok(decode_summary(identity, stripe, bytes));
+    }
+    let is_blank = bytes.iter().all(|byte| *byte == 0);
+    for (offset, output) in (0..)
+        .step_by(PAGE_BYTES)
+        .zip(bytes.chunks_exact_mut(PAGE_BYTES))
+    {
+        let rebuilt = array.rebuild(stripe, absent, 0, offset, output, &all);
+        if rebuilt.is_err() {
+            return Ok(None);
+        }
+    }
+    if decode_summary(identity, stripe, bytes).is_none() && !is_blank {
+        let fits =
+            |of: usize, found: &[u8]| of != 0 || decode_summary(identity, stripe, found).is_some();
+        // If no choice of other chunks gives it, the check below fails too.
+        let _ = array.rebuild(stripe, absent, 0, 0, bytes, &fits);
+    }
     Ok(decode_summary(identity, stripe, bytes))
 }
 

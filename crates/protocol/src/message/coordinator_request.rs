@@ -157,7 +157,7 @@ calls! {
     ReportDamage {
         /// The node.
         node: NodeId,
-        /// The damage in its own chunks.
+        /// The damage in its own chunks, and in at most one of another node, which has read it before a settlement.
         damage: Vec<Damage>,
     }
     /// The cluster's nodes.

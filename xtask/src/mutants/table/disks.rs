@@ -108,6 +108,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-rebuild-takes-damaged-summaries",
+        file: "crates/flash/src/rebuild.rs",
+        text: "decode_summary(self.identity, stripe, summary).is_some()",
+        replacement: "decode_summary(self.identity, stripe, summary).is_some() || true",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::devices::a_summary_is_rebuilt_without_rot_and_found_beside_it_when_the_memory_is_lost",
+        ),
+    },
+    Mutant {
+        name: "a-summary-is-rebuilt-from-damaged-chunks",
+        file: "crates/flash/src/recovery.rs",
+        text: "of != 0 || decode_summary(identity, stripe, found).is_some()",
+        replacement: "of != 0 || decode_summary(identity, stripe, found).is_some() || true",
+        check: test(
+            "gabion-flash",
+            "integration",
+            "store::devices::a_summary_is_rebuilt_without_rot_and_found_beside_it_when_the_memory_is_lost",
+        ),
+    },
+    Mutant {
         name: "a-bad-sector-stops-a-rebuild",
         file: "crates/flash/src/rebuild.rs",
         text: "self.lock().stripes.set_unbuilt(stripe);",

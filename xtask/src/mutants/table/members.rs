@@ -114,6 +114,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "damage-in-another-node-s-chunk-is-ignored",
+        file: "crates/protocol/src/coordinator/repair/damage.rs",
+        text: "foreign.or(Some((holder, found)))",
+        replacement: "foreign.or(Some((holder, found))).filter(|_| false)",
+        check: protocol(
+            "coordinator::condition::damage_that_a_primary_has_found_in_the_chunk_of_another_is_repaired",
+        ),
+    },
+    Mutant {
         name: "damage-in-doubt-counts",
         file: "crates/protocol/src/coordinator/repair/damage.rs",
         text: "findings.doubtful = news;",

@@ -8,9 +8,8 @@ use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use gabion_layout::{ChunkId, NodeId, StripeRecord};
+use gabion_layout::{ChunkId, Generation, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a node is asked to read damage again if it cannot now.
@@ -95,26 +94,37 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(self.mark_damaged(node, found.to_vec()).await?)
     }
 
-    /// Notes damage that a node has reported: in its own chunks, or in those of others, which it has had read before a
-    /// settlement.
+    /// Notes damage that a node has reported: in its own chunks, and in at most one of another node, which it has had read
+    /// before a settlement. Of that one only its own node's word counts.
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
         report: ask::ReportDamage,
     ) -> Answer {
-        let holders = move |meta: &Meta<K>| {
-            let mut by_holder = BTreeMap::<NodeId, Vec<Damage>>::new();
+        let reporter = report.node;
+        let sort = move |meta: &Meta<K>| {
+            let (mut own, mut foreign) = (Vec::new(), None);
             for found in report.damage {
                 let holder = match meta.stripe(found.chunk.stripe) {
                     Ok(stripe) => stripe.node_of(found.chunk.index),
                     Err(MetaError::UnknownStripe(_)) => None,
                     Err(error) => return Err(error),
                 };
-                let holder = holder.unwrap_or(report.node);
-                by_holder.entry(holder).or_default().push(found);
+                match holder.filter(|holder| *holder != reporter) {
+                    Some(holder) => foreign = foreign.or(Some((holder, found))),
+                    None => own.push(found),
+                }
             }
-            Ok(by_holder)
+            Ok((own, foreign))
         };
-        for (holder, damage) in self.core.with_meta(holders).await? {
+        let (own, foreign) = self.core.with_meta(sort).await?;
+        self.mark_damaged(reporter, own).await?;
+        if let Some((holder, found)) = foreign {
+            // So that it concerns no chunk that was rebuilt, if it is not read again because it counts as lost now.
+            let generation = Generation(0);
+            let damage = vec![Damage {
+                generation,
+                ..found
+            }];
             self.mark_damaged(holder, damage).await?;
         }
         Ok(CoordinatorReply::Done)
