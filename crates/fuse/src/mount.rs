@@ -165,13 +165,14 @@ impl Mount {
                 }
             }
         };
-        let has_drained = self.served.requests.drain(END_LIMIT).await;
+        // Processes that have files open on a lazily unmounted file system could write on, behind the end of their locks.
+        let drained = self.served.requests.drain(END_LIMIT).await;
         let settled = self.served.gateway.settle_all();
         if timeout(END_LIMIT, settled).await.is_err() {
             tracing::warn!("hidden names of removed files may stay: the cluster does not answer");
         }
         // A write on its way is fenced out before others get its lock, when the session is not renewed any more.
-        if has_drained {
+        if drained.is_some() {
             let _ = timeout(END_LIMIT, self.served.gateway.client.end_locks()).await;
         }
         ended

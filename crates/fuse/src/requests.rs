@@ -5,7 +5,7 @@ use gabion_gateway::RequestMetrics;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// Requests in flight. The kernel queues further ones.
@@ -102,10 +102,11 @@ impl Requests {
         })
     }
 
-    /// Waits until nothing is in flight but requests for locks, not longer than this. Whether nothing is.
-    pub(crate) async fn drain(&self, limit: Duration) -> bool {
+    /// Waits until nothing is in flight but requests for locks, not longer than this. None if something is then. No other
+    /// request begins before the result is dropped.
+    pub(crate) async fn drain(&self, limit: Duration) -> Option<SemaphorePermit<'_>> {
         let idle = self.places.acquire_many(REQUEST_COUNT);
-        timeout(limit, idle).await.is_ok()
+        timeout(limit, idle).await.ok()?.ok()
     }
 }
 
@@ -153,7 +154,10 @@ mod tests {
             while !starter.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            requests.drain(Duration::from_mins(1)).await;
+            let drained = requests.drain(Duration::from_mins(1)).await;
+            assert!(drained.is_some());
+            let late = requests.places.try_acquire();
+            assert!(late.is_err(), "no request begins until the places are free");
         });
         starter.join().expect("it has ended");
         let results: Vec<bool> = results.try_iter().collect();

@@ -22,6 +22,7 @@ mod images;
 mod message;
 mod metrics;
 mod outgoing;
+mod pace;
 mod range_lock;
 mod server;
 mod session;

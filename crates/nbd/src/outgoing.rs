@@ -1,11 +1,12 @@
 //! The sending side of a connection: whole replies, one after another, to a peer that takes them in time.
 
+use crate::pace::Pace;
 use bytes::{Bytes, BytesMut};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, watch};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 /// Replies up to this size are copied into one buffer, and sent by one call.
 const JOINED_BYTES_MAX: usize = 64 << 10;
@@ -14,7 +15,7 @@ const JOINED_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Outgoing<W> {
     writer: Mutex<W>,
-    /// The longest time in which the peer takes no byte.
+    /// The longest time in which the peer takes no byte. A message has a limit too.
     stall_limit: Duration,
     has_failed: watch::Sender<bool>,
 }
@@ -41,22 +42,28 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
         if *self.has_failed.borrow() {
             return Err(PeerGone);
         }
+        let message_bytes: usize = buffers.iter().map(Bytes::len).sum();
+        let pace = Pace::begin(message_bytes as u64, self.stall_limit);
         for buffer in joined(buffers) {
             let mut rest = &buffer[..];
             while !rest.is_empty() {
-                match self.in_time(writer.write(rest)).await {
+                match self.in_time(pace, writer.write(rest)).await {
                     Ok(count) if count > 0 => rest = &rest[count..],
                     _ => return Err(self.fail()),
                 }
             }
         }
-        self.in_time(writer.flush()).await
+        self.in_time(pace, writer.flush()).await
     }
 
     /// A step of sending, which fails if the peer takes no byte in time, or an earlier step has failed.
-    async fn in_time<T>(&self, step: impl Future<Output = io::Result<T>>) -> Result<T, PeerGone> {
+    async fn in_time<T>(
+        &self,
+        pace: Pace,
+        step: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, PeerGone> {
         tokio::select! {
-            done = timeout(self.stall_limit, step) => match done {
+            done = timeout_at(pace.deadline(), step) => match done {
                 Ok(Ok(done)) => Ok(done),
                 _ => Err(self.fail()),
             },
@@ -84,7 +91,8 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
             return;
         }
         // The peer may have gone.
-        let _ = self.in_time(writer.shutdown()).await;
+        let pace = Pace::begin(0, self.stall_limit);
+        let _ = self.in_time(pace, writer.shutdown()).await;
     }
 
     fn fail(&self) -> PeerGone {

@@ -43,7 +43,8 @@ pub struct Limits {
     /// Time for the handshake.
     pub handshake: Duration,
     /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply. With TLS, the
-    /// longest time for the last 64 KiB of a reply.
+    /// longest time for the last 64 KiB of a reply. The peer has so much time for the whole of it, too, and a second more for
+    /// each 256 KiB.
     pub stall: Duration,
 }
 

@@ -12,6 +12,7 @@ use crate::message::{
 };
 use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
+use crate::pace::Pace;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use std::io::ErrorKind;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 /// The longest payload that is read and dropped. A longer one ends the connection.
 const SKIPPED_BYTES_MAX: u64 = u32::MAX as u64;
@@ -174,10 +175,11 @@ where
     /// Reads a valid request's payload.
     async fn payload(&mut self, payload_bytes: u64) -> Result<Bytes, Ended> {
         let mut payload = BytesMut::with_capacity(payload_bytes as usize);
+        let pace = Pace::begin(payload_bytes, self.stall_limit);
         while (payload.len() as u64) < payload_bytes {
             let left = payload_bytes - payload.len() as u64;
             let mut rest = (&mut self.reader).take(left);
-            arrived(timeout(self.stall_limit, rest.read_buf(&mut payload)).await)?;
+            arrived(timeout_at(pace.deadline(), rest.read_buf(&mut payload)).await)?;
         }
         Ok(payload.freeze())
     }
@@ -189,10 +191,11 @@ where
             return Err(Ended::Broken(sentence));
         }
         let (mut left, mut dropped) = (payload_bytes, BytesMut::with_capacity(64 << 10));
+        let pace = Pace::begin(payload_bytes, self.stall_limit);
         while left > 0 {
             dropped.clear();
             let mut rest = (&mut self.reader).take(left);
-            left -= arrived(timeout(self.stall_limit, rest.read_buf(&mut dropped)).await)?;
+            left -= arrived(timeout_at(pace.deadline(), rest.read_buf(&mut dropped)).await)?;
         }
         Ok(())
     }

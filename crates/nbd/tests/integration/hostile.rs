@@ -82,6 +82,25 @@ async fn who_does_not_finish_in_time_loses_the_connection() {
 }
 
 #[tokio::test]
+async fn a_peer_that_sends_a_payload_byte_by_byte_loses_the_connection() {
+    let serving = Serving::start(limits()).await;
+    let mut talk = Talk::attach(&serving, "vm/disk").await;
+    talk.request((WRITE, PAYLOAD), 1, (0, 4096), b"").await;
+    let (mut reader, mut writer) = talk.0.into_split();
+    // No byte is late, but all of them take minutes.
+    let slowly = async {
+        while writer.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(limits().stall / 3).await;
+        }
+    };
+    let end = async { reader.read(&mut [0; 64]).await.unwrap_or(0) };
+    let ended = async { tokio::join!(slowly, end).1 };
+    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
+    assert_eq!(ended, Ok(0), "the server closes the connection");
+    is_alive(&serving).await;
+}
+
+#[tokio::test]
 async fn who_takes_no_replies_loses_the_connection() {
     let serving = Serving::start(limits()).await;
     let mut talk = Talk::attach(&serving, "vm/disk").await;
