@@ -75,6 +75,7 @@ pub use mapped_nvram::{MappedNvram, NvramKind};
 pub use model_device::{ModelDevice, ModelNvram};
 pub use nvram::Nvram;
 pub use power::{Power, SimDevice, SimNvram};
+pub use replace::array_of;
 pub use space::Located;
 pub use ssd::{Ssd, SsdCounts, SsdSpec, Wear};
 pub use store::{FlashCounts, FlashOptions, FlashStore, FlashUsage};

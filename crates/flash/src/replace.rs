@@ -155,6 +155,19 @@ fn check_length<D: Device>(
     Ok(())
 }
 
+/// The identity of the array to which a device belongs, by the header in its first page. None without a header.
+///
+/// # Errors
+/// If the device fails.
+pub fn array_of(device: &impl Device) -> std::io::Result<Option<u64>> {
+    let mut page = vec![0; PAGE_BYTES];
+    if device.capacity_bytes()? < page.len() as u64 {
+        return Ok(None);
+    }
+    device.read_at(0, &mut page)?;
+    Ok(Superblock::decode_device(&page).map(|(superblock, _)| superblock.identity))
+}
+
 /// Refuses a device that is not this one of this array.
 pub(crate) fn read_device_header<D: Device>(
     device: &D,

@@ -9,7 +9,7 @@ use crate::array_watch::ArrayWatch;
 use crate::error::{ServerError, io_error, random_bytes};
 use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
-    PAGE_BYTES, UnreadableStripe, is_blank,
+    PAGE_BYTES, UnreadableStripe, array_of, is_blank,
 };
 use gabion_store::{Disk, DiskFile, FlashDisk, free_bytes};
 use std::collections::BTreeMap;
@@ -55,12 +55,20 @@ pub(crate) struct Array {
 }
 
 impl Array {
+    /// Whether the array has been created, or may have been: its memory cannot be read now.
+    pub(crate) fn exists(config: &ArrayConfig) -> bool {
+        !matches!(
+            Memory::open(&config.nvram),
+            Ok(Memory::Unmade { .. } | Memory::None)
+        )
+    }
+
     /// Opens the array, or creates it if there is no non-volatile memory yet.
     pub(crate) fn open(config: &ArrayConfig) -> Result<Self, ServerError> {
         let store = match Memory::open(&config.nvram)? {
             Memory::Made(nvram) => open_store(config, nvram)?,
-            Memory::Unmade => make_store(config, true)?,
-            Memory::None => make_store(config, false)?,
+            Memory::Unmade { begun } => make_store(config, begun)?,
+            Memory::None => make_store(config, None)?,
         };
         let usage = store.usage();
         tracing::info!(?usage, absent = ?store.absent_devices(), "array opened");
@@ -154,42 +162,63 @@ impl Disk for Array {
 enum Memory {
     /// It belongs to an array.
     Made(MappedNvram),
-    /// An attempt to create an array left it. The devices were blank before the attempt.
-    Unmade,
+    /// It belongs to none.
+    Unmade {
+        /// The identity of the array that an attempt was about to create on blank devices, if that left it.
+        begun: Option<u64>,
+    },
     /// It does not exist.
     None,
 }
+
+/// Place in a new memory for the identity of the array that is about to be created. The array's superblock is written over
+/// it at the end.
+const BEGUN_AT: u64 = 8;
 
 impl Memory {
     fn open(path: &Path) -> Result<Self, ServerError> {
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::None),
             Err(error) => return Err(io_error("open", path)(error)),
+            Ok(found) if !found.is_file() => {
+                return Err(ServerError::MemoryNotAFile {
+                    path: path.to_owned(),
+                });
+            }
             // An empty file cannot be mapped.
-            Ok(found) if found.len() == 0 => return Ok(Self::Unmade),
+            Ok(found) if found.len() == 0 => return Ok(Self::Unmade { begun: None }),
             Ok(_) => {}
         }
         let nvram = MappedNvram::open(path).map_err(io_error("open", path))?;
         // The superblock is written last.
-        let mut first = [0; 8];
-        let read = nvram.read(0, &mut first);
-        read.map_err(io_error("read", path))?;
-        if first == [0; 8] {
-            return Ok(Self::Unmade);
+        let (mut first, mut begun) = ([0; 8], [0; 8]);
+        let mut read = nvram.read(0, &mut first);
+        if nvram.length_bytes() > BEGUN_AT {
+            read = read.and_then(|()| nvram.read(BEGUN_AT, &mut begun));
         }
-        Ok(Self::Made(nvram))
+        read.map_err(io_error("read", path))?;
+        if first != [0; 8] {
+            return Ok(Self::Made(nvram));
+        }
+        let begun = u64::from_le_bytes(begun);
+        Ok(Self::Unmade {
+            begun: (begun != 0).then_some(begun),
+        })
     }
 }
 
-/// Creates an array of devices that are blank, or have only an earlier attempt's writes.
-fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerError> {
+/// Creates an array of devices that are blank, or have only the writes of an earlier attempt to create the array with the
+/// identity `begun`.
+fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerError> {
     check_space(config)?;
     let mut devices = Vec::new();
     let mut capacity_bytes = u64::MAX;
     for path in &config.devices {
         let device = FileDevice::open_or_create(path, config.device_bytes);
         let device = device.map_err(io_error("open", path))?;
-        if !was_begun && !is_blank(&device).map_err(io_error("read", path))? {
+        let found = is_blank(&device).and_then(|is_blank| Ok((is_blank, array_of(&device)?)));
+        let (is_blank, array) = found.map_err(io_error("read", path))?;
+        if !is_blank && (begun.is_none() || array != begun) {
             return Err(ServerError::UsedDevice {
                 path: path.clone(),
                 nvram: config.nvram.clone(),
@@ -207,15 +236,37 @@ fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerErro
         ..Geometry::new(data_devices, config.parity_devices, 0)
     };
     let geometry = geometry.filling(capacity_bytes);
-    if was_begun {
-        fs::remove_file(&config.nvram).map_err(io_error("remove", &config.nvram))?;
-    }
-    let nvram = MappedNvram::create(&config.nvram, geometry.nvram_bytes());
+    let identity = match begun {
+        Some(identity) => identity,
+        None => u64::from_le_bytes(random_bytes()?).max(1),
+    };
+    let nvram = make_memory(&config.nvram, geometry.nvram_bytes(), identity);
     let nvram = nvram.map_err(io_error("create", &config.nvram))?;
-    let identity = u64::from_le_bytes(random_bytes()?);
     let options = FlashOptions::default();
     let made = FlashStore::format(geometry, identity, devices, nvram, options)?;
     Ok(made)
+}
+
+/// Creates the file of a memory. It names the array before a device of the array is written: an attempt that a crash ended
+/// can be repeated, and no device of another array is taken for one of the attempt.
+fn make_memory(path: &Path, length_bytes: u64, identity: u64) -> io::Result<MappedNvram> {
+    let mut making = path.as_os_str().to_owned();
+    making.push(".new");
+    let making = PathBuf::from(making);
+    match fs::remove_file(&making) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let nvram = MappedNvram::create(&making, length_bytes)?;
+    nvram.write(BEGUN_AT, &identity.to_le_bytes())?;
+    nvram.persist(std::slice::from_ref(&(0..PAGE_BYTES as u64)))?;
+    fs::rename(&making, path)?;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    fs::File::open(directory)?.sync_all()?;
+    Ok(nvram)
 }
 
 /// Refuses new devices that do not fit on their disks: their files are allocated whole.
@@ -523,17 +574,65 @@ mod tests {
     fn an_array_is_created_once_and_never_over_another() {
         let directory = tempfile::tempdir().unwrap();
         let config = config(directory.path());
-        // Possible remains of an attempt to create one.
         fs::write(&config.nvram, vec![0; 4096]).unwrap();
+        assert!(!Array::exists(&config));
         drop(Array::open(&config).unwrap());
+        assert!(Array::exists(&config));
         let lost = directory.path().join("lost");
         fs::rename(&config.nvram, &lost).unwrap();
+        // Its place may be a file that is not mounted, or one that another program has made or emptied.
+        for in_its_place in [None, Some(0), Some(4096)] {
+            if let Some(bytes) = in_its_place {
+                fs::write(&config.nvram, vec![0; bytes]).unwrap();
+            }
+            assert!(!Array::exists(&config));
+            let refused = Array::open(&config).map(drop).unwrap_err();
+            assert!(
+                matches!(refused, ServerError::UsedDevice { .. }),
+                "{refused}"
+            );
+        }
+        fs::rename(&lost, &config.nvram).unwrap();
+        drop(Array::open(&config).unwrap());
+    }
+
+    #[test]
+    fn an_attempt_to_create_an_array_is_repeated_on_its_own_devices_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        drop(Array::open(&config).unwrap());
+        let device = FileDevice::open(&config.devices[0]).unwrap();
+        let identity = array_of(&device).unwrap().expect("it has a header");
+        drop(device);
+        // The end of an attempt that had written some headers, and not the memory's superblock.
+        let attempt = |identity: u64| {
+            let mut memory = vec![0; 4096];
+            memory[8..16].copy_from_slice(&identity.to_le_bytes());
+            fs::write(&config.nvram, memory).unwrap();
+        };
+        attempt(identity ^ 1);
         let refused = Array::open(&config).map(drop).unwrap_err();
         assert!(
             matches!(refused, ServerError::UsedDevice { .. }),
             "{refused}"
         );
-        fs::rename(&lost, &config.nvram).unwrap();
-        drop(Array::open(&config).unwrap());
+        attempt(identity);
+        fs::write(&config.devices[3], []).unwrap();
+        let array = Array::open(&config).unwrap();
+        assert!(array.disk.store().absent_devices().is_empty());
+    }
+
+    #[test]
+    fn a_memory_that_is_no_regular_file_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ArrayConfig {
+            nvram: PathBuf::from("/dev/null"),
+            ..config(directory.path())
+        };
+        let refused = Array::open(&config).map(drop).unwrap_err();
+        assert!(
+            matches!(refused, ServerError::MemoryNotAFile { .. }),
+            "{refused}"
+        );
     }
 }

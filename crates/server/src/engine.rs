@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn exists(&self, store: &Path) -> bool {
         match self {
             Self::Files => store.exists(),
-            Self::Tween(config) => config.nvram.exists(),
+            Self::Tween(config) => Array::exists(config),
         }
     }
 

@@ -132,6 +132,13 @@ pub enum ServerError {
         /// The path of the array's memory.
         nvram: PathBuf,
     },
+    /// An array's memory is a device, a directory or the like.
+    #[error("{} is not a regular file; name a regular file with --nvram, on a file system with DAX if the memory is \
+    persistent", path.display())]
+    MemoryNotAFile {
+        /// Its path.
+        path: PathBuf,
+    },
     /// The metadata cannot be used.
     #[error(transparent)]
     Meta(#[from] MetaError),

@@ -27,6 +27,9 @@ pub enum TestbedError {
     /// A new cluster needs an empty directory.
     #[error("{} is not empty and holds no cluster; name a new or empty directory", .0.display())]
     NotEmpty(PathBuf),
+    /// The processes of a cluster get its directory as text.
+    #[error("{} is not UTF-8; name a directory with a UTF-8 path", .0.display())]
+    NotText(PathBuf),
     /// An option that was given differs from the cluster's.
     #[error("the cluster in {} has --{option} {has}, not {wants}; omit the option, or {advice}", directory.display())]
     OtherOption {
@@ -253,6 +256,7 @@ impl TestbedError {
         match self {
             Self::NoCluster(_)
             | Self::NotEmpty(_)
+            | Self::NotText(_)
             | Self::OtherOption { .. }
             | Self::NoSpace { .. }
             | Self::NeverStarted(_)

@@ -22,7 +22,11 @@ pub(crate) async fn append(
 ) -> Result<(), Failure> {
     let AppendOptions { name, file } = options;
     let doing = || format!("read {}", file.display());
-    let local = LocalFile::open(&file).await.context(doing())?;
+    let local = match LocalFile::open(&file).await.context(doing())? {
+        // A file that the kernel makes while it is read seems empty.
+        LocalFile::Regular(source, 0) => LocalFile::Stream(Box::new(source)),
+        other => other,
+    };
     let stored = connect(place).await?.open(&name).await?;
     let begun = Instant::now();
     let (offset, size) = match local {

@@ -1,7 +1,10 @@
 //! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
 
 use crate::support::{TestCluster, complaint, fails_on, gabion, path_text, wait_for};
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -176,6 +179,25 @@ fn nodes_start_though_others_cannot() {
         std::fs::rename(aside, directory).unwrap();
     }
     cluster.up();
+}
+
+#[test]
+fn a_directory_whose_path_is_not_utf_8_is_refused_and_left_empty() {
+    let parent = tempfile::tempdir().expect("a temporary directory");
+    let directory = parent.path().join(OsStr::from_bytes(b"c\xff"));
+    let up = gabion(&["cluster", "up", "--racks=1", "--nodes-per-rack=1", "--dir"])
+        .arg(&directory)
+        .output()
+        .expect("the binary runs");
+    assert_eq!(up.status.code(), Some(2), "{}", complaint(&up));
+    assert!(
+        complaint(&up).contains("is not UTF-8"),
+        "{}",
+        complaint(&up)
+    );
+    let entries = |at: &Path| std::fs::read_dir(at).map_or(0, Iterator::count);
+    assert_eq!(entries(&directory), 0);
+    assert!(entries(parent.path()) <= 1, "no other directory was made");
 }
 
 #[test]

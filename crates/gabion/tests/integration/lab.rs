@@ -502,6 +502,13 @@ fn a_summary_has_a_row_for_each_experiment() {
     assert_eq!(row("RCU-EX"), example);
     assert!(row("ECP-8a").contains("not run here: needs root and a testbed"));
     assert!(row("CAU-F8").contains("not run here |"));
+    let other = ["--scale=quick", "--seed=7", "--out", out];
+    run(&[&["lab", "run", "RCU-A2"][..], &other].concat());
+    let printed = run(&["lab", "summary", "--from", out]);
+    assert!(
+        printed.contains("| `RCU-A2` (quick, seeds from 7) |"),
+        "{printed}"
+    );
     fs::write(directory.path().join("CAU-F8.json"), "{").unwrap();
     let complaint = fails(&["lab", "summary", "--from", out], 1);
     assert!(complaint.contains("CAU-F8.json"), "{complaint}");

@@ -5,6 +5,7 @@ use crate::support::{TestCluster, fails_on, pattern};
 use gabion_client::{ClientError, File};
 use gabion_layout::ByteRange;
 use serde_json::Value;
+use std::fs;
 use std::process::Stdio;
 
 const KIB: u64 = 1024;
@@ -66,6 +67,17 @@ fn streams_of_any_size_are_stored_and_take_no_more_space_than_files() {
     }
     let usage = cluster.json(&["df"]);
     assert_eq!(usage["pools"][0]["files"], 16);
+}
+
+#[test]
+fn a_file_that_the_kernel_makes_while_it_is_read_is_stored_whole() {
+    let cluster = cluster();
+    let version = fs::read("/proc/version").expect("Linux has it");
+    assert!(!version.is_empty());
+    cluster.run(&["put", "/proc/version", "version"]);
+    assert_eq!(cluster.get("version"), version);
+    cluster.run(&["append", "version", "/proc/version"]);
+    assert_eq!(cluster.get("version"), version.repeat(2));
 }
 
 #[test]

@@ -77,9 +77,12 @@ impl LocalCluster {
     ///
     /// # Errors
     /// [`TestbedError::OtherOption`] if a given option differs from the cluster's, and cannot change now;
-    /// [`TestbedError::NotEmpty`] if the directory holds something else; and whatever goes wrong with its
-    /// files.
+    /// [`TestbedError::NotEmpty`] if the directory holds something else; [`TestbedError::NotText`] if its path is not UTF-8;
+    /// and all errors of its files.
     pub fn open_or_make(directory: &Path, options: &ClusterOptions) -> Result<Self, TestbedError> {
+        if directory.to_str().is_none() {
+            return Err(TestbedError::NotText(directory.to_owned()));
+        }
         if directory.join("cluster.json").exists() {
             let mut cluster = Self::open(directory)?;
             let is_running = cluster.coordinator_runs();

@@ -24,6 +24,9 @@ pub const SEED: u64 = 1;
 const NODE_BYTES_PER_S: u64 = 50_000_000;
 const RACK_BYTES_PER_S: u64 = 100_000_000;
 
+/// The least bytes of the demo's file: one chunk, of which it times a read.
+pub const FILE_BYTES_MIN: u64 = steps::CHUNK_BYTES;
+
 /// The sizes and writes of a demo.
 #[derive(Clone, Debug)]
 pub struct Script {

@@ -6,7 +6,7 @@ mod report;
 use crate::arguments::{DemoOptions, TraceForm};
 use crate::commands::lab::trace;
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown};
+use crate::output::{Format, Shown, bytes};
 use gabion_lab::{Request, RequestKind, workload};
 use gabion_layout::ByteRange;
 use gabion_testbed::EndSignals;
@@ -26,6 +26,12 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
 /// The demo's sizes, and the writes of a trace or of the calibrated workload.
 fn script(options: &DemoOptions) -> Result<Script, Failure> {
     let (size, seed) = (options.size, demo::SEED);
+    if size < demo::FILE_BYTES_MIN {
+        return Err(Failure::usage(format!(
+            "the demo needs a file of at least {}; choose a larger --size",
+            bytes(demo::FILE_BYTES_MIN)
+        )));
+    }
     let (source, requests) = match &options.trace {
         None if options.trace_form.is_given() => {
             return Err(Failure::usage(

@@ -17,11 +17,28 @@ const RUN_COLUMNS: usize = 3;
 #[derive(Serialize)]
 struct Row {
     experiment: &'static str,
+    /// The scale of the runs; `None` if it was not run.
+    scale: Option<String>,
+    /// The first run's seed; each further run has the next one.
+    seed: Option<u64>,
     /// Findings near, direction only and opposite of each run; `None` if it was not run.
     runs: Vec<String>,
     verdict: String,
     seconds: Option<u64>,
     cause: String,
+}
+
+impl Row {
+    /// The scale and the seed, unless these are the ones that `gabion lab run` has without options.
+    fn setting(&self) -> String {
+        match (self.scale.as_deref(), self.seed) {
+            (None | Some("usual"), None | Some(1)) => String::new(),
+            (scale, seed) => {
+                let scale = scale.unwrap_or("usual");
+                format!(" ({scale}, seeds from {})", seed.unwrap_or(1))
+            }
+        }
+    }
 }
 
 /// Prints the table.
@@ -40,14 +57,15 @@ pub(super) fn run(options: &SummaryOptions, format: Format) -> Result<(), Failur
     if format == Format::Json {
         return print_json(&rows);
     }
-    println!("| experiment | seed 1 | seed 2 | seed 3 | verdict | seconds | cause |");
+    println!("| experiment | run 1 | run 2 | run 3 | verdict | seconds | cause |");
     println!("|---|---|---|---|---|---|---|");
     for row in rows {
         let run = |at: usize| row.runs.get(at).map_or("", String::as_str);
         let seconds = row.seconds.map_or(String::new(), |s| s.to_string());
         println!(
-            "| `{}` | {} | {} | {} | {} | {seconds} | {} |",
+            "| `{}`{} | {} | {} | {} | {} | {seconds} | {} |",
             row.experiment,
+            row.setting(),
             run(0),
             run(1),
             run(2),
@@ -76,6 +94,8 @@ fn row(experiment: &Experiment, directory: &Path) -> Result<Row, Failure> {
     };
     Ok(Row {
         experiment: experiment.id,
+        scale: result["scale"].as_str().map(str::to_owned),
+        seed: result["seed"].as_u64(),
         runs,
         verdict: verdict(&result),
         seconds: result["seconds"].as_f64().map(|s| s.ceil() as u64),
@@ -91,6 +111,8 @@ fn not_run(experiment: &Experiment) -> Row {
     };
     Row {
         experiment: experiment.id,
+        scale: None,
+        seed: None,
         runs: Vec::new(),
         verdict: why.to_owned(),
         seconds: None,
