@@ -8,6 +8,7 @@ use crate::listening::{KeptAddress, listen_error, listen_on};
 use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::own_disk::OwnDisk;
+use gabion_layout::Start;
 use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -548,10 +549,25 @@ async fn begin_join(
     connection: &Arc<Connection>,
     mut join: ask::BeginJoin,
 ) -> Result<CoordinatorReply, Denial> {
-    let is_new = connection
-        .certified()
-        .is_some_and(|certified| certified.name.node.is_none());
-    if !is_new {
+    let Some(certified) = connection.certified() else {
+        return Ok(coordinator.handle(join.into()).await);
+    };
+    if let Some(named) = certified.name.node {
+        // An earlier start may have got this id, and ended before it could note it: another id would not fit.
+        if join.node.node.is_none() {
+            match coordinator.admitted_start(named).await {
+                Ok(start) if may_be_its_start(start, &join) => join.node.node = Some(named),
+                Ok(_) => {
+                    let sentence = format!(
+                        "this certificate is for {named}, which has been a member, and this directory is not its own; \
+                        name the directory of {named}, or make a token for a new node with 'gabion cert token'"
+                    );
+                    return Err(Denial::new(Cause::Invalid, sentence));
+                }
+                Err(denial) if denial.cause == Cause::NotFound => {}
+                Err(denial) => return Err(denial),
+            }
+        }
         return Ok(coordinator.handle(join.into()).await);
     }
     let (asked, asking) = (Arc::clone(&office), Arc::clone(connection));
@@ -567,8 +583,7 @@ async fn begin_join(
         }
         (None, Some(node)) => {
             let start = coordinator.admitted_start(node).await?;
-            // Otherwise a second node would get the name of the first.
-            if start.is_some_and(|start| start != join.node.start) {
+            if !may_be_its_start(start, &join) {
                 let why = TrustError::Admitted(node).to_string();
                 return Err(Denial::new(Cause::Invalid, why));
             }
@@ -584,6 +599,12 @@ async fn begin_join(
         connection.note_joined(node);
     }
     Ok(reply)
+}
+
+/// Whether a process without an id may be a start of a node that was `admitted` last by this start, or never. Otherwise a
+/// second node would get the name of the first.
+fn may_be_its_start(admitted: Option<Start>, join: &ask::BeginJoin) -> bool {
+    admitted.is_none_or(|start| start == join.node.start)
 }
 
 /// Reads or writes the authority's files.

@@ -211,7 +211,7 @@ fn options_without_effect_and_values_out_of_range_get_exit_code_2() {
             "larger --span",
         ),
         (words("demo --volume web_0"), "name the trace with --trace"),
-        (words("demo --size 1MiB"), "at least 4.0 MiB"),
+        (words("demo --size 1MiB"), "at least 4 MiB"),
         (words(&format!("demo --trace {reads}")), "has no writes"),
         (words(&format!("demo --trace {two}")), "--volume"),
         (
