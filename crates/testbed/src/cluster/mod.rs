@@ -16,7 +16,7 @@ mod shape;
 use self::console::CONSOLE;
 pub use self::console::OpenConsole;
 use self::coordinators::{COORDINATOR, coordinator_names};
-use self::process::holds_anything;
+use self::process::{Running, holds_anything};
 use self::readiness::{
     NotReady, Ready, START_DEADLINE, has_left, last_line, state_of, until_it_waits,
     wait_until_ready,
@@ -222,10 +222,15 @@ impl LocalCluster {
     /// Ends processes whose first start was interrupted: the next start waits for each, so that ids are in
     /// the order of the racks and each is known to have made its data.
     async fn end_unmade(&self) -> Result<(), TestbedError> {
-        for name in self.node_names().chain([COORDINATOR.to_owned()]) {
-            if !self.was_made(&name)
-                && let Some(left) = self.staying(&name).await?
-            {
+        let nodes = (0..self.node_count()).map(|node| self.node_directory(node));
+        let directories = nodes.chain([self.directory.join(COORDINATOR)]);
+        let names = self.node_names().chain([COORDINATOR.to_owned()]);
+        for (name, data) in names.zip(directories) {
+            if self.was_made(&name) {
+                continue;
+            }
+            let noted = self.staying(&name).await?;
+            for left in noted.into_iter().chain(Running::of_data(&data)) {
                 left.kill(&name).await?;
             }
         }

@@ -5,8 +5,10 @@ use crate::processor_time;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -39,6 +41,18 @@ impl Running {
             metrics: None,
             url: None,
         })
+    }
+
+    /// The processes whose `--data` is this directory. A start that was killed may not have noted the process that it had
+    /// just started.
+    pub(super) fn of_data(directory: &Path) -> Vec<Self> {
+        let Some(directory) = without_links(directory) else {
+            return Vec::new();
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let of_it = pids.filter(|pid| data_of(*pid).is_some_and(|data| data == directory));
+        of_it.filter_map(Self::of).collect()
     }
 
     /// Whether the same process still exists and is not a zombie.
@@ -85,6 +99,24 @@ impl Running {
     }
 }
 
+/// The directory that a process has been given by `--data`; none if there is no such process or no directory around it.
+fn data_of(pid: i32) -> Option<PathBuf> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = words.split(|byte| *byte == 0);
+    let data = words.find_map(|word| word.strip_prefix(b"--data="))?;
+    let work_directory = PathBuf::from(format!("/proc/{pid}/cwd"));
+    without_links(&work_directory.join(OsStr::from_bytes(data)))
+}
+
+/// A path without symbolic links, also if its last part does not exist yet.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    if let Ok(path) = fs::canonicalize(path) {
+        return Some(path);
+    }
+    let parent = fs::canonicalize(path.parent()?).ok()?;
+    Some(parent.join(path.file_name()?))
+}
+
 /// Whether a process's status file has SIGKILL pending, or its first thread as a zombie.
 fn shows_end(status: &str) -> bool {
     let field = |name: &str| {
@@ -117,6 +149,34 @@ pub(super) fn holds_anything(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_data_directory() {
+        let parent = tempfile::tempdir().unwrap();
+        let (own, other) = (parent.path().join("own"), parent.path().join("other"));
+        fs::create_dir(&own).unwrap();
+        fs::create_dir(&other).unwrap();
+        // A shell ignores the words behind its script.
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "echo; read line", "name", "--data=own"])
+            .current_dir(parent.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The process runs its own program once it prints.
+        let mut printed = [0; 1];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut printed).unwrap();
+        let pids = |directory: &Path| -> Vec<i32> {
+            let found = Running::of_data(directory);
+            found.iter().map(|running| running.pid).collect()
+        };
+        assert_eq!(pids(&own), [child.id().cast_signed()]);
+        assert!(pids(&other).is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(pids(&own).is_empty());
+    }
 
     #[test]
     fn a_process_is_ending_once_it_is_killed() {
