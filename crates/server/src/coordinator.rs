@@ -1,5 +1,6 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
+use crate::admission::begin_join;
 use crate::audit::{AuditLog, AuditedOrder, Became, NotRecorded, Order, peer_of};
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
@@ -8,7 +9,6 @@ use crate::listening::{KeptAddress, listen_error, listen_on};
 use crate::metadata::{MetadataPlace, MetadataStore};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::own_disk::OwnDisk;
-use gabion_layout::Start;
 use gabion_meta::{ClusterId, Meta};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -539,79 +539,4 @@ async fn audited(
     let reply = carry_out.await;
     audit.outcome(number, Became::of(&reply));
     reply
-}
-
-/// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it
-/// has a certificate with its id.
-async fn begin_join(
-    coordinator: &Arc<Coordinator<MetadataStore>>,
-    office: Arc<CertificateOffice>,
-    connection: &Arc<Connection>,
-    mut join: ask::BeginJoin,
-) -> Result<CoordinatorReply, Denial> {
-    let Some(certified) = connection.certified() else {
-        return Ok(coordinator.handle(join.into()).await);
-    };
-    if let Some(named) = certified.name.node {
-        // An earlier start may have got this id, and ended before it could note it: another id would not fit.
-        if join.node.node.is_none() {
-            match coordinator.admitted_start(named).await {
-                Ok(start) if may_be_its_start(start, &join) => join.node.node = Some(named),
-                Ok(_) => {
-                    let sentence = format!(
-                        "this certificate is for {named}, which has been a member, and this directory is not its own; \
-                        name the directory of {named}, or make a token for a new node with 'gabion cert token'"
-                    );
-                    return Err(Denial::new(Cause::Invalid, sentence));
-                }
-                Err(denial) if denial.cause == Cause::NotFound => {}
-                Err(denial) => return Err(denial),
-            }
-        }
-        return Ok(coordinator.handle(join.into()).await);
-    }
-    let (asked, asking) = (Arc::clone(&office), Arc::clone(connection));
-    let admitted = with_office(move || asked.admitted(&asking)).await?;
-    match (join.node.node, admitted) {
-        (Some(claimed), admitted) if admitted != Some(claimed) => {
-            let sentence = format!(
-                "this node is {claimed}, but its certificate is not for {claimed}; make one with 'gabion cert issue \
-                node --node {}'",
-                claimed.0
-            );
-            return Err(Denial::new(Cause::Invalid, sentence));
-        }
-        (None, Some(node)) => {
-            let start = coordinator.admitted_start(node).await?;
-            if !may_be_its_start(start, &join) {
-                let why = TrustError::Admitted(node).to_string();
-                return Err(Denial::new(Cause::Invalid, why));
-            }
-            join.node.node = Some(node);
-        }
-        _ => {}
-    }
-    let reply = coordinator.handle(join.into()).await;
-    if let CoordinatorReply::JoinBegun(begun) = &reply {
-        let (node, admitting) = (begun.session.node, Arc::clone(connection));
-        with_office(move || office.admit(&admitting, node)).await?;
-        // From now on it speaks for itself, and gets a certificate of its own.
-        connection.note_joined(node);
-    }
-    Ok(reply)
-}
-
-/// Whether a process without an id may be a start of a node that was `admitted` last by this start, or never. Otherwise a
-/// second node would get the name of the first.
-fn may_be_its_start(admitted: Option<Start>, join: &ask::BeginJoin) -> bool {
-    admitted.is_none_or(|start| start == join.node.start)
-}
-
-/// Reads or writes the authority's files.
-async fn with_office<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, TrustError> + Send + 'static,
-) -> Result<T, Denial> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.expect("the office does not panic");
-    done.map_err(|error| Denial::new(Cause::Failure, error.to_string()))
 }

@@ -3,6 +3,7 @@
 //! This is the only crate with a server run-time. It makes no decisions: requests go to
 //! `gabion_protocol`'s `Node` and `Coordinator`, and their calls go to connections.
 
+mod admission;
 mod array;
 mod array_watch;
 mod audit;
