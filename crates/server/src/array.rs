@@ -261,12 +261,16 @@ fn make_memory(path: &Path, length_bytes: u64, identity: u64) -> io::Result<Mapp
     nvram.write(BEGUN_AT, &identity.to_le_bytes())?;
     nvram.persist(std::slice::from_ref(&(0..PAGE_BYTES as u64)))?;
     fs::rename(&making, path)?;
-    let directory = match path.parent() {
+    fs::File::open(directory_of(path))?.sync_all()?;
+    Ok(nvram)
+}
+
+/// The directory of a file.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
-    };
-    fs::File::open(directory)?.sync_all()?;
-    Ok(nvram)
+    }
 }
 
 /// Refuses new devices that do not fit on their disks: their files are allocated whole.
@@ -276,10 +280,7 @@ fn check_space(config: &ArrayConfig) -> Result<(), ServerError> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0) {
             continue;
         }
-        let directory = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+        let directory = directory_of(path);
         let disk = fs::metadata(directory).map_err(io_error("open", directory))?;
         let needed = needed.entry(disk.dev()).or_insert((directory, 0_u64));
         needed.1 = needed.1.saturating_add(config.device_bytes);
