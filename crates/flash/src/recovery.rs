@@ -148,30 +148,29 @@ fn read_summary<'a, D: Device>(
 ) -> Result<Option<(u64, &'a [u8])>, FlashError> {
     // A summary is at the start of its stripe's first chunk. Its pages are read one by one, since others may be unreadable
     // at different places.
-    let absent = array.absent();
-    let (identity, all) = (superblock.identity, |_: usize, _: &[u8]| true);
-    for (offset, output) in (0..)
-        .step_by(PAGE_BYTES)
-        .zip(bytes.chunks_exact_mut(PAGE_BYTES))
-    {
-        array.read(stripe, absent, 0, offset, output, &|_| true)?;
-    }
-    if decode_summary(identity, stripe, bytes).is_some() {
-        return Ok(decode_summary(identity, stripe, bytes));
-    }
-    let is_blank = bytes.iter().all(|byte| *byte == 0);
-    for (offset, output) in (0..)
-        .step_by(PAGE_BYTES)
-        .zip(bytes.chunks_exact_mut(PAGE_BYTES))
-    {
-        let rebuilt = array.rebuild(stripe, absent, 0, offset, output, &all);
-        if rebuilt.is_err() {
-            return Ok(None);
+    let (identity, absent) = (superblock.identity, array.absent());
+    let is_whole = |found: &[u8]| decode_summary(identity, stripe, found).is_some();
+    let (mut is_blank, mut is_found) = (true, false);
+    for is_rebuilt in [false, true] {
+        let outputs = bytes.chunks_exact_mut(PAGE_BYTES);
+        for (offset, output) in (0..).step_by(PAGE_BYTES).zip(outputs) {
+            if !is_rebuilt {
+                array.read(stripe, absent, 0, offset, output, &|_| true)?;
+                is_blank &= output.iter().all(|byte| *byte == 0);
+            } else if array
+                .rebuild(stripe, absent, 0, offset, output, &|_, _| true)
+                .is_err()
+            {
+                return Ok(None);
+            }
+        }
+        is_found = is_whole(bytes);
+        if is_found {
+            break;
         }
     }
-    if decode_summary(identity, stripe, bytes).is_none() && !is_blank {
-        let fits =
-            |of: usize, found: &[u8]| of != 0 || decode_summary(identity, stripe, found).is_some();
+    if !is_found && !is_blank {
+        let fits = |of: usize, found: &[u8]| of != 0 || is_whole(found);
         // If no choice of other chunks gives it, the check below fails too.
         let _ = array.rebuild(stripe, absent, 0, 0, bytes, &fits);
     }
