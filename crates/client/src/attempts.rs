@@ -22,6 +22,8 @@ pub(crate) struct Attempts {
     attempt_limit_ms: u64,
     deadline_ms: u64,
     count: u32,
+    /// The problem of the latest attempt that a pause followed.
+    problem: Option<Denial>,
 }
 
 impl Attempts {
@@ -40,6 +42,7 @@ impl Attempts {
             attempt_limit_ms,
             deadline_ms: ports.now_ms().saturating_add(limit_ms),
             count: 0,
+            problem: None,
         }
     }
 
@@ -69,17 +72,28 @@ impl Attempts {
     /// # Errors
     /// [`ClientError::Late`] with `missing`, when the next attempt would begin too late.
     pub(crate) async fn pause(&mut self, missing: impl Into<Denial>) -> Result<(), ClientError> {
+        let (missing, left_ms) = (missing.into(), self.until_deadline_ms());
         let back_off_ms = back_off_ms(self.count);
-        if back_off_ms >= self.until_deadline_ms() {
+        if back_off_ms >= left_ms {
             return Err(ClientError::Late {
                 what: self.what.clone(),
                 limit_s: self.limit_ms.div_ceil(1000),
-                missing: missing.into(),
+                missing: last_problem(left_ms, self.problem.take(), missing),
             });
         }
         self.count += 1;
+        self.problem = Some(missing);
         self.ports.sleep_ms(back_off_ms).await;
         Ok(())
+    }
+}
+
+/// The problem to report when an operation is late. An attempt that the operation's deadline ended was too short: it
+/// blames a node that may only have needed more time, and the problem before it tells more.
+fn last_problem(left_ms: u64, earlier: Option<Denial>, last: Denial) -> Denial {
+    match earlier {
+        Some(earlier) if left_ms == 0 => earlier,
+        _ => last,
     }
 }
 
@@ -154,6 +168,15 @@ mod tests {
             limits_ms(base, 409_600 / READ_BYTES_PER_MS),
             (30_100, 10_100)
         );
+    }
+
+    #[test]
+    fn a_late_operation_does_not_blame_the_node_that_its_deadline_cut_off() {
+        let earlier = || Denial::from("the last updates are on no node");
+        let last = || Denial::from("node 1 does not answer");
+        assert_eq!(last_problem(0, Some(earlier()), last()), earlier());
+        assert_eq!(last_problem(160, Some(earlier()), last()), last());
+        assert_eq!(last_problem(0, None, last()), last());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::error::ClientError;
 use crate::extent::{Extent, Piece, within_file};
 use crate::layout::Layout;
 use crate::locks::LockHandle;
-use crate::losses::PrimaryGuess;
+use crate::losses::{PrimaryGuess, PrimaryGuesses};
 use crate::rewrite::split_stored;
 use crate::session::Session;
 use crate::windows::{Windows, join};
@@ -17,7 +17,6 @@ use gabion_meta::{
 };
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, ask};
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,7 +47,7 @@ pub(crate) struct Opened {
     code: Code,
     encoded: Option<(PoolRecord, Code)>,
     windows: Mutex<Windows>,
-    primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
+    primaries: Mutex<PrimaryGuesses>,
     /// This client's session, if it has opened the file exclusively.
     session: Option<Session>,
 }
@@ -461,7 +460,7 @@ impl File {
         stripe: StripeId,
         work: impl FnOnce(&mut PrimaryGuess) -> R,
     ) -> R {
-        work(lock(&self.opened.primaries).entry(stripe).or_default())
+        work(lock(&self.opened.primaries).of(stripe))
     }
 }
 

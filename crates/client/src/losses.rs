@@ -1,8 +1,8 @@
 //! The usable chunks of a stripe, as far as the client knows: pure functions of the layout.
 
-use gabion_layout::{ChunkIndex, NodeId, StripeRecord};
+use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{Liveness, NodeStatus};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Chunks that are lost until they are repaired: stale ones, and those on nodes that have been
 /// declared failed.
@@ -38,6 +38,23 @@ fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -
         .iter()
         .find(|status| status.node == holder)
         .map(|status| status.liveness)
+}
+
+/// Guesses of an open file's primaries, of a limited number of stripes.
+#[derive(Debug, Default)]
+pub(crate) struct PrimaryGuesses(BTreeMap<StripeId, PrimaryGuess>);
+
+impl PrimaryGuesses {
+    /// Most stripes. At the limit all guesses are forgotten, and each costs one redirection anew.
+    const COUNT_MAX: usize = 65_536;
+
+    /// The guess of a stripe's primary.
+    pub(crate) fn of(&mut self, stripe: StripeId) -> &mut PrimaryGuess {
+        if self.0.len() >= Self::COUNT_MAX && !self.0.contains_key(&stripe) {
+            self.0.clear();
+        }
+        self.0.entry(stripe).or_default()
+    }
 }
 
 /// A guess of a stripe's primary, with the results of earlier requests.
@@ -133,6 +150,18 @@ mod tests {
             [1, 2, 3, 5]
         );
         assert_eq!(numbers(&lost_for_good(&stripe, &nodes)), [2, 3, 5]);
+    }
+
+    #[test]
+    fn primaries_are_remembered_of_a_limited_number_of_stripes() {
+        let mut guesses = PrimaryGuesses::default();
+        let count = PrimaryGuesses::COUNT_MAX as u64;
+        for stripe in 0..count {
+            guesses.of(StripeId(stripe)).name(NodeId(7));
+        }
+        assert_eq!(guesses.of(StripeId(0)).named, Some(NodeId(7)));
+        assert_eq!(guesses.of(StripeId(count)).named, None);
+        assert_eq!(guesses.0.len(), 1);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
@@ -72,6 +72,8 @@ pub struct Server {
     entering: Arc<Entering>,
     metrics: Arc<Metrics>,
     tls: Option<Arc<Tls>>,
+    /// Whether the server has been told to end.
+    is_ending: Arc<watch::Sender<bool>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -101,6 +103,7 @@ impl Server {
             entering: Arc::new(Entering::new(limits.entering_count)),
             metrics: Arc::new(Metrics::new()),
             tls: None,
+            is_ending: Arc::new(watch::Sender::new(false)),
         }
     }
 
@@ -156,6 +159,26 @@ impl Server {
         serve_metrics(listener, self.metrics.requests()).await
     }
 
+    /// Answers nothing any more, and waits until a limit for the end of all connections, which end with their requests in
+    /// flight. So clients learn nothing of these, as if the server had been killed, and make them again at the next one.
+    pub async fn end(&self, limit: Duration) {
+        self.is_ending.send_replace(true);
+        let all = u32::try_from(self.limits.connection_count).unwrap_or(u32::MAX);
+        // After the limit, the process ends anyway.
+        let _ = timeout(limit, self.places.acquire_many(all)).await;
+    }
+
+    /// Waits until the server is told to end. Returns this cause.
+    async fn ends(&self) -> String {
+        // The server has the sender as long as it waits.
+        let _ = self
+            .is_ending
+            .subscribe()
+            .wait_for(|is_ending| *is_ending)
+            .await;
+        "the server ends".to_owned()
+    }
+
     /// Serves a new connection in the background, if there is a place.
     fn accept(&self, socket: impl Socket, encryption: Encryption, peer: String) {
         match self.place() {
@@ -200,12 +223,12 @@ impl Server {
         peer: String,
         mut turn: Turn,
     ) {
-        match timeout(
-            self.limits.handshake,
-            self.handshake(socket, encryption, &mut turn),
-        )
-        .await
-        {
+        let handshake = self.handshake(socket, encryption, &mut turn);
+        let opened = tokio::select! {
+            opened = timeout(self.limits.handshake, handshake) => opened,
+            why = self.ends() => return closed(&peer, why),
+        };
+        match opened {
             Ok(Ok(Opened::Plain(reader, writer, agreed))) => {
                 self.serve(reader, writer, (agreed, &peer), pending()).await;
             }
@@ -281,6 +304,12 @@ impl Server {
         let share = self.budget.share();
         let attached = self.metrics.attached();
         let means = (self.limits.stall, Arc::clone(&self.metrics));
+        let barred = async {
+            tokio::select! {
+                why = barred => why,
+                why = self.ends() => why,
+            }
+        };
         match session::serve(reader, writer, agreed, share, means, barred).await {
             session::Ended::Disconnected => tracing::info!(peer, export, "detached"),
             session::Ended::Gone => tracing::info!(peer, export, "the client has vanished"),

@@ -20,6 +20,8 @@ use tokio::process::Command;
 
 /// The server's default address.
 const LISTEN: &str = "127.0.0.1:10809";
+/// Time for the requests in flight when the server ends.
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failure> {
     match command {
@@ -84,6 +86,8 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         error = of(unix, |listener| server.serve_unix(listener)) => error,
         error = of(metrics, |listener| server.serve_metrics(listener)) => error,
         () = ends.recv() => {
+            // A write must not fail because the server ends: its client makes it again.
+            server.end(END_LIMIT).await;
             images.release().await;
             if let Some(path) = options.unix.as_deref().filter(|path| socket_id(path) == own_socket) {
                 // No other server has replaced it.

@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 const PAYLOAD: u16 = 1 << 5;
 
@@ -95,7 +96,7 @@ async fn a_peer_that_sends_a_payload_byte_by_byte_loses_the_connection() {
     };
     let end = async { reader.read(&mut [0; 64]).await.unwrap_or(0) };
     let ended = async { tokio::join!(slowly, end).1 };
-    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
+    let ended = timeout(Duration::from_secs(30), ended).await;
     assert_eq!(ended, Ok(0), "the server closes the connection");
     is_alive(&serving).await;
 }
@@ -173,6 +174,28 @@ async fn the_writes_of_a_client_that_vanishes_end_and_free_what_they_held() {
             break;
         }
     }
+    let range = ByteRange::new(GATED_BYTE, 3);
+    assert_eq!(serving.odd.bytes(range), b"abc");
+}
+
+/// A write that is in flight when the server ends must not fail for its client, which makes it again elsewhere.
+#[tokio::test]
+async fn a_server_that_ends_answers_no_write_in_flight_and_waits_for_it() {
+    let serving = Serving::start(Limits::default()).await;
+    let mut idle = Talk::attach(&serving, "vm/disk").await;
+    let mut talk = Talk::attach(&serving, "vm/odd").await;
+    talk.request((WRITE, PAYLOAD), 1, (GATED_BYTE, 3), b"abc")
+        .await;
+    // The reply to a later request shows that the write has begun.
+    talk.request((FLUSH, 0), 2, (0, 0), b"").await;
+    assert_eq!(talk.outcome().await, (2, 0));
+    serving.server.end(Duration::from_millis(50)).await;
+    assert!(idle.end().await.is_empty());
+    serving.odd.gate.add_permits(1);
+    let ends = serving.server.end(Duration::from_hours(1));
+    let ends = timeout(Duration::from_secs(30), ends).await;
+    ends.expect("the server ends with its last request");
+    assert!(talk.end().await.is_empty());
     let range = ByteRange::new(GATED_BYTE, 3);
     assert_eq!(serving.odd.bytes(range), b"abc");
 }

@@ -13,6 +13,7 @@ pub(crate) const SIZE: u64 = 64 << 20;
 /// A running server.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
+    pub(crate) server: Server,
     pub(crate) disk: Arc<Memory>,
     pub(crate) odd: Arc<Memory>,
     directory: tempfile::TempDir,
@@ -44,11 +45,12 @@ impl Serving {
         let unix = UnixListener::bind(directory.path().join("socket")).expect("a socket");
         let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = tcp.local_addr().expect("an address");
-        let other = server.clone();
-        tokio::spawn(async move { server.serve_tcp(tcp).await });
-        tokio::spawn(async move { other.serve_unix(unix).await });
+        let (by_tcp, by_unix) = (server.clone(), server.clone());
+        tokio::spawn(async move { by_tcp.serve_tcp(tcp).await });
+        tokio::spawn(async move { by_unix.serve_unix(unix).await });
         Self {
             address,
+            server,
             disk,
             odd,
             directory,

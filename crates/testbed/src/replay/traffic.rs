@@ -2,8 +2,8 @@
 
 use crate::error::TestbedError;
 use gabion_client::{Client, ClusterMeters};
-use gabion_layout::RackId;
-use gabion_protocol::message::Purpose;
+use gabion_layout::{NodeId, RackId};
+use gabion_protocol::message::{Meter, Purpose};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,12 +53,8 @@ impl Traffic {
             let planned_bytes = &mut flows.entry(place).or_default().planned_bytes;
             *planned_bytes = planned_bytes.saturating_sub(bytes);
         }
-        for (&place, &bytes) in &self.meters.sum().bytes {
+        for (place, bytes) in self.metered_since(before).bytes {
             flows.entry(place).or_default().metered_bytes = bytes;
-        }
-        for (place, bytes) in before.meters.sum().bytes {
-            let metered_bytes = &mut flows.entry(place).or_default().metered_bytes;
-            *metered_bytes = metered_bytes.saturating_sub(bytes);
         }
         flows.retain(|_, moved| *moved != Moved::default());
         let flow =
@@ -71,13 +67,53 @@ impl Traffic {
         flows.into_iter().map(flow).collect()
     }
 
-    /// Nodes that did not report their traffic now or before, so that metered bytes are too low.
+    /// Bytes that this client and each node have sent since. A node that did not report before is left out, and one that
+    /// has restarted counts from its restart on.
+    fn metered_since(&self, before: &Self) -> Meter {
+        let mut metered = difference(&self.meters.client, &before.meters.client);
+        for (node, now) in &self.meters.nodes {
+            if before.meters.unreachable.contains(node) {
+                continue;
+            }
+            match before.meters.nodes.get(node) {
+                Some(earlier) if is_continued(now, earlier) => {
+                    metered.add(&difference(now, earlier));
+                }
+                _ => metered.add(now),
+            }
+        }
+        metered
+    }
+
+    /// Nodes that did not report their traffic now or before, or have restarted or left since, so that metered bytes are
+    /// too low.
     pub(crate) fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
         let unreachable = |traffic: &Self| traffic.meters.unreachable.clone();
+        let is_interrupted = |(node, earlier): &(&NodeId, &Meter)| {
+            let now = self.meters.nodes.get(node);
+            !now.is_some_and(|now| is_continued(now, earlier))
+        };
+        let interrupted = before.meters.nodes.iter().filter(is_interrupted);
         let all = unreachable(before).into_iter().chain(unreachable(self));
+        let all = all.chain(interrupted.map(|(&node, _)| node));
         let distinct: BTreeSet<u32> = all.map(|node| node.0).collect();
         distinct.into_iter().collect()
     }
+}
+
+/// Whether a meter goes on from an earlier one, so that its process has not restarted.
+fn is_continued(now: &Meter, earlier: &Meter) -> bool {
+    let is_kept = |(place, &bytes)| now.bytes.get(place).is_some_and(|&now| now >= bytes);
+    earlier.bytes.iter().all(is_kept)
+}
+
+/// What a meter counted since an earlier state of it.
+fn difference(now: &Meter, earlier: &Meter) -> Meter {
+    let mut since = now.clone();
+    for (place, bytes) in &mut since.bytes {
+        *bytes = bytes.saturating_sub(earlier.bytes.get(place).copied().unwrap_or_default());
+    }
+    since
 }
 
 /// Sums over different racks, by purpose.
@@ -93,4 +129,43 @@ pub fn cross_rack(flows: &[Flow]) -> BTreeMap<&'static str, Moved> {
         sum.metered_bytes += flow.moved.metered_bytes;
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(updates: u64) -> Meter {
+        let mut meter = Meter::default();
+        meter.count(Some(RackId(0)), Some(RackId(1)), Purpose::Update, updates);
+        meter
+    }
+
+    fn traffic(nodes: &[(u32, u64)], unreachable: &[u32]) -> Traffic {
+        let nodes = nodes
+            .iter()
+            .map(|&(node, sent)| (NodeId(node), meter(sent)));
+        Traffic {
+            meters: ClusterMeters {
+                nodes: nodes.collect(),
+                unreachable: unreachable.iter().copied().map(NodeId).collect(),
+                ..ClusterMeters::default()
+            },
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_node_by_node_and_nodes_without_a_whole_count_are_named() {
+        let before = traffic(&[(0, 100), (1, 100), (2, 100)], &[3, 4]);
+        // Node 1 has restarted, node 2 is silent now, node 3 was silent before, and node 5 is new.
+        let now = traffic(&[(0, 107), (1, 40), (3, 5000), (5, 200)], &[2, 4]);
+        let flows = now.since(&before);
+        let metered: Vec<u64> = flows.iter().map(|flow| flow.moved.metered_bytes).collect();
+        assert_eq!(metered, [7 + 40 + 200]);
+        assert_eq!(now.unmetered_nodes(&before), [1, 2, 3, 4]);
+        // Without any trouble, no node is named.
+        let later = traffic(&[(0, 107), (1, 100)], &[]);
+        let earlier = traffic(&[(0, 107), (1, 40)], &[]);
+        assert!(later.unmetered_nodes(&earlier).is_empty());
+    }
 }

@@ -10,6 +10,7 @@ use crate::space::require_free;
 use futures::io::AllowStdIo;
 use gabion_client::Client;
 use gabion_layout::{ByteRange, Geometry};
+use gabion_meta::Existing;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -17,6 +18,8 @@ use std::num::NonZeroU64;
 const BLOCK_BYTES: u64 = 64 << 10;
 /// Most bytes of a write that stores a part of the volume.
 const WRITE_BYTES: u64 = 64 << 20;
+/// Ends the name of a file until it is stored as a whole.
+const UNFINISHED: &str = ".unfinished";
 /// Most stripes of one.
 const WRITE_STRIPES: u64 = 128;
 
@@ -87,11 +90,16 @@ pub(super) async fn store(
         contents.overwrite(whole, INITIAL);
         return Ok(contents);
     }
+    // The name appears with the whole file: a later run must not take the rest of an interrupted one for the volume.
+    let unfinished = format!("{name}{UNFINISHED}");
+    if client.find(&unfinished).await?.is_some() {
+        client.rm(unfinished.as_str()).await?;
+    }
     let nothing = AllowStdIo::new(Initial::new(0));
     client
-        .put(name, setting.pool.as_deref(), nothing, 0, &())
+        .put(&unfinished, setting.pool.as_deref(), nothing, 0, &())
         .await?;
-    let file = client.open(name).await?;
+    let file = client.open(&unfinished).await?;
     file.grow(size).await?;
     let segment_bytes = pool.map_or(WRITE_BYTES, |(shape, _)| shape.stripe_bytes());
     let step = (WRITE_BYTES / segment_bytes).clamp(1, WRITE_STRIPES) * segment_bytes;
@@ -109,6 +117,10 @@ pub(super) async fn store(
             at = range.end();
         }
     }
+    let name = name.as_str();
+    client
+        .rename(unfinished.as_str(), name, Existing::Stays)
+        .await?;
     Ok(contents)
 }
 
