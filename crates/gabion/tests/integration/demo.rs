@@ -1,7 +1,7 @@
 //! The demo, smaller than by default: it runs to its end, measures what it planned, and leaves
 //! nothing behind, also when it is interrupted.
 
-use crate::support::{complaint, gabion, text, wait_for};
+use crate::support::{complaint, gabion, processes_of, text, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -85,11 +85,7 @@ fn each_signal_that_ends_it_ends_everything_that_it_started() {
         assert_eq!(output.status.code(), Some(1), "{signal:?}: {said}");
         assert!(said.contains("interrupted"), "{signal:?}: {said}");
         assert!(is_empty(temporary.path()), "{signal:?}");
-        let mine = format!("{}/", temporary.path().display());
-        let processes = std::fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
-        let left = processes.filter(|line| text(line).contains(&mine)).count();
+        let left = processes_of(temporary.path());
         assert_eq!(left, 0, "{signal:?}: processes of the demo go on");
     }
 }

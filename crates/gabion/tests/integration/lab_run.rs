@@ -1,8 +1,10 @@
 //! `gabion lab list` and `gabion lab run`: what is printed, what is saved, and what is left behind.
 
-use crate::support::{fails, path_text, run};
+use crate::support::{fails, gabion, path_text, processes_of, run, text, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 #[test]
 fn experiments_are_listed_and_unknown_ones_refused_in_one_sentence() {
@@ -59,6 +61,40 @@ fn a_run_prints_both_figures_and_saves_json_and_a_plot() {
     with_json.extend(arguments);
     let on_stdout: Value = serde_json::from_str(&run(&with_json)).unwrap();
     assert_eq!(on_stdout["tables"], saved["tables"]);
+}
+
+/// An experiment that computes, and one that uses a cluster of this process.
+#[test]
+fn an_interrupted_run_ends_and_leaves_nothing_behind() {
+    for experiment in ["cau-f9", "cod-f51"] {
+        let directory = tempfile::tempdir().unwrap();
+        let out = format!("--out={}", path_text(directory.path()));
+        let running = gabion(&[
+            "lab",
+            "run",
+            experiment,
+            "--scale=quick",
+            "--runs=100",
+            &out,
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+        let works = || fs::read_dir(directory.path()).unwrap();
+        let has_begun = || {
+            let mut works = works().map(|work| work.unwrap().path());
+            // A cluster is made in the working directory.
+            works.any(|work| experiment == "cau-f9" || fs::read_dir(work).unwrap().count() > 0)
+        };
+        wait_for("the run has begun", has_begun);
+        kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+        let ended = running.wait_with_output().unwrap();
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{experiment}: {said}");
+        assert_eq!(works().count(), 0, "{experiment}: {said}");
+        assert_eq!(processes_of(directory.path()), 0, "{experiment}: {said}");
+    }
 }
 
 /// Real processes on emulated links: nothing passes a link faster than it is, and what clients do at

@@ -8,6 +8,7 @@ mod updates;
 
 pub use encodings::inside as encodings_inside;
 pub use repairs::inside as repairs_inside;
+pub use steps::end_clusters;
 pub use updates::inside as updates_inside;
 
 use crate::LabError;

@@ -12,9 +12,11 @@ use gabion_protocol::message::{PoolRequest, Purpose};
 use gabion_testbed::{
     Behaviour, ClusterOptions, EndSignals, Engine, LocalCluster, Merging, TestbedError,
 };
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, mem};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 /// Progress of single files is not shown.
 pub(super) struct Silent;
@@ -67,12 +69,24 @@ pub(super) async fn until_all_know_all(behaviour: &Behaviour) {
     tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
 }
 
+/// Locked while a cluster of this process runs.
+static IN_USE: Mutex<()> = Mutex::const_new(());
+
+/// Waits until a limit for the end of the cluster in use, and lets no other one start: for a process that a signal ends,
+/// which also ends the use of the cluster.
+pub async fn end_clusters(limit: Duration) {
+    if let Ok(used) = timeout(limit, IN_USE.lock()).await {
+        mem::forget(used);
+    }
+}
+
 /// Uses a cluster until the work is done or interrupted, and stops it.
 pub(super) async fn use_and_stop<T>(
     mut cluster: LocalCluster,
     work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
     let mut signals = EndSignals::listen()?;
+    let _used = IN_USE.lock().await;
     let done = tokio::select! {
         done = work(&mut cluster) => done,
         () = signals.recv() => Err(TestbedError::Stopped.into()),

@@ -93,13 +93,12 @@ impl Became {
     /// Returns the outcome that the answer to an order shows.
     pub(crate) fn of(reply: &CoordinatorReply) -> Self {
         match reply {
-            CoordinatorReply::Refused(denial)
-                if matches!(denial.cause, Cause::NotLeading | Cause::Failure) =>
-            {
-                Self::Unknown(denial.to_string())
-            }
             CoordinatorReply::Refused(denial) | CoordinatorReply::Busy(denial) => {
-                Self::Refused(denial.to_string())
+                let why = denial.to_string();
+                match denial.cause {
+                    Cause::NotLeading | Cause::Failure => Self::Unknown(why),
+                    _ => Self::Refused(why),
+                }
             }
             _ => Self::Done,
         }

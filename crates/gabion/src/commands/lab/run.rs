@@ -5,16 +5,19 @@ use crate::arguments::{RunOptions, ScaleOption};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, print_json, say, table, wrapped};
 use crate::output_file::OutputFile;
-use gabion_lab::clusters::LocalClusters;
+use gabion_lab::clusters::{LocalClusters, end_clusters};
 use gabion_lab::experiments::{
     self, Cell, Experiment, Finding, Goal, Progress, Report, Scale, Session, Tally,
 };
+use gabion_testbed::EndSignals;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// Prints the available experiments.
 pub(super) fn list(format: Format) -> Result<(), Failure> {
@@ -33,9 +36,11 @@ pub(super) fn list(format: Format) -> Result<(), Failure> {
 /// Runs one experiment.
 pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failure> {
     let experiment = experiments::experiment(&options.id).map_err(Failure::usage)?;
-    // Experiments work on files and may take minutes, so they run apart from signal handling.
-    let done = tokio::task::spawn_blocking(move || run_here(experiment, &options));
-    let (json, report, saved) = done.await.context("run the experiment")??;
+    let out = &options.out;
+    fs::create_dir_all(out).context(format!("create {}", out.display()))?;
+    let work = Work::create(out, experiment.id)?;
+    let (json, report, saved) = run_apart(experiment, options, work.0.clone()).await?;
+    drop(work);
     if format == Format::Json {
         return print_json(&json);
     }
@@ -48,12 +53,36 @@ pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failu
     Ok(())
 }
 
+/// Time for an interrupted experiment to stop its cluster.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
 type Done = (Value, Report, Vec<PathBuf>);
 
-fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Done, Failure> {
+/// Runs the experiment until it ends or this process is told to end. An experiment may compute for minutes, so it has a
+/// thread that the end of this process abandons. One that uses a cluster stops it at the same signal.
+async fn run_apart(
+    experiment: &'static Experiment,
+    options: RunOptions,
+    work: PathBuf,
+) -> Result<Done, Failure> {
+    let mut signals = EndSignals::listen()?;
+    let (tell, mut done) = oneshot::channel();
+    thread::spawn(move || tell.send(run_here(experiment, &options, &work)));
+    tokio::select! {
+        done = &mut done => done.context("run the experiment")?,
+        () = signals.recv() => {
+            end_clusters(STOP_LIMIT).await;
+            Err(Failure::failed("interrupted; the experiment has no result"))
+        }
+    }
+}
+
+fn run_here(
+    experiment: &'static Experiment,
+    options: &RunOptions,
+    work: &Path,
+) -> Result<Done, Failure> {
     let out = &options.out;
-    fs::create_dir_all(out).context(format!("create {}", out.display()))?;
-    let work = Work::create(out, experiment.id)?;
     let shown = Steps(Mutex::new(None));
     let scale = match options.scale {
         ScaleOption::Quick => Scale::Quick,
@@ -64,7 +93,7 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
     let session = |seed: u64| Session {
         scale,
         seed,
-        directory: &work.0,
+        directory: work,
         traces: options.traces.as_deref(),
         clusters: Some(&LocalClusters),
         progress: &shown,

@@ -65,6 +65,15 @@ pub(crate) fn complaint(output: &Output) -> String {
     text(&output.stderr).replace("\n        ", " ")
 }
 
+/// The number of processes that name a file below a directory as an argument.
+pub(crate) fn processes_of(directory: &Path) -> usize {
+    let below = format!("{}/", directory.display());
+    let processes = fs::read_dir("/proc").expect("the system lists processes");
+    // A process may end meanwhile.
+    let lines = processes.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+    lines.filter(|line| text(line).contains(&below)).count()
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -207,7 +207,7 @@ impl Report {
         println!("{traffic}");
         if !self.unmetered_nodes.is_empty() {
             say(format!(
-                "metered bytes are too low, because nodes {:?} did not answer",
+                "metered bytes are too low, because nodes {:?} did not answer or restarted meanwhile",
                 self.unmetered_nodes
             ));
         }
