@@ -89,7 +89,7 @@ impl Attempts {
 }
 
 /// The problem to report when an operation is late. An attempt that the operation's deadline ended was too short: it
-/// blames a node that may only have needed more time, and the problem before it tells more.
+/// blames a node that may only have needed more time. Then the previous attempt's problem is reported.
 fn last_problem(left_ms: u64, earlier: Option<Denial>, last: Denial) -> Denial {
     match earlier {
         Some(earlier) if left_ms == 0 => earlier,

@@ -72,6 +72,7 @@ pub use client::{Client, ClientOptions};
 pub use error::{ClientError, ErrorKind};
 pub use exclusive::TakeOver;
 pub use file::File;
+pub use gabion_meta::Existing;
 pub use gabion_protocol::message::{Cause, Denial, ScrubReport};
 pub use inspect::{ClusterMeters, FileStat, Planned};
 pub use locks::{LockHandle, LockOutcome, LockPatience};

@@ -40,12 +40,12 @@ fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -
         .map(|status| status.liveness)
 }
 
-/// Guesses of an open file's primaries, of a limited number of stripes.
+/// The guessed primaries of an open file's stripes, for a limited number of them.
 #[derive(Debug, Default)]
 pub(crate) struct PrimaryGuesses(BTreeMap<StripeId, PrimaryGuess>);
 
 impl PrimaryGuesses {
-    /// Most stripes. At the limit all guesses are forgotten, and each costs one redirection anew.
+    /// Most stripes. At the limit all guesses are forgotten, and each stripe may cost a redirection or a time-out again.
     const COUNT_MAX: usize = 65_536;
 
     /// The guess of a stripe's primary.

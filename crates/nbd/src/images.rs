@@ -4,7 +4,7 @@ use crate::device::{Device, ExportShape, Exports, OpenError};
 use crate::image::{Image, check_pool};
 use crate::image_name::ImageName;
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join, join_all};
 use gabion_client::{Cause, Client, ClientError, File, TakeOver};
 use gabion_meta::{FileRecord, PutId};
 use std::collections::BTreeMap;
@@ -68,17 +68,20 @@ impl Images {
         }
     }
 
-    /// Lets other servers have all images now. The process is about to end, and no image is opened any more.
-    pub async fn release(&self) {
+    /// Lets other servers have all images when `connections` is done. The process is about to end, and no image is opened
+    /// any more.
+    pub async fn release(&self, connections: impl Future<Output = ()>) {
         self.is_closed.store(true, Ordering::Release);
         let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
-        let ends = slots.iter().map(|slot| async move {
-            let image = slot.lock().await.image.upgrade();
-            if let Some(image) = image {
-                // Without an answer, other servers may have it ten seconds after its last renewal.
-                let _ = image.file().end_session().await;
-            }
+        // Kept first: an image that its last connection drops would end its session without waiting for the answer.
+        let kept = slots.iter().map(|slot| async move {
+            let opened = timeout(RELEASE_LIMIT, slot.lock()).await.ok()?;
+            opened.image.upgrade()
         });
+        let (images, ()) = join(join_all(kept), connections).await;
+        // Without an answer, other servers may have an image ten seconds after its last renewal.
+        let ends = images.iter().flatten();
+        let ends = ends.map(|image| image.file().end_session());
         let _ = timeout(RELEASE_LIMIT, join_all(ends)).await;
     }
 

@@ -159,8 +159,8 @@ impl Server {
         serve_metrics(listener, self.metrics.requests()).await
     }
 
-    /// Answers nothing any more, and waits until a limit for the end of all connections, which end with their requests in
-    /// flight. So clients learn nothing of these, as if the server had been killed, and make them again at the next one.
+    /// Answers no further request. Waits until all connections have ended, each with its requests in flight, but at most
+    /// for `limit`. Clients learn as little of these requests as if the server had been killed.
     pub async fn end(&self, limit: Duration) {
         self.is_ending.send_replace(true);
         let all = u32::try_from(self.limits.connection_count).unwrap_or(u32::MAX);

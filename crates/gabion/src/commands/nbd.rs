@@ -86,9 +86,8 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
         error = of(unix, |listener| server.serve_unix(listener)) => error,
         error = of(metrics, |listener| server.serve_metrics(listener)) => error,
         () = ends.recv() => {
-            // A write must not fail because the server ends: its client makes it again.
-            server.end(END_LIMIT).await;
-            images.release().await;
+            // No client is told that its write has failed: one that connects to another server repeats it there.
+            images.release(server.end(END_LIMIT)).await;
             if let Some(path) = options.unix.as_deref().filter(|path| socket_id(path) == own_socket) {
                 // No other server has replaced it.
                 let _ = std::fs::remove_file(path);

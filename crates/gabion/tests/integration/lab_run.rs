@@ -82,12 +82,9 @@ fn an_interrupted_run_ends_and_leaves_nothing_behind() {
         .spawn()
         .unwrap();
         let works = || fs::read_dir(directory.path()).unwrap();
-        let has_begun = || {
-            let mut works = works().map(|work| work.unwrap().path());
-            // A cluster is made in the working directory.
-            works.any(|work| experiment == "cau-f9" || fs::read_dir(work).unwrap().count() > 0)
-        };
-        wait_for("the run has begun", has_begun);
+        wait_for("the run has begun", || {
+            works().count() > 0 && (experiment == "cau-f9" || processes_of(directory.path()) > 0)
+        });
         kill_process(Pid::from_child(&running), Signal::INT).unwrap();
         let ended = running.wait_with_output().unwrap();
         let said = text(&ended.stderr);

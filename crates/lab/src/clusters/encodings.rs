@@ -2,7 +2,7 @@
 //! starts the cluster, stores files as replicas, has them encoded, and reports the times and all
 //! placements. `ear` compares them.
 
-use super::steps::{create, put, until_all_know_all, up_options, use_and_stop};
+use super::steps::{create, put, run_or_remove, until_all_know_all, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 use futures::future::try_join_all;
@@ -36,9 +36,7 @@ pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, LabErro
         spares_core: true,
     };
     let testbed = Testbed::of_racks(seats, bench.node_bytes_per_s, uplink, bench.is_fair);
-    Ok(testbed
-        .run_job("encodings", bench, &bench.directory)
-        .await?)
+    run_or_remove(testbed.run_job("encodings", bench, &bench.directory)).await
 }
 
 /// Runs the bench of a job on the testbed of this process.

@@ -2,7 +2,7 @@
 //! starts the cluster, stores stripes, and has a client run the plans of each trial. `ecpipe`
 //! defines the trials and their plans.
 
-use super::steps::{Silent, pool, until_all_know_all, up_options, use_and_stop};
+use super::steps::{Silent, pool, run_or_remove, until_all_know_all, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use futures::io::AllowStdIo;
@@ -44,7 +44,7 @@ pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, La
             Testbed::of_rates(rows, &bench.directory.join("regions.txt"), per_rack)?
         }
     };
-    Ok(testbed.run_job("bench", bench, &bench.directory).await?)
+    run_or_remove(testbed.run_job("bench", bench, &bench.directory)).await
 }
 
 /// Runs the bench of a job on the testbed of this process.

@@ -12,10 +12,11 @@ use gabion_protocol::message::{PoolRequest, Purpose};
 use gabion_testbed::{
     Behaviour, ClusterOptions, EndSignals, Engine, LocalCluster, Merging, TestbedError,
 };
+use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use std::{fs, mem};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::timeout;
 
 /// Progress of single files is not shown.
@@ -69,14 +70,41 @@ pub(super) async fn until_all_know_all(behaviour: &Behaviour) {
     tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
 }
 
-/// Locked while a cluster of this process runs.
+/// Locked while a cluster of this process or a testbed runs.
 static IN_USE: Mutex<()> = Mutex::const_new(());
 
-/// Waits until a limit for the end of the cluster in use, and lets no other one start: for a process that a signal ends,
-/// which also ends the use of the cluster.
-pub async fn end_clusters(limit: Duration) {
-    if let Ok(used) = timeout(limit, IN_USE.lock()).await {
-        mem::forget(used);
+/// Whether the process is about to end.
+static IS_ENDING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Stops the cluster or the testbed that runs, and lets no other one start. Returns whether it has stopped in time.
+pub async fn end_clusters(limit: Duration) -> bool {
+    IS_ENDING.send_replace(true);
+    timeout(limit, IN_USE.lock()).await.is_ok()
+}
+
+/// The turn of a cluster or a testbed: a process has one at a time.
+struct Turn {
+    signals: EndSignals,
+    is_ending: watch::Receiver<bool>,
+    _used: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    async fn begin() -> Result<Self, TestbedError> {
+        Ok(Self {
+            signals: EndSignals::listen()?,
+            is_ending: IS_ENDING.subscribe(),
+            _used: IN_USE.lock().await,
+        })
+    }
+
+    /// Waits for a signal that ends this process, or for [`end_clusters`].
+    async fn ended(&mut self) {
+        tokio::select! {
+            () = self.signals.recv() => {}
+            // The sender is never dropped.
+            _ = self.is_ending.wait_for(|is_ending| *is_ending) => {}
+        }
     }
 }
 
@@ -85,16 +113,28 @@ pub(super) async fn use_and_stop<T>(
     mut cluster: LocalCluster,
     work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let mut signals = EndSignals::listen()?;
-    let _used = IN_USE.lock().await;
+    let mut turn = Turn::begin().await?;
     let done = tokio::select! {
+        biased;
+        () = turn.ended() => Err(TestbedError::Stopped.into()),
         done = work(&mut cluster) => done,
-        () = signals.recv() => Err(TestbedError::Stopped.into()),
     };
     let stopped = cluster.stop().await;
     let result = done?;
     stopped?;
     Ok(result)
+}
+
+/// Runs a job on a testbed until it is done or interrupted. Dropping the job removes the testbed.
+pub(super) async fn run_or_remove<T>(
+    job: impl Future<Output = Result<T, TestbedError>>,
+) -> Result<T, LabError> {
+    let mut turn = Turn::begin().await?;
+    tokio::select! {
+        biased;
+        () = turn.ended() => Err(TestbedError::Stopped.into()),
+        done = job => Ok(done?),
+    }
 }
 
 /// The parameters of an experiment's pool.

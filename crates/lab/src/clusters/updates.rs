@@ -1,7 +1,7 @@
 //! Updates on testbeds: the outer half starts this program in a testbed and passes the job in a file; the
 //! inner half runs the cluster and returns its measurements.
 
-use super::steps::{create, pool, put, send, up_options, use_and_stop};
+use super::steps::{create, pool, put, run_or_remove, send, up_options, use_and_stop};
 use crate::LabError;
 use crate::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_client::ClientOptions;
@@ -57,8 +57,7 @@ pub(super) async fn on_testbed(
             )?
         }
     };
-    let measured = testbed.run_job("in-testbed", &job, &setting.directory);
-    Ok(measured.await?)
+    run_or_remove(testbed.run_job("in-testbed", &job, &setting.directory)).await
 }
 
 /// Rates from each rack of a setting's regions to each, in bytes a second; the diagonal is a node's

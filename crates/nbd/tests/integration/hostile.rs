@@ -189,12 +189,17 @@ async fn a_server_that_ends_answers_no_write_in_flight_and_waits_for_it() {
     // The reply to a later request shows that the write has begun.
     talk.request((FLUSH, 0), 2, (0, 0), b"").await;
     assert_eq!(talk.outcome().await, (2, 0));
+    // All sessions have heard of the end before the limit passes.
     serving.server.end(Duration::from_millis(50)).await;
     assert!(idle.end().await.is_empty());
+    let server = serving.server.clone();
+    let ends = tokio::spawn(async move { server.end(Duration::from_hours(1)).await });
+    tokio::task::yield_now().await;
+    assert!(!ends.is_finished(), "a write is in flight");
     serving.odd.gate.add_permits(1);
-    let ends = serving.server.end(Duration::from_hours(1));
     let ends = timeout(Duration::from_secs(30), ends).await;
-    ends.expect("the server ends with its last request");
+    let ends = ends.expect("the server ends with its last request");
+    ends.expect("it does not panic");
     assert!(talk.end().await.is_empty());
     let range = ByteRange::new(GATED_BYTE, 3);
     assert_eq!(serving.odd.bytes(range), b"abc");

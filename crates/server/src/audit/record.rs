@@ -93,12 +93,13 @@ impl Became {
     /// Returns the outcome that the answer to an order shows.
     pub(crate) fn of(reply: &CoordinatorReply) -> Self {
         match reply {
+            CoordinatorReply::Refused(denial)
+                if matches!(denial.cause, Cause::NotLeading | Cause::Failure) =>
+            {
+                Self::Unknown(denial.to_string())
+            }
             CoordinatorReply::Refused(denial) | CoordinatorReply::Busy(denial) => {
-                let why = denial.to_string();
-                match denial.cause {
-                    Cause::NotLeading | Cause::Failure => Self::Unknown(why),
-                    _ => Self::Refused(why),
-                }
+                Self::Refused(denial.to_string())
             }
             _ => Self::Done,
         }

@@ -31,7 +31,7 @@ impl Testbed {
         command.args(["lab", "testbed"]).args(self.arguments());
         command.arg("--").arg(&program).args(["lab", half]);
         command.arg(&path);
-        // When this process dies, the testbed's process is killed, and everything inside with it.
+        // If this future is dropped, the testbed's process is killed, and everything inside with it.
         command.stdin(Stdio::null()).kill_on_drop(true);
         let output = command.output().await.context("start the testbed")?;
         if !output.status.success() {

@@ -71,7 +71,7 @@ pub struct Outcome {
     pub reads: Measured,
     /// The traffic between racks.
     pub flows: Vec<Flow>,
-    /// Nodes that did not report their traffic.
+    /// Nodes whose metered bytes are missing or too low.
     pub unmetered_nodes: Vec<u32>,
     /// Compared bytes of the file, if it was compared.
     pub verified_bytes: Option<u64>,

@@ -67,8 +67,8 @@ impl Traffic {
         flows.into_iter().map(flow).collect()
     }
 
-    /// Bytes that this client and each node have sent since. A node that did not report before is left out, and one that
-    /// has restarted counts from its restart on.
+    /// Bytes that this client and each node have sent since. A node that did not report before is left out. A node whose
+    /// count has decreased has restarted, and counts from then on.
     fn metered_since(&self, before: &Self) -> Meter {
         let mut metered = difference(&self.meters.client, &before.meters.client);
         for (node, now) in &self.meters.nodes {
@@ -85,8 +85,8 @@ impl Traffic {
         metered
     }
 
-    /// Nodes that did not report their traffic now or before, or have restarted or left since, so that metered bytes are
-    /// too low.
+    /// Nodes that did not report their traffic now or before, have left since, or count less than before because they
+    /// have restarted: metered bytes are too low.
     pub(crate) fn unmetered_nodes(&self, before: &Self) -> Vec<u32> {
         let unreachable = |traffic: &Self| traffic.meters.unreachable.clone();
         let is_interrupted = |(node, earlier): &(&NodeId, &Meter)| {
@@ -101,13 +101,14 @@ impl Traffic {
     }
 }
 
-/// Whether a meter goes on from an earlier one, so that its process has not restarted.
+/// Whether no count of a meter has decreased. After a restart, a process counts from zero; if it then sends more than
+/// before, its meter does not show the restart.
 fn is_continued(now: &Meter, earlier: &Meter) -> bool {
     let is_kept = |(place, &bytes)| now.bytes.get(place).is_some_and(|&now| now >= bytes);
     earlier.bytes.iter().all(is_kept)
 }
 
-/// What a meter counted since an earlier state of it.
+/// The bytes that a meter has counted since it was as `earlier`.
 fn difference(now: &Meter, earlier: &Meter) -> Meter {
     let mut since = now.clone();
     for (place, bytes) in &mut since.bytes {

@@ -8,9 +8,8 @@ use crate::progress::{Bars, Unit};
 use crate::size::bytes;
 use crate::space::require_free;
 use futures::io::AllowStdIo;
-use gabion_client::Client;
+use gabion_client::{Client, Existing, TakeOver};
 use gabion_layout::{ByteRange, Geometry};
-use gabion_meta::Existing;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
@@ -18,10 +17,10 @@ use std::num::NonZeroU64;
 const BLOCK_BYTES: u64 = 64 << 10;
 /// Most bytes of a write that stores a part of the volume.
 const WRITE_BYTES: u64 = 64 << 20;
-/// Ends the name of a file until it is stored as a whole.
-const UNFINISHED: &str = ".unfinished";
 /// Most stripes of one.
 const WRITE_STRIPES: u64 = 128;
+/// Ends the name of a file until it is stored as a whole.
+const UNFINISHED: &str = ".unfinished";
 
 /// The places that a trace touches.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +79,11 @@ pub(super) async fn store(
         _ => vec![whole],
     };
     let stored_bytes = parts.iter().map(|part| part.length).sum();
+    // A file with holes gets its name when it is whole, so that no replay uses what an interrupted one has stored.
+    let unfinished = format!("{name}{UNFINISHED}");
+    if client.find(&unfinished).await?.is_some() {
+        client.rm(unfinished.as_str()).await?;
+    }
     check_room(setting, pool.map(|(shape, _)| shape), stored_bytes)?;
     let progress = bars(&format!("storing {name}"), Unit::Bytes);
     let mut contents = Contents::default();
@@ -90,16 +94,14 @@ pub(super) async fn store(
         contents.overwrite(whole, INITIAL);
         return Ok(contents);
     }
-    // The name appears with the whole file: a later run must not take the rest of an interrupted one for the volume.
-    let unfinished = format!("{name}{UNFINISHED}");
-    if client.find(&unfinished).await?.is_some() {
-        client.rm(unfinished.as_str()).await?;
-    }
     let nothing = AllowStdIo::new(Initial::new(0));
     client
         .put(&unfinished, setting.pool.as_deref(), nothing, 0, &())
         .await?;
-    let file = client.open(&unfinished).await?;
+    // Another replay cannot remove a file that this one has open exclusively.
+    let file = client
+        .open_exclusive(&unfinished, TakeOver::IfAbandoned)
+        .await?;
     file.grow(size).await?;
     let segment_bytes = pool.map_or(WRITE_BYTES, |(shape, _)| shape.stripe_bytes());
     let step = (WRITE_BYTES / segment_bytes).clamp(1, WRITE_STRIPES) * segment_bytes;
@@ -117,10 +119,8 @@ pub(super) async fn store(
             at = range.end();
         }
     }
-    let name = name.as_str();
-    client
-        .rename(unfinished.as_str(), name, Existing::Stays)
-        .await?;
+    file.rename(name, Existing::Stays).await?;
+    file.end_session().await?;
     Ok(contents)
 }
 

@@ -12,7 +12,7 @@ use gabion_lab::experiments::{
 use gabion_testbed::EndSignals;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -36,11 +36,15 @@ pub(super) fn list(format: Format) -> Result<(), Failure> {
 /// Runs one experiment.
 pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failure> {
     let experiment = experiments::experiment(&options.id).map_err(Failure::usage)?;
+    // No signal ends this process before its working directory is removed.
+    let signals = EndSignals::listen()?;
     let out = &options.out;
     fs::create_dir_all(out).context(format!("create {}", out.display()))?;
     let work = Work::create(out, experiment.id)?;
-    let (json, report, saved) = run_apart(experiment, options, work.0.clone()).await?;
-    drop(work);
+    let done = run_apart(experiment, options, work.0.clone(), signals).await;
+    let removed = work.remove(done.is_err());
+    let (json, report, saved) = done?;
+    removed?;
     if format == Format::Json {
         return print_json(&json);
     }
@@ -58,21 +62,28 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 type Done = (Value, Report, Vec<PathBuf>);
 
-/// Runs the experiment until it ends or this process is told to end. An experiment may compute for minutes, so it has a
-/// thread that the end of this process abandons. One that uses a cluster stops it at the same signal.
+/// Runs the experiment until it ends or a signal arrives. An experiment may compute for minutes, so it runs in a thread of
+/// its own, which ends with the process. Its cluster or testbed is stopped first.
 async fn run_apart(
     experiment: &'static Experiment,
     options: RunOptions,
     work: PathBuf,
+    mut signals: EndSignals,
 ) -> Result<Done, Failure> {
-    let mut signals = EndSignals::listen()?;
     let (tell, mut done) = oneshot::channel();
-    thread::spawn(move || tell.send(run_here(experiment, &options, &work)));
+    thread::spawn(move || {
+        // An interrupted command takes no result.
+        let _ = tell.send(run_here(experiment, &options, &work));
+    });
     tokio::select! {
         done = &mut done => done.context("run the experiment")?,
         () = signals.recv() => {
-            end_clusters(STOP_LIMIT).await;
-            Err(Failure::failed("interrupted; the experiment has no result"))
+            let why = if end_clusters(STOP_LIMIT).await {
+                "interrupted; run the experiment again for its result"
+            } else {
+                "interrupted, but processes of its cluster still run; end those with '.work.' in their arguments"
+            };
+            Err(Failure::failed(why))
         }
     }
 }
@@ -144,7 +155,7 @@ fn save(out: &Path, id: &str, json: &Value, report: &Report) -> Result<Vec<PathB
     Ok(saved)
 }
 
-/// The working directory of an experiment; removed when dropped.
+/// The working directory of an experiment.
 struct Work(PathBuf);
 
 impl Work {
@@ -153,11 +164,25 @@ impl Work {
         fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
         Ok(Self(path))
     }
-}
 
-impl Drop for Work {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+    /// Removes it. An interrupted experiment runs until the process ends and may still make files, so the directory must
+    /// be absent twice.
+    fn remove(self, is_interrupted: bool) -> Result<(), Failure> {
+        const ATTEMPT_COUNT: u32 = 20;
+        const PAUSE: Duration = Duration::from_millis(100);
+        let (mut removed, mut absent_count) = (Ok(()), 0);
+        for _ in 0..ATTEMPT_COUNT {
+            removed = match fs::remove_dir_all(&self.0) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+            absent_count = if removed.is_ok() { absent_count + 1 } else { 0 };
+            if absent_count > u32::from(is_interrupted) {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
+        removed.context(format!("remove {}", self.0.display()))
     }
 }
 

@@ -207,7 +207,7 @@ impl Report {
         println!("{traffic}");
         if !self.unmetered_nodes.is_empty() {
             say(format!(
-                "metered bytes are too low, because nodes {:?} did not answer or restarted meanwhile",
+                "metered bytes are too low, because nodes {:?} did not answer, left or restarted",
                 self.unmetered_nodes
             ));
         }
