@@ -5,8 +5,8 @@
 //! `GABION_CRASH_ROUNDS` sets the rounds of each scheme, `GABION_CRASH_SEED` what is drawn.
 
 use crate::support::writers::{Draw, Writer, told};
-use crate::support::{TestCluster, pattern, text, wait_for};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::support::{Load, TestCluster, pattern, text, wait_for};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const KIB: usize = 1024;
@@ -24,6 +24,7 @@ fn kill_under_load(cluster: &TestCluster, writers: &mut [Writer], draw: &mut Dra
     let until_kill = Duration::from_millis(20 + draw.below(250));
     let victim = (draw.below(3) == 0).then(|| draw.below(NODES).to_string());
     std::thread::scope(|scope| {
+        let _load = Load::until_dropped(&is_over);
         for writer in writers.iter_mut() {
             scope.spawn(|| writer.write(cluster, &is_over));
         }
@@ -34,7 +35,6 @@ fn kill_under_load(cluster: &TestCluster, writers: &mut [Writer], draw: &mut Dra
         } else {
             cluster.kill_all();
         }
-        is_over.store(true, Ordering::Release);
     });
     // A client's connection may have been given a dead process's port for a moment.
     wait_for("the cluster is up again", || {

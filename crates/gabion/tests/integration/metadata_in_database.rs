@@ -2,7 +2,7 @@
 //! metadata move between the engines.
 
 use crate::support::{
-    TestCluster, complaint, fails, gabion, path_text, pattern, run, text, wait_for,
+    Load, TestCluster, complaint, fails, gabion, path_text, pattern, run, text, wait_for,
 };
 use gabion_sql::StoreOptions;
 use gabion_testbed::database::{Endurance, LocalDatabase, Relay, Stop};
@@ -69,15 +69,6 @@ fn store_files(
     acknowledged
 }
 
-/// A load that ends when this is dropped, also if the test fails.
-struct Load<'a>(&'a AtomicBool);
-
-impl Drop for Load<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 /// Disturbs a cluster while writers store files. The disturbance is given a wait until a number of further files is
 /// stored. Returns the numbers of each writer's acknowledged files.
 fn under_load(cluster: &TestCluster, disturb: impl FnOnce(&dyn Fn(u64))) -> Vec<Vec<u64>> {
@@ -88,7 +79,7 @@ fn under_load(cluster: &TestCluster, disturb: impl FnOnce(&dyn Fn(u64))) -> Vec<
             scope.spawn(move || store_files(cluster, writer, stored_count, is_over))
         });
         let writers: Vec<_> = writers.collect();
-        let load = Load(&is_over);
+        let load = Load::until_dropped(&is_over);
         let until_stored = |more: u64| {
             let goal = stored_count.load(Ordering::Acquire) + more;
             wait_for("files are stored", || {

@@ -5,7 +5,7 @@
 //!
 //! `GABION_CRASH_ROUNDS` sets the rounds, `GABION_CRASH_SEED` what is drawn.
 
-use crate::support::{TestCluster, gabion, path_text, pattern, text, wait_at_most, wait_for};
+use crate::support::{Load, TestCluster, gabion, path_text, pattern, text, wait_at_most, wait_for};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -276,6 +276,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         cluster.wait_until_failed(&[lost]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _load = Load::until_dropped(&is_over);
             for writer in &mut writers {
                 scope.spawn(|| writer.write(&cluster, &is_over));
             }
@@ -284,7 +285,6 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
             wait_for("redundancy is restored without the lost node", || {
                 repair_status(&cluster)["light"] == "green"
             });
-            is_over.store(true, Ordering::Release);
         });
         let file = cluster.get("disk");
         for writer in &mut writers {

@@ -1,7 +1,7 @@
 //! Snapshots and clones on clusters of real processes.
 
 use crate::support::nbd::{ImageServer, has_nbd_tools, tool};
-use crate::support::{TestCluster, fails_on, path_text, pattern, wait_for};
+use crate::support::{Load, TestCluster, fails_on, path_text, pattern, wait_for};
 use gabion_layout::ByteRange;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -50,6 +50,7 @@ fn a_snapshot_has_all_writes_up_to_an_instant_and_none_behind_it() {
     let writer = Writer::default();
     let mut taken: Vec<(String, Vec<u64>)> = Vec::new();
     std::thread::scope(|scope| {
+        let _load = Load::until_dropped(&writer.is_over);
         scope.spawn(|| writer.work(&cluster));
         for number in 0..8 {
             match number {
@@ -72,7 +73,6 @@ fn a_snapshot_has_all_writes_up_to_an_instant_and_none_behind_it() {
             assert!(is_prefix, "{name} is of no instant: {rounds:?}");
             taken.push((name, rounds));
         }
-        writer.is_over.store(true, Ordering::Release);
     });
     let last = numbers(&cluster.get("disk"));
     assert_eq!(

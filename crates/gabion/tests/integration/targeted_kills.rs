@@ -5,7 +5,7 @@
 //! `GABION_CRASH_ROUNDS` sets how often each is killed, `GABION_CRASH_SEED` what is drawn.
 
 use crate::support::writers::{Draw, FILE, Writer, told};
-use crate::support::{TestCluster, pattern, wait_for};
+use crate::support::{Load, TestCluster, pattern, wait_for};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -78,6 +78,7 @@ fn kill_under_load(
     let until_kill = Duration::from_millis(500 + draw.below(300));
     let until_end = Duration::from_millis(draw.below(200));
     std::thread::scope(|scope| {
+        let _load = Load::until_dropped(&is_over);
         for writer in writers.iter_mut() {
             scope.spawn(|| writer.write(cluster, &is_over));
         }
@@ -93,7 +94,6 @@ fn kill_under_load(
             None => cluster.run(&["chaos", "kill-coordinator"]),
         };
         std::thread::sleep(until_end);
-        is_over.store(true, Ordering::Release);
     });
     match node {
         Some(node) => cluster.wait_until_failed(&[node]),

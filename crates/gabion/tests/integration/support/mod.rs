@@ -12,6 +12,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The command with its arguments, not started yet.
 pub(crate) fn gabion(arguments: &[&str]) -> Command {
@@ -63,6 +64,21 @@ pub(crate) fn fails_on(cluster: &TestCluster, arguments: &[&str], code: i32) -> 
 /// Returns a command's sentences on stderr, each in one line, however long it is.
 pub(crate) fn complaint(output: &Output) -> String {
     text(&output.stderr).replace("\n        ", " ")
+}
+
+/// Tells threads when to end: when this is dropped, and so also if the test fails while they run.
+pub(crate) struct Load<'a>(&'a AtomicBool);
+
+impl<'a> Load<'a> {
+    pub(crate) fn until_dropped(is_over: &'a AtomicBool) -> Self {
+        Self(is_over)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// The number of processes that name a file below a directory as an argument.
