@@ -1,4 +1,5 @@
-# Random reads, writes, truncations, punches and mappings of one file against a model, by the crate fsx.
+# Random reads, writes, truncations, punches and mappings of one file against a model, by the crate fsx; and in two
+# mounts in turn.
 source "$SUITES/common.sh"
 start_mount
 count=$(scaled 3000 1000000)
@@ -21,4 +22,9 @@ process=$!
 killed=0
 kill_nodes 5 $process
 check "through $killed node kills" wait $process
+other=$WORK/other
+mkdir "$other"
+"$GABION" mount files "$other" -o allow_other --log "$WORK/other.log" >/dev/null
+check "two mounts in turn" python3 "$SUITES/two-mounts.py" "$count" 4 "$MOUNT/shared" "$other/shared"
+"$GABION" umount "$other" >/dev/null
 result

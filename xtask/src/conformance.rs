@@ -23,27 +23,32 @@ pub(crate) struct Suite {
     package: Option<(&'static str, &'static str)>,
     /// Whether it mounts.
     mounts: bool,
+    /// Whether it boots a kernel of its own.
+    boots: bool,
 }
 
 /// All suites, in the order of their runs.
-pub(crate) const SUITES: [Suite; 8] = [
+pub(crate) const SUITES: [Suite; 9] = [
     Suite {
         name: "pjdfstest",
         programs: &[],
         package: Some(("pjdfstest", "0.2.2")),
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "fsx",
         programs: &[],
         package: Some(("fsx", "0.3.2")),
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "fio",
         programs: &[("fio", "fio")],
         package: None,
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "programs",
@@ -54,24 +59,28 @@ pub(crate) const SUITES: [Suite; 8] = [
         ],
         package: None,
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "git",
         programs: &[("git", "git")],
         package: None,
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "sqlite",
         programs: &[("sqlite3", "sqlite3")],
         package: None,
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "postgresql",
         programs: &[("pgbench", "postgresql-15"), ("runuser", "util-linux")],
         package: None,
         mounts: true,
+        boots: false,
     },
     Suite {
         name: "nbd",
@@ -82,6 +91,19 @@ pub(crate) const SUITES: [Suite; 8] = [
         ],
         package: None,
         mounts: false,
+        boots: false,
+    },
+    Suite {
+        name: "guest",
+        programs: &[
+            ("qemu-system-x86_64", "qemu-system-x86"),
+            ("busybox", "busybox-static"),
+            ("nbd-client", "nbd-client"),
+            ("cpio", "cpio"),
+        ],
+        package: None,
+        mounts: false,
+        boots: true,
     },
 ];
 
@@ -160,6 +182,11 @@ fn missing(root: &Path, suite: &Suite) -> anyhow::Result<Option<String>> {
     if suite.mounts && !(is_root && Path::new("/dev/fuse").exists()) {
         return Ok(Some("it needs root and /dev/fuse".to_owned()));
     }
+    if suite.boots && !has_kernel() {
+        return Ok(Some(
+            "install linux-image-cloud-amd64, which has a kernel to boot".to_owned(),
+        ));
+    }
     for (program, package) in suite.programs {
         let found = Command::new("which").arg(program).output();
         if !found.is_ok_and(|output| output.status.success()) {
@@ -175,6 +202,13 @@ fn missing(root: &Path, suite: &Suite) -> anyhow::Result<Option<String>> {
         }
     }
     Ok(None)
+}
+
+/// Whether the kernel that the suite `guest` boots is installed.
+fn has_kernel() -> bool {
+    let entries = fs::read_dir("/boot").into_iter().flatten().flatten();
+    let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.any(|name| name.starts_with("vmlinuz-") && name.ends_with("-cloud-amd64"))
 }
 
 fn tools(root: &Path) -> PathBuf {
@@ -286,7 +320,7 @@ mod tests {
                 suite.name
             );
         }
-        // One more is the part that all of them source.
-        assert_eq!(fs::read_dir(scripts).unwrap().count(), SUITES.len() + 1);
+        // Besides: the part that all of them source, the guest's first process, and the model of two mounts.
+        assert_eq!(fs::read_dir(scripts).unwrap().count(), SUITES.len() + 3);
     }
 }
