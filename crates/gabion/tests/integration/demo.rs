@@ -1,6 +1,7 @@
 //! The demo, smaller than by default: it runs to its end, measures what it planned, and leaves
 //! nothing behind, also when it is interrupted.
 
+use crate::support::mount::can_mount;
 use crate::support::{complaint, gabion, processes_of, text, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -50,6 +51,13 @@ fn check(further: &[&str]) {
             repair["planned_cross_rack_bytes"],
             repair["metered_cross_rack_bytes"]
         );
+    }
+    let database = &report["database"];
+    if can_mount() {
+        assert_eq!(database["done"]["transaction_count"], 300, "{database}");
+        assert_eq!(database["done"]["row_count"], 1500, "{database}");
+    } else {
+        assert!(database["not_run"].is_string(), "{database}");
     }
     assert_eq!(report["failures_left"], 3);
     assert!(is_empty(temporary.path()));

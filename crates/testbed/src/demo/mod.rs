@@ -1,12 +1,14 @@
-//! A tour of a whole cluster with real data: store, update, convert, lose nodes, repair, and compare every byte after
+//! A tour of a whole cluster with real data: store, update, convert, lose nodes, repair, run a
+//! database on a mount, and compare every byte after
 //! each step. Each step is measured.
 
 mod data;
+mod database;
 mod forms;
 mod report;
 mod steps;
 
-pub use report::{Degraded, Form, Repair, Report, Updates};
+pub use report::{Database, DatabaseStep, Degraded, Form, Repair, Report, Updates};
 
 use crate::cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging};
 use crate::error::TestbedError;
@@ -113,5 +115,6 @@ async fn demonstrate(
     demo.change_forms().await?;
     demo.lose_and_repair("pipeline").await?;
     demo.lose_and_repair("conventional").await?;
+    demo.run_database().await?;
     demo.finish().await
 }

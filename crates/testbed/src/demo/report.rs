@@ -29,6 +29,8 @@ pub struct Report {
     pub degraded: Vec<Degraded>,
     /// The repairs after that.
     pub repairs: Vec<Repair>,
+    /// The database on a mount.
+    pub database: DatabaseStep,
     /// Time to read the whole file at the end.
     pub final_read_s: f64,
     /// Bytes that the scrub verified on disk.
@@ -111,4 +113,35 @@ pub struct Form {
     pub planned_cross_rack_bytes: u64,
     /// Measured bytes of all attempts.
     pub metered_cross_rack_bytes: u64,
+}
+
+/// The step with a database on a mount.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatabaseStep {
+    /// It ran.
+    Done(Database),
+    /// This machine lacks something, in one sentence.
+    NotRun(String),
+}
+
+impl Default for DatabaseStep {
+    fn default() -> Self {
+        Self::NotRun("the demo has not reached this step".to_owned())
+    }
+}
+
+/// Transactions of a database on a mount of the cluster, while a node is killed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Database {
+    /// The killed node.
+    pub node: u32,
+    /// Number of transactions.
+    pub transaction_count: u64,
+    /// Number of rows, each compared after the cluster was mounted anew.
+    pub row_count: u64,
+    /// Time of all transactions.
+    pub seconds: f64,
+    /// Time of the longest transaction.
+    pub longest_commit_ms: f64,
 }

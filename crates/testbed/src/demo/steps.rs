@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A running demo.
 pub(super) struct Demo<'a> {
-    cluster: &'a LocalCluster,
+    pub(super) cluster: &'a LocalCluster,
     pub(super) client: Client,
     expected: Expected,
     pub(super) report: Report,
@@ -172,7 +172,7 @@ impl<'a> Demo<'a> {
     /// Kills the node that holds most of the file, continues writing, reads everything degraded,
     /// and repairs by the given scheme.
     pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), TestbedError> {
-        let node = self.fullest_node().await?;
+        let node = self.fullest_node(FILE).await?;
         self.cluster.kill_node(node).await?;
         let what = format!("killed node {node}; waiting until it is declared failed");
         let waiting = (self.bars)(&what, Unit::Unknown);
@@ -222,10 +222,10 @@ impl<'a> Demo<'a> {
         Ok(self.report)
     }
 
-    /// The node with most chunks of the file, among racks where all nodes are up: a rack that has
+    /// The node with most chunks of a file, among racks where all nodes are up: a rack that has
     /// lost two nodes could not take back its share of a stripe. Of equals, the first.
-    async fn fullest_node(&self) -> Result<u32, TestbedError> {
-        let layout = self.client.stat(FILE).await?.layout;
+    pub(super) async fn fullest_node(&self, file: &str) -> Result<u32, TestbedError> {
+        let layout = self.client.stat(file).await?.layout;
         let is_down = |n: &NodeStatus| n.liveness != Liveness::Up;
         let hurt: Vec<RackId> = layout
             .nodes
@@ -249,7 +249,7 @@ impl<'a> Demo<'a> {
             .ok_or_else(|| TestbedError::Wrong("every rack has lost a node".to_owned()))
     }
 
-    async fn repair(&self, scheme: &str) -> Result<Repair, TestbedError> {
+    pub(super) async fn repair(&self, scheme: &str) -> Result<Repair, TestbedError> {
         let before = self.client.status().await?;
         let metered_before = self.metered(Purpose::Repair).await?;
         let what = format!("repairing chunks, {scheme}");

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, say, table};
-use gabion_testbed::demo::{Repair, Report, Updates};
+use gabion_testbed::demo::{DatabaseStep, Repair, Report, Updates};
 
 fn row(updates: &Updates, how: &str) -> [String; 5] {
     [
@@ -32,6 +32,7 @@ pub(super) fn print(report: &Report, format: Format) -> Result<(), Failure> {
     print_steps(report);
     print_forms(report);
     print_repairs(report);
+    say(of_database(&report.database));
     say(format!(
         "every byte was compared after each step; the scrub verified {} on disk; every stripe survives {} more chunk \
         failures",
@@ -39,6 +40,17 @@ pub(super) fn print(report: &Report, format: Format) -> Result<(), Failure> {
         report.failures_left
     ));
     Ok(())
+}
+
+fn of_database(step: &DatabaseStep) -> String {
+    match step {
+        DatabaseStep::Done(done) => format!(
+            "a database on a mount committed {} transactions in {:.2} s while node {} was killed, the longest in \
+            {:.0} ms; mounted anew, it has all {} rows",
+            done.transaction_count, done.seconds, done.node, done.longest_commit_ms, done.row_count
+        ),
+        DatabaseStep::NotRun(why) => format!("no database on a mount was tried: {why}"),
+    }
 }
 
 fn print_steps(report: &Report) {

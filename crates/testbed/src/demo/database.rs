@@ -1,0 +1,236 @@
+//! The demo's step with a database on a mount: its commits go on while a node is killed, and a new mount has every row.
+
+use super::report::{Database, DatabaseStep};
+use super::steps::Demo;
+use crate::cluster::{LocalCluster, READY};
+use crate::error::{Context, TestbedError};
+use crate::progress::Unit;
+use gabion_layout::{Survive, UpdateScheme};
+use gabion_protocol::message::PoolRequest;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+const POOL: &str = "files";
+/// Small segments, since a database writes pages.
+const CHUNK_BYTES: u64 = 64 << 10;
+const FILE: &str = "rows.redb";
+const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
+const TRANSACTION_COUNT: u64 = 300;
+const ROWS_PER_TRANSACTION: u64 = 5;
+const ROW_BYTES: usize = 1000;
+/// Commits before the node is killed.
+const COMMITS_BEFORE: u64 = 100;
+/// Time limit of a mount to begin or to end.
+const MOUNT_LIMIT: Duration = Duration::from_mins(1);
+
+impl Demo<'_> {
+    /// Mounts the cluster, runs transactions of a database on the mount while a node is killed, mounts the cluster
+    /// anew, and compares every row. Where this machine has no mounts, the report says so.
+    pub(super) async fn run_database(&mut self) -> Result<(), TestbedError> {
+        if let Some(lack) = lack() {
+            self.report.database = DatabaseStep::NotRun(lack);
+            return Ok(());
+        }
+        let pool = self.client.create_pool(PoolRequest {
+            name: POOL.to_owned(),
+            survive: Survive::Racks(1),
+            code: Some(self.report.code.clone()),
+            chunk_bytes: CHUNK_BYTES,
+            update: UpdateScheme::default(),
+            reserve: None,
+            append: None,
+            lifecycle: None,
+        });
+        pool.await?;
+        let mount = Mount::start(self.cluster).await?;
+        let (commits, committed) = mpsc::unbounded_channel();
+        let path = mount.directory.join(FILE);
+        let written = tokio::task::spawn_blocking(move || write_rows(&path, &commits));
+        let (node, seconds, longest) = self.watch(committed).await?;
+        written.await.expect("the writer does not panic")?;
+        mount.end().await?;
+        let mount = Mount::start(self.cluster).await?;
+        let path = mount.directory.join(FILE);
+        let read = tokio::task::spawn_blocking(move || compare_rows(&path));
+        let row_count = read.await.expect("the reader does not panic")?;
+        mount.end().await?;
+        self.cluster.start_node(node).await?;
+        self.repair("pipeline").await?;
+        self.report.database = DatabaseStep::Done(Database {
+            node,
+            transaction_count: TRANSACTION_COUNT,
+            row_count,
+            seconds,
+            longest_commit_ms: longest.as_secs_f64() * 1e3,
+        });
+        Ok(())
+    }
+
+    /// Kills the node with most of the database's chunks after some commits, and waits for the others. Returns the
+    /// node, the time of all commits in seconds, and the longest of one.
+    async fn watch(
+        &self,
+        mut committed: mpsc::UnboundedReceiver<Duration>,
+    ) -> Result<(u32, f64, Duration), TestbedError> {
+        let progress = (self.bars)("committing to a database on a mount", Unit::Items);
+        let (mut count, mut longest, mut killed) = (0, Duration::ZERO, None);
+        let begun = Instant::now();
+        while let Some(took) = committed.recv().await {
+            count += 1;
+            longest = longest.max(took);
+            progress.advanced(count, TRANSACTION_COUNT);
+            if count == COMMITS_BEFORE {
+                let node = self.fullest_node(FILE).await?;
+                self.cluster.kill_node(node).await?;
+                killed = Some(node);
+            }
+        }
+        // A writer that has failed says why itself.
+        let node = killed.unwrap_or_default();
+        Ok((node, begun.elapsed().as_secs_f64(), longest))
+    }
+}
+
+/// The cause if this process cannot mount.
+fn lack() -> Option<String> {
+    let fuse = File::options().read(true).write(true).open("/dev/fuse");
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounts of the demo need root".to_owned());
+    }
+    let error = fuse.err()?;
+    Some(format!(
+        "mounts need /dev/fuse, which cannot be opened: {error}"
+    ))
+}
+
+/// The bytes of a row.
+fn row(key: u64) -> [u8; ROW_BYTES] {
+    let mut bytes = [0; ROW_BYTES];
+    ChaCha8Rng::seed_from_u64(key).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Makes the database and commits all transactions, one after another. Sends the time of each commit.
+fn write_rows(path: &Path, commits: &mpsc::UnboundedSender<Duration>) -> Result<(), TestbedError> {
+    let write = || -> Result<(), redb::Error> {
+        let database = redb::Database::create(path)?;
+        for number in 0..TRANSACTION_COUNT {
+            let begun = Instant::now();
+            let transaction = database.begin_write()?;
+            let mut rows = transaction.open_table(ROWS)?;
+            for key in number * ROWS_PER_TRANSACTION..(number + 1) * ROWS_PER_TRANSACTION {
+                rows.insert(key, row(key).as_slice())?;
+            }
+            drop(rows);
+            transaction.commit()?;
+            // Nobody listens any more if the demo was interrupted.
+            let _ = commits.send(begun.elapsed());
+        }
+        Ok(())
+    };
+    write()
+        .map_err(io::Error::other)
+        .context("write to the database on the mount")
+}
+
+/// Compares every row of the database, and returns their number.
+fn compare_rows(path: &Path) -> Result<u64, TestbedError> {
+    let read = || -> Result<Option<u64>, redb::Error> {
+        let database = redb::Database::open(path)?;
+        let transaction = database.begin_read()?;
+        let rows = transaction.open_table(ROWS)?;
+        let mut next = 0;
+        for found in rows.iter()? {
+            let (key, bytes) = found?;
+            if key.value() != next || bytes.value() != row(next) {
+                return Ok(None);
+            }
+            next += 1;
+        }
+        Ok(Some(next))
+    };
+    let count = read()
+        .map_err(io::Error::other)
+        .context("read the database on the mount")?;
+    count
+        .filter(|count| *count == TRANSACTION_COUNT * ROWS_PER_TRANSACTION)
+        .ok_or_else(|| TestbedError::Wrong("the database on the mount has lost rows".to_owned()))
+}
+
+/// A mount of the pool with the process that serves it. Dropped, it is unmounted at once.
+struct Mount {
+    directory: PathBuf,
+    process: Child,
+}
+
+impl Mount {
+    async fn start(cluster: &LocalCluster) -> Result<Self, TestbedError> {
+        let directory = cluster.directory().join("mount");
+        fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
+        let log = cluster.log_path("mount");
+        let stderr = File::create(&log).context(format!("write {}", log.display()))?;
+        let mut command = command()?;
+        command.arg("mount").arg(POOL).arg(&directory);
+        command.arg("--foreground");
+        command.arg("--dir").arg(cluster.directory());
+        command.stdout(Stdio::piped()).stderr(stderr);
+        command.kill_on_drop(true);
+        let process = command.spawn().context("start the process of the mount")?;
+        let mut mount = Self { directory, process };
+        let stdout = mount.process.stdout.take().expect("it is piped");
+        let line = async {
+            let mut lines = BufReader::new(stdout).lines();
+            lines.next_line().await
+        };
+        let line = timeout(MOUNT_LIMIT, line).await.map_err(io::Error::other);
+        let line = line.flatten().context("wait for the mount")?;
+        if line.is_some_and(|line| line.starts_with(READY)) {
+            return Ok(mount);
+        }
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let sentence = format!("the cluster cannot be mounted: {}", said.trim());
+        Err(TestbedError::Wrong(sentence))
+    }
+
+    /// Unmounts, and waits until the process has ended.
+    async fn end(mut self) -> Result<(), TestbedError> {
+        let mut command = command()?;
+        command.arg("umount").arg(&self.directory);
+        let unmounted = command.status().await.context("unmount")?;
+        if !unmounted.success() {
+            let at = self.directory.display();
+            return Err(TestbedError::Wrong(format!("{at} cannot be unmounted")));
+        }
+        let ended = timeout(MOUNT_LIMIT, self.process.wait()).await;
+        let status = ended.map_err(io::Error::other).flatten();
+        status.context("wait for the end of the mount").map(drop)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Its requests fail once the process has ended, so nothing waits for the mount any more.
+        let is_ended = matches!(self.process.try_wait(), Ok(Some(_)));
+        if !is_ended {
+            let _ = self.process.start_kill();
+            let _ = unmount(&self.directory, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// This program.
+fn command() -> Result<Command, TestbedError> {
+    let program = std::env::current_exe().context("find this program's file")?;
+    Ok(Command::new(program))
+}
