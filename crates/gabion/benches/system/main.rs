@@ -8,14 +8,16 @@
 //!   chunk's passage over one such link;
 //! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB;
 //! - updates of 4 KiB under each update scheme, one and sixteen at once: each other;
-//! - updates, puts and gets with TLS: the same without.
+//! - updates, puts and gets with TLS: the same without;
+//! - requests to an image by NBD and to a file by FUSE: the client's own.
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
 //! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [schemes]
-//! [repair] [tls]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
+//! [repair] [tls] [gateways]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
 //! the end, on failure and on Ctrl-C too.
 
+mod gateways;
 mod machine;
 mod put;
 mod repair;
@@ -28,7 +30,7 @@ use anyhow::bail;
 use std::process::ExitCode;
 
 /// Parts that can be timed by themselves.
-const PARTS: [&str; 5] = ["put", "updates", "schemes", "repair", "tls"];
+const PARTS: [&str; 6] = ["put", "updates", "schemes", "repair", "tls", "gateways"];
 
 /// Amounts of work.
 #[derive(Clone, Copy)]
@@ -38,6 +40,7 @@ struct Scale {
     updates: updates::Scale,
     schemes: schemes::Scale,
     tls: tls::Scale,
+    gateways: gateways::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -62,6 +65,12 @@ const FULL: Scale = Scale {
         turn_updates: 100,
         file_bytes: 384 << 20,
     },
+    gateways: gateways::Scale {
+        round_count: 3,
+        seconds: 5,
+        file_bytes: 256 << 20,
+        small_file_count: 10_000,
+    },
 };
 
 const QUICK: Scale = Scale {
@@ -85,6 +94,12 @@ const QUICK: Scale = Scale {
         turn_count: 4,
         turn_updates: 50,
         file_bytes: 96 << 20,
+    },
+    gateways: gateways::Scale {
+        round_count: 1,
+        seconds: 2,
+        file_bytes: 96 << 20,
+        small_file_count: 500,
     },
 };
 
@@ -141,6 +156,9 @@ async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
     }
     if parts.contains(&"tls") {
         tls::run(scale.tls).await?;
+    }
+    if parts.contains(&"gateways") {
+        gateways::run(scale.gateways).await?;
     }
     Ok(())
 }

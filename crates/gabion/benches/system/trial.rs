@@ -61,16 +61,19 @@ impl Trial {
 
     /// Runs the command on this cluster and gives what it prints.
     pub(crate) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let output = Command::new(env!("CARGO_BIN_EXE_gabion"))
-            .args(arguments)
-            .env("GABION_DIR", self.data())
-            .env_remove("GABION_COORDINATOR")
-            .output()
-            .await
-            .context("start the command")?;
+        let output = Command::from(self.command(arguments)).output();
+        let output = output.await.context("start the command")?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "gabion {arguments:?}: {stderr}");
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The command on this cluster, for a caller that runs it.
+    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gabion"));
+        command.args(arguments).env("GABION_DIR", self.data());
+        command.env_remove("GABION_COORDINATOR");
+        command
     }
 
     /// The ids of the processes of a cluster of which none was killed.
