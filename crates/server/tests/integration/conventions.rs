@@ -115,3 +115,16 @@ fn ask_promtool(page: &str) {
         "promtool: {said}"
     );
 }
+
+/// Panics if Prometheus would refuse a file of alert rules.
+pub(crate) fn check_rules(path: &str) {
+    let promtool = Command::new("promtool")
+        .args(["check", "rules", path])
+        .output();
+    let Ok(output) = promtool else {
+        println!("skipped: promtool is not installed");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "promtool: {said}");
+}

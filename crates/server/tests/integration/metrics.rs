@@ -139,6 +139,10 @@ fn check_monitoring<'a>(pages: impl Iterator<Item = &'a Page>) {
             assert!(known.contains(name), "no process has {name}");
         }
     }
+    conventions::check_rules(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../monitoring/alerts.yml"
+    ));
 }
 
 /// The cluster's view, before and after a node is killed.
