@@ -95,6 +95,21 @@ impl File {
         Ok((self.stat_of(layout.file.clone()), end))
     }
 
+    /// The further failures that the file's weakest stripe survives; negative if it has lost data. None if nothing is
+    /// stored. Each window of the layout takes one look-up.
+    ///
+    /// # Errors
+    /// Those of [`File::stat`].
+    pub async fn failures_left(&self) -> Result<Option<i32>, ClientError> {
+        let (mut weakest, mut at) = (None, 0);
+        while at < u64::MAX {
+            let (stat, end) = self.stat_window(at).await?;
+            weakest = weakest.into_iter().chain(stat.failures_left).min();
+            at = end;
+        }
+        Ok(weakest)
+    }
+
     fn stat_of(&self, layout: FileLayout) -> FileStat {
         // Most stripes have the same losses, usually none, and for some codes the computation is
         // slow.

@@ -1,4 +1,4 @@
-//! Extended attributes: the user's own, and two that show where a file is stored.
+//! Extended attributes: the user's own, and three that show where and how safely a file is stored.
 //!
 //! Names outside of `user.` are refused without a look-up: the kernel asks for `security.capability` before every write.
 
@@ -15,6 +15,7 @@ const USER: &str = "user.";
 const OWN: &str = "user.gabion.";
 const POOL: &str = "user.gabion.pool";
 const LAYOUT: &str = "user.gabion.layout";
+const FAILURES_LEFT: &str = "user.gabion.failures_left";
 
 /// Linux's numbers of the flags of `setxattr`.
 const CREATE: i32 = 1;
@@ -25,9 +26,7 @@ impl Gateway {
     pub(crate) async fn attribute(&self, number: INodeNo, name: &str) -> Result<Vec<u8>, Errno> {
         let inode = self.numbers.inode(number);
         if name.starts_with(OWN) {
-            let mut own = self.own_attributes(inode).await?.into_iter();
-            let value = own.find(|(known, _)| *known == name);
-            return value.map(|(_, value)| value).ok_or(Errno::NoData);
+            return self.own_attribute(inode, name).await;
         }
         let mut all = self.client.user_attributes(inode).await?;
         all.remove(in_cluster(name)).ok_or(Errno::NoData)
@@ -99,24 +98,27 @@ impl Gateway {
         Ok(name)
     }
 
-    /// Returns the attributes that show where a file is stored.
-    async fn own_attributes(&self, inode: Inode) -> Result<Vec<(&'static str, Vec<u8>)>, Errno> {
+    /// An attribute that shows where and how safely a file is stored.
+    async fn own_attribute(&self, inode: Inode, name: &str) -> Result<Vec<u8>, Errno> {
         let status = self.status(inode).await?;
-        let Some(pool) = status.pool else {
-            return Ok(Vec::new());
+        let (Inode::File(put), Some(pool)) = (inode, status.pool) else {
+            return Err(Errno::NoData);
         };
-        let Some(pool) = self.pools.get(&self.client, pool).await? else {
-            return Ok(Vec::new());
+        let pool = self.pools.get(&self.client, pool).await?;
+        let spec = &pool.as_ref().ok_or(Errno::NoData)?.spec;
+        let value = match name {
+            POOL => spec.name.clone(),
+            LAYOUT => format!(
+                "code={} chunk_bytes={} stripes={}",
+                spec.code, spec.chunk_bytes, status.stripe_count
+            ),
+            FAILURES_LEFT => {
+                let left = self.client.open_inode(put).await?.failures_left().await?;
+                left.ok_or(Errno::NoData)?.to_string()
+            }
+            _ => return Err(Errno::NoData),
         };
-        let spec = &pool.spec;
-        let layout = format!(
-            "code={} chunk_bytes={} stripes={}",
-            spec.code, spec.chunk_bytes, status.stripe_count
-        );
-        Ok(vec![
-            (POOL, spec.name.clone().into_bytes()),
-            (LAYOUT, layout.into_bytes()),
-        ])
+        Ok(value.into_bytes())
     }
 }
 

@@ -284,11 +284,15 @@ fn mount_point(directory: &Path) -> io::Result<PathBuf> {
     };
     let path = directory.canonicalize().map_err(explained)?;
     // The kernel may know the path of a dead mount, and not its attributes.
-    if path.metadata().map_err(explained)?.is_dir() {
-        Ok(path)
-    } else {
-        Err(io::ErrorKind::NotADirectory.into())
+    if !path.metadata().map_err(explained)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
     }
+    if mount_table::is_mounted(&path) {
+        return Err(io::Error::other(
+            "the directory already has a mount of gabion; 'gabion umount' removes it",
+        ));
+    }
+    Ok(path)
 }
 
 fn config(source: &MountSource, options: &MountOptions) -> Config {

@@ -120,6 +120,11 @@ pub(crate) fn top(path: &Path) -> Option<Entry> {
     entries.rfind(|entry| entry.directory == path)
 }
 
+/// Whether one of this gateway's mounts is seen at a path.
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    top(path).is_some_and(|entry| entry.kind == KIND)
+}
+
 /// This gateway's mount with this file system's number.
 pub(crate) fn of_device(device: &str) -> Option<Entry> {
     let mut entries = entries().into_iter();

@@ -31,10 +31,12 @@ pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use events::EventsOptions;
 pub(crate) use files::{
     AppendOptions, CopyOptions, CreateOptions, GetOptions, LinkOptions, ListOptions, MoveOptions,
-    PutOptions, ShareOptions, WriteOptions,
+    PunchOptions, PutOptions, ShareOptions, WriteOptions,
 };
 pub(crate) use hdfs::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
-pub(crate) use image::{ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions};
+pub(crate) use image::{
+    ImageCommand, NbdCommand, NbdMapOptions, NbdServeOptions, ShareImageOptions,
+};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
     SummaryOptions, SynthOptions, TestbedOptions, TraceForm, TraceStatsOptions, Unit,
@@ -189,17 +191,7 @@ pub(crate) enum Command {
         size: u64,
     },
     /// Zero bytes of a stored file, and free the space of stripes that lie wholly within them
-    Punch {
-        /// Name of the file
-        #[arg(value_parser = checks::file_name)]
-        name: String,
-        /// Offset of the first byte
-        #[arg(long, value_parser = parse_bytes)]
-        offset: u64,
-        /// Number of bytes; bytes beyond the end of the file are ignored
-        #[arg(long, value_parser = parse_bytes)]
-        length: u64,
-    },
+    Punch(PunchOptions),
     /// List files
     Ls(ListOptions),
     /// Create a directory and its missing parents; put, create and mv create parents themselves

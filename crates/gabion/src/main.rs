@@ -133,11 +133,7 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
         Command::Truncate { name, size } => {
             commands::resize::truncate(&name, size, &place, format).await
         }
-        Command::Punch {
-            name,
-            offset,
-            length,
-        } => commands::resize::punch(&name, (offset, length), &place, format).await,
+        Command::Punch(options) => commands::resize::punch(&options, &place, format).await,
         Command::Ls(options) => commands::files::ls(options, &place, format).await,
         Command::Mkdir { path } => commands::files::mkdir(&path, &place, format).await,
         Command::Rmdir { path } => commands::files::rmdir(&path, &place, format).await,

@@ -1,5 +1,6 @@
 //! The command line of `gabion init` and `gabion cert`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) enum CertCommand {
     /// Revoke a certificate or a token: within seconds the cluster's processes refuse it and close its connections
     Revoke {
         /// Serial, as 'gabion cert ls' shows it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         serial: String,
         #[command(flatten)]
         authority: AuthorityOption,

@@ -202,6 +202,12 @@ pub(super) fn rate(text: &str) -> Result<String, String> {
     checked.map_err(|error| error.to_string())
 }
 
+/// A number from 1 on.
+pub(super) fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
+    let number = text.parse();
+    number.map_err(|_| "write a whole number from 1 on".to_owned())
+}
+
 /// A size that is not zero.
 pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "use at least one byte".to_owned())

@@ -3,6 +3,7 @@
 use super::checks;
 use crate::output::parse_bytes;
 use clap::Args;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -55,6 +56,19 @@ pub(crate) struct MoveOptions {
     /// Replace an existing file of the new name; a directory may replace an empty directory
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PunchOptions {
+    /// Name of the file
+    #[arg(value_parser = checks::file_name)]
+    pub(crate) name: String,
+    /// Offset of the first byte
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) offset: u64,
+    /// Number of bytes; bytes beyond the end of the file are ignored
+    #[arg(long, value_parser = checks::some_bytes)]
+    pub(crate) length: NonZeroU64,
 }
 
 #[derive(Args, Debug)]

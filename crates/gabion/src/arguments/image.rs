@@ -44,12 +44,26 @@ pub(crate) enum ImageCommand {
         #[arg(long)]
         shrink: bool,
     },
+    /// Make a snapshot of an image: its bytes of this instant, which never change
+    Snapshot(ShareImageOptions),
+    /// Make a clone of an image or a snapshot, which can be written
+    Clone(ShareImageOptions),
     /// Delete images; no client may be attached
     Rm {
         /// Names of the images, as POOL/NAME
         #[arg(required = true, value_parser = checks::image_name)]
         names: Vec<ImageName>,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShareImageOptions {
+    /// Name of the image or snapshot, as POOL/NAME
+    #[arg(value_parser = checks::image_name)]
+    pub(crate) name: ImageName,
+    /// Name of the new one, in the same pool
+    #[arg(value_parser = checks::image_name)]
+    pub(crate) to: ImageName,
 }
 
 #[derive(Subcommand, Debug)]

@@ -300,7 +300,7 @@ pub(crate) struct SynthOptions {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Generate one in this number of requests, on proportionally less data
-    #[arg(long, default_value = "1", value_name = "NUMBER")]
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = checks::at_least_one)]
     pub(crate) one_in: NonZeroU64,
     /// Spread the requests over this number of bytes [default: the volume's]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]

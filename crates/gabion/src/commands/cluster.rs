@@ -16,8 +16,8 @@ use gabion_meta::Departure;
 use gabion_protocol::message::{
     ClusterStatus, LifecycleStatus, LinkRate, Liveness, Meter, NodeStatus, Purpose,
 };
-use gabion_testbed::LocalCluster;
 use gabion_testbed::cluster::{OpenConsole, lock};
+use gabion_testbed::{EndSignals, LocalCluster};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -53,11 +53,17 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         &directory,
         &options.cluster(place.insecure).map_err(Failure::usage)?,
     )?;
-    let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
-    cluster.start(|| progress.step()).await?;
-    drop(progress);
+    let mut signals = EndSignals::listen()?;
+    let status = tokio::select! {
+        status = start(&mut cluster) => status?,
+        () = signals.recv() => {
+            return Err(Failure::failed(format!(
+                "interrupted; 'gabion cluster down --dir {}' ends the processes that were started",
+                directory.display()
+            )));
+        }
+    };
     let coordinator = cluster.coordinator()?;
-    let status = until_up(&cluster).await?;
     let up_count = status.nodes.iter().filter(|node| is_up(&status, node));
     let up_count = up_count.count();
     let console = if has_console {
@@ -98,6 +104,14 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         directory.display()
     );
     Ok(())
+}
+
+/// Starts the processes that do not run yet, and waits for the nodes.
+async fn start(cluster: &mut LocalCluster) -> Result<ClusterStatus, Failure> {
+    let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
+    cluster.start(|| progress.step()).await?;
+    drop(progress);
+    until_up(cluster).await
 }
 
 /// Starts the console. A failure here does not fail the cluster.

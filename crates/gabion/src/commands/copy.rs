@@ -87,7 +87,9 @@ async fn check_target(
     let why = match client.inode(to).await.map(|status| status.inode) {
         Ok(Inode::Directory(_)) => format!("'{to}' is a directory; name a file"),
         Ok(Inode::File(put)) if put == original.put_id() => {
-            format!("'{to}' is the source itself; choose another name")
+            return Err(Failure::usage(format!(
+                "'{to}' is the source itself; choose another name"
+            )));
         }
         Ok(_) if !replace => {
             format!(

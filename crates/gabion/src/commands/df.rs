@@ -4,16 +4,28 @@ use super::connect;
 use super::pool::quota_as_json;
 use crate::arguments::Place;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, say, table};
+use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table};
+use gabion_layout::NodeId;
 use gabion_protocol::message::{ClusterUsage, PoolUsage};
 use serde_json::{Value, json};
 
 pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
-    let usage = connect(place).await?.usage().await?;
+    let client = connect(place).await?;
+    let (usage, nodes) = (client.usage().await?, client.nodes().await?);
+    let all = nodes.iter().map(|status| status.node);
+    let silent: Vec<NodeId> = all.filter(|node| !usage.nodes.contains_key(node)).collect();
     if format == Format::Json {
-        return print_json(&as_json(&usage));
+        return print_json(&as_json(&usage, &silent));
     }
     print(&usage);
+    if !silent.is_empty() {
+        let numbers: Vec<String> = silent.iter().map(|node| node.0.to_string()).collect();
+        say(format!(
+            "not counted, because they have failed or not reported yet: {} ({})",
+            counted(silent.len() as u64, "node", "nodes"),
+            numbers.join(", ")
+        ));
+    }
     Ok(())
 }
 
@@ -33,7 +45,7 @@ fn total(usage: &ClusterUsage) -> PoolUsage {
     usage.pools.values().fold(all, add)
 }
 
-fn as_json(usage: &ClusterUsage) -> Value {
+fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
     let pool = |pool: &PoolUsage| {
         json!({
             "name": pool.name,
@@ -62,6 +74,7 @@ fn as_json(usage: &ClusterUsage) -> Value {
         "pools": usage.pools.values().map(with_quota).collect::<Vec<_>>(),
         "all": pool(&total(usage)),
         "nodes": nodes.collect::<Vec<_>>(),
+        "nodes_not_counted": silent.iter().map(|node| node.0).collect::<Vec<_>>(),
     })
 }
 

@@ -2,8 +2,9 @@
 
 use super::connect;
 use super::resize::create_file;
+use super::snapshot::share_file;
 use super::stat::stored_bytes;
-use crate::arguments::{ImageCommand, Place};
+use crate::arguments::{ImageCommand, Place, ShareImageOptions};
 use crate::failure::Failure;
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use comfy_table::ContentArrangement;
@@ -24,6 +25,8 @@ pub(crate) async fn run(
         ImageCommand::Resize { name, size, shrink } => {
             resize(&client, &name, (size, shrink), format).await
         }
+        ImageCommand::Snapshot(options) => share(&client, &options, true, format).await,
+        ImageCommand::Clone(options) => share(&client, &options, false, format).await,
         ImageCommand::Rm { names } => rm(&client, &names, format).await,
     }
 }
@@ -181,6 +184,24 @@ async fn enlarge(image: &File, name: &ImageName, size: u64) -> Result<(), Failur
         )));
     }
     Ok(())
+}
+
+/// Makes an image that shares the stripes of another one.
+async fn share(
+    client: &Client,
+    ShareImageOptions { name, to }: &ShareImageOptions,
+    is_read_only: bool,
+    format: Format,
+) -> Result<(), Failure> {
+    if name.pool() != to.pool() {
+        return Err(Failure::usage(format!(
+            "{to} is in another pool than {name}, with which it shares stripes; name it {}/NAME",
+            name.pool()
+        )));
+    }
+    let image = open(client, name).await?;
+    let source = (&image, name.as_str());
+    share_file(client, source, to.as_str(), is_read_only, format).await
 }
 
 async fn rm(client: &Client, names: &[ImageName], format: Format) -> Result<(), Failure> {

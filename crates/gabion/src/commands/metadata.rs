@@ -85,6 +85,9 @@ fn with_password(address: DatabaseAddress) -> Result<DatabaseAddress, Failure> {
 /// A place in the words of the command line.
 fn parse(place: &str) -> Result<MetadataPlace, Failure> {
     match place.strip_prefix(FILE) {
+        Some(path) if Path::new(path).is_dir() => Err(Failure::usage(format!(
+            "{path} is a directory; name the file in it, as redb:{path}/metadata.redb"
+        ))),
         Some(path) if !path.is_empty() => Ok(MetadataPlace::File(PathBuf::from(path))),
         Some(_) => Err(Failure::usage(
             "redb: needs a file, as redb:DIR/metadata.redb",

@@ -6,7 +6,9 @@ use super::serve::{raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_client::TakeOver;
-use gabion_nbd::{Exports, Images, Limits, OpenError, ServeOptions, Server, Tls, TlsClients};
+use gabion_nbd::{
+    Exports, ImageName, Images, Limits, OpenError, ServeOptions, Server, Tls, TlsClients,
+};
 use gabion_testbed::EndSignals;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -20,6 +22,8 @@ use tokio::process::Command;
 
 /// The server's default address.
 const LISTEN: &str = "127.0.0.1:10809";
+/// Most bytes of the path of a Unix socket, by Linux.
+const SOCKET_PATH_BYTES: usize = 107;
 /// Time for the requests in flight when the server ends.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -30,8 +34,20 @@ pub(crate) async fn run(command: NbdCommand, place: &Place) -> Result<(), Failur
     }
 }
 
+/// Refuses an image that is named twice.
+fn check_names(images: &[ImageName]) -> Result<(), Failure> {
+    let mut behind = images.iter().enumerate();
+    match behind.find(|(at, name)| images[..*at].contains(name)) {
+        Some((_, name)) => Err(Failure::usage(format!(
+            "{name} is named twice; name each image once"
+        ))),
+        None => Ok(()),
+    }
+}
+
 async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     raise_descriptor_limit();
+    check_names(&options.images)?;
     let tls = open_tls(&options)?;
     let client = connect_gateway(place).await?;
     let listen = match (&options.listen, &options.unix) {
@@ -142,6 +158,13 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 /// Listens on a Unix socket. The socket of a killed server is replaced; no other file is.
 async fn bind_unix(path: &Path) -> Result<UnixListener, Failure> {
     let doing = || format!("listen on {}", path.display());
+    if path.as_os_str().len() > SOCKET_PATH_BYTES {
+        return Err(Failure::usage(format!(
+            "the path of a Unix socket has at most {SOCKET_PATH_BYTES} bytes, and {} has {}; choose a shorter one",
+            path.display(),
+            path.as_os_str().len()
+        )));
+    }
     match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {}
         bound => return bound.context(doing()),

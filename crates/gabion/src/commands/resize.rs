@@ -3,7 +3,7 @@
 use super::attributes::{new_file, note_written};
 use super::connect;
 use super::files::{LocalFile, is_directory, report_write};
-use crate::arguments::{AppendOptions, CreateOptions, Place};
+use crate::arguments::{AppendOptions, CreateOptions, Place, PunchOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::{Client, File, NewFile};
@@ -168,13 +168,16 @@ pub(crate) async fn truncate(
 }
 
 pub(crate) async fn punch(
-    name: &str,
-    (offset, length): (u64, u64),
+    options: &PunchOptions,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
+    let (name, offset) = (&options.name, options.offset);
     let file = connect(place).await?.open(name).await?;
-    let length = length.min(file.size_bytes().saturating_sub(offset));
+    let length = options
+        .length
+        .get()
+        .min(file.size_bytes().saturating_sub(offset));
     if length == 0 {
         return Err(Failure::usage(format!(
             "{name} has {} bytes; choose --offset and --length within them",

@@ -1,9 +1,10 @@
-//! `gabion snapshot` and `gabion clone`.
+//! `gabion snapshot` and `gabion clone`, which images have too.
 
 use super::connect;
 use crate::arguments::{Place, ShareOptions};
 use crate::failure::Failure;
 use crate::output::{Format, bytes, print_json};
+use gabion_client::{Client, File};
 use serde_json::json;
 
 pub(crate) async fn snapshot(
@@ -22,7 +23,6 @@ pub(crate) async fn clone(
     share(options, false, place, format).await
 }
 
-/// Makes a file that shares the stripes of another one.
 async fn share(
     ShareOptions { name, to }: &ShareOptions,
     is_read_only: bool,
@@ -31,9 +31,18 @@ async fn share(
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
     let file = client.open(name).await?;
-    client
-        .snapshot(file.put_id(), to.as_str(), is_read_only)
-        .await?;
+    share_file(&client, (&file, name), to, is_read_only, format).await
+}
+
+/// Makes a file that shares the stripes of another one.
+pub(super) async fn share_file(
+    client: &Client,
+    (file, name): (&File, &str),
+    to: &str,
+    is_read_only: bool,
+    format: Format,
+) -> Result<(), Failure> {
+    client.snapshot(file.put_id(), to, is_read_only).await?;
     // The file may have grown before it was made.
     let made = client.open(to).await?;
     let size = made.size_bytes();

@@ -1,6 +1,7 @@
 //! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
 
-use crate::support::{TestCluster, complaint, fails_on, gabion, path_text, wait_for};
+use crate::support::{TestCluster, complaint, fails_on, gabion, path_text, processes_of, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
@@ -109,6 +110,30 @@ fn a_first_start_that_was_interrupted_is_ended_by_the_next() {
     cluster("down").status().expect("the binary runs");
     assert!(second.status.success(), "{}", complaint(&second));
     assert_eq!(own_ids, [true; 8], "each node has the id of its place");
+}
+
+#[test]
+fn an_interrupted_start_says_what_ends_its_processes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let place = directory.path().join("cluster");
+    let cluster = |verb: &str| gabion(&["cluster", verb, "--dir", path_text(&place)]);
+    let up = cluster("up")
+        .args(["--racks=2", "--nodes-per-rack=4"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    wait_for("some nodes to have joined", || {
+        place.join("made/node-1").exists()
+    });
+    kill_process(Pid::from_child(&up), Signal::INT).expect("it runs");
+    let output = up.wait_with_output().expect("it ends");
+    let down = cluster("down").status().expect("the binary runs");
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("'gabion cluster down --dir"), "{said}");
+    assert!(down.success());
+    assert_eq!(processes_of(&place), 0);
 }
 
 #[test]

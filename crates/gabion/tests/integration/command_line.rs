@@ -97,6 +97,20 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         (vec!["cluster", "up"], "--dir"),
         (vec!["chaos", "kill-node", "1"], "--dir"),
         (
+            vec!["lab", "synth", "--volume=wdev_1", "--out=x", "--one-in=0"],
+            "from 1 on",
+        ),
+        (
+            vec!["lab", "run", "COD-T32", "--traces=/nowhere"],
+            "/nowhere is not a directory",
+        ),
+        (vec!["metadata", "check", "--of=redb:/"], "metadata.redb"),
+        (vec!["cert", "revoke", ""], "a value is required"),
+        (
+            vec!["nbd", "serve", "vm/a", "vm/b", "vm/a"],
+            "vm/a is named twice",
+        ),
+        (
             vec!["pool", "create", "p", "--survive", "1-shelf"],
             "1-rack or 2-nodes",
         ),

@@ -76,4 +76,13 @@ fn df_agrees_with_the_directories_of_nodes() {
     assert!(is_near(told, found), "{told} bytes told, {found} found");
     let text = cluster.run(&["df"]);
     assert!(text.contains("vm") && text.contains("128 MiB"), "{text}");
+    assert_eq!(
+        updated["nodes_not_counted"].as_array().map(Vec::len),
+        Some(0)
+    );
+    cluster.run(&["chaos", "kill-node", "4"]);
+    cluster.wait_until_failed(&[4]);
+    assert_eq!(df()["nodes_not_counted"], serde_json::json!([4]));
+    let text = cluster.run(&["df"]);
+    assert!(text.contains("1 node (4)"), "{text}");
 }

@@ -157,6 +157,8 @@ fn modes_owners_times_and_attributes_are_kept() {
     };
     assert_eq!(value("user.colour").as_deref(), Ok(&b"red"[..]));
     assert_eq!(value("user.gabion.pool").as_deref(), Ok(&b"p"[..]));
+    assert_eq!(value("user.gabion.failures_left").as_deref(), Ok(&b"2"[..]));
+    assert_eq!(value("user.gabion.other"), Err(Errno::NODATA));
     let mut list = vec![0; 256];
     let length = listxattr(&file, &mut list).expect("a list");
     let all = "user.colour\0";
@@ -599,6 +601,8 @@ fn the_command_returns_when_the_mount_is_ready_and_unmounts_it() {
     }
     let said = cluster.run(&["mount", "p", at, "-o", "rw"]);
     assert_eq!(said, format!("ready {at}\n"));
+    let second = fails_on(&cluster, &["mount", "p", at], 1);
+    assert!(second.contains("already has a mount"), "{second}");
     let file = File::create_new(directory.path().join("f")).expect("a new file");
     let busy = fails(&["umount", at], 1);
     assert!(busy.contains("is busy"), "{busy}");

@@ -46,6 +46,28 @@ fn images_are_created_listed_resized_and_deleted() {
     let info = cluster.json(&["image", "info", "vm/disk"]);
     assert_eq!(info["stored_bytes"], 65536);
     assert_eq!(info["failures_left"], 2);
+    cluster.run(&["image", "snapshot", "vm/disk", "vm/disk@1"]);
+    cluster.run(&["image", "clone", "vm/disk@1", "vm/test"]);
+    let elsewhere = ["image", "clone", "vm/disk", "cold/test"];
+    let error = fails_on(&cluster, &elsewhere, 2);
+    assert!(error.contains("vm/NAME"), "{error}");
+    cluster.write("vm/test", 100_000, b"OTHER");
+    let read = |name| {
+        let copy = cluster.path("copy");
+        cluster.run(&[
+            "get",
+            name,
+            path_text(&copy),
+            "--offset=100000",
+            "--length=10",
+        ]);
+        std::fs::read(copy).expect("read a file")
+    };
+    assert_eq!(read("vm/disk@1"), b"some bytes");
+    assert_eq!(read("vm/test"), b"OTHERbytes");
+    let listed = names(&["image", "ls", "vm"]);
+    assert_eq!(listed, ["vm/disk", "vm/disk@1", "vm/test"]);
+    cluster.run(&["image", "rm", "vm/disk@1", "vm/test"]);
     cluster.run(&["image", "resize", "vm/disk", "--size=20GiB"]);
     let error = fails_on(&cluster, &["image", "resize", "vm/disk", "--size=1GiB"], 2);
     assert!(error.contains("confirm with --shrink"), "{error}");
@@ -103,6 +125,7 @@ fn wrong_images_get_one_plain_sentence() {
     for command in [
         &["image", "info", "vm/none"][..],
         &["image", "rm", "vm/none"],
+        &["image", "snapshot", "vm/none", "vm/other"],
         &["image", "resize", "vm/none", "--size=1GiB"],
         &["nbd", "serve", "--listen=127.0.0.1:0", "vm/none"],
     ] {
@@ -111,12 +134,9 @@ fn wrong_images_get_one_plain_sentence() {
     }
     let error = fails_on(&cluster, &["image", "ls", "none"], 1);
     assert!(error.contains("no pool none"), "{error}");
-    fails_on(&cluster, &["image", "create", "vm/disk", "--size=1GiB"], 1);
-    fails_on(
-        &cluster,
-        &["image", "create", "none/disk", "--size=1GiB"],
-        1,
-    );
+    for name in ["vm/disk", "none/disk"] {
+        fails_on(&cluster, &["image", "create", name, "--size=1GiB"], 1);
+    }
     fails_on(&cluster, &["nbd", "serve", "--listen=192.0.2.1:1"], 1);
     let replicated = ["--code=rs(2,2)", "--write=replicate:3", "--encode-after=1h"];
     cluster.run(&[&["pool", "create", "blocks"][..], &replicated].concat());

@@ -180,6 +180,10 @@ fn wrong_sizes_are_refused_in_one_sentence() {
     fails_on(&cluster, &["punch", "f"], 2);
     let error = fails_on(&cluster, &["punch", "f", "--offset=1000", "--length=1"], 2);
     assert!(error.contains("f has 1000 bytes"), "{error}");
+    let error = fails_on(&cluster, &["punch", "f", "--offset=0", "--length=0"], 2);
+    assert!(error.contains("at least one byte"), "{error}");
+    let error = fails_on(&cluster, &["cp", "f", "f"], 2);
+    assert!(error.contains("the source itself"), "{error}");
     assert_eq!(stat(&cluster, "f", "bytes"), 1000, "nothing has changed");
 }
 

@@ -36,6 +36,12 @@ pub(super) fn list(format: Format) -> Result<(), Failure> {
 /// Runs one experiment.
 pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failure> {
     let experiment = experiments::experiment(&options.id).map_err(Failure::usage)?;
+    if let Some(traces) = options.traces.as_deref().filter(|traces| !traces.is_dir()) {
+        return Err(Failure::usage(format!(
+            "{} is not a directory; name one with traces, or omit --traces for synthetic workloads",
+            traces.display()
+        )));
+    }
     // No signal ends this process before its working directory is removed.
     let signals = EndSignals::listen()?;
     let out = &options.out;
