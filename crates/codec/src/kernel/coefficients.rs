@@ -1,13 +1,14 @@
 //! A matrix of coefficients prepared for one back end, and its products with whole buffers.
 //!
-//! Preparation sorts the rows into bands. Rows with coefficients on the same sources share a band
-//! and are computed together, so that one pass over the sources yields them all. A row of ones only
+//! Preparation sorts the rows into bands. Rows with coefficients on the same sources share a band, as
+//! many as fit the registers, so that one pass over the sources yields them all. A row of ones only
 //! (a local parity, a row of an array code) is a band of its own that needs no multiplication. Zero
 //! coefficients cost nothing in either.
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::ops::Range;
+use std::ptr;
 
 use super::GROUP_MAX;
 use super::backend::{Backend, OwnedTables};
@@ -43,7 +44,7 @@ pub struct Coefficients {
 /// Rows that are computed from the same columns.
 #[derive(Clone)]
 struct Band {
-    /// Positions of the rows; one position if the band only adds.
+    /// Positions of the rows, at most [`GROUP_MAX`]; one position if the band only adds.
     positions: Range<usize>,
     /// Columns with coefficients that are not zero, ascending.
     columns: Vec<usize>,
@@ -164,7 +165,7 @@ impl Coefficients {
             self.column_count
         );
         let length = source.len();
-        let outputs = self.pointers(length, outputs);
+        self.check(length, outputs);
         let sources = [source];
         let block = if self.is_one_pass() {
             length
@@ -182,8 +183,8 @@ impl Coefficients {
                 accumulate: true,
             };
             for band in &self.bands {
-                if band.columns.binary_search(&column).is_ok() {
-                    self.run_band(band, column, &pass, &outputs);
+                if self.uses(band, column) {
+                    self.run_band(band, column, &pass, outputs);
                 }
             }
             start = end;
@@ -201,7 +202,7 @@ impl Coefficients {
             sources.iter().all(|source| source.len() == length),
             "sources of one length"
         );
-        let outputs = self.pointers(length, outputs);
+        self.check(length, outputs);
         let block = self.block_bytes(length);
         let mut start = 0;
         while start < length {
@@ -214,7 +215,7 @@ impl Coefficients {
                     end,
                     accumulate,
                 };
-                self.run_band(band, 0, &pass, &outputs);
+                self.run_band(band, 0, &pass, outputs);
             }
             start = end;
         }
@@ -222,7 +223,14 @@ impl Coefficients {
 
     /// Whether one pass over the sources yields all outputs.
     fn is_one_pass(&self) -> bool {
-        self.bands.len() == 1 && self.row_count <= GROUP_MAX
+        self.bands.len() == 1
+    }
+
+    /// Whether a band's rows have coefficients of a column: their columns are the same, so the first row
+    /// tells.
+    fn uses(&self, band: &Band, column: usize) -> bool {
+        let row = self.rows[band.positions.start];
+        self.elements[row * self.column_count + column] != 0
     }
 
     /// Bytes of each source to take at a time: everything if one pass suffices, and otherwise as
@@ -235,42 +243,45 @@ impl Coefficients {
         share.max(1).next_multiple_of(1024)
     }
 
-    /// The outputs' addresses in the order of positions, after a check of their lengths.
-    fn pointers(&self, length: usize, outputs: &mut [&mut [u8]]) -> Vec<*mut u8> {
+    /// Checks the number and the lengths of the outputs.
+    fn check(&self, length: usize, outputs: &[&mut [u8]]) {
         assert_eq!(outputs.len(), self.row_count, "one output a row");
         assert!(
             outputs.iter().all(|output| output.len() == length),
             "outputs of one length"
         );
-        self.rows
-            .iter()
-            .map(|&row| outputs[row].as_mut_ptr())
-            .collect()
     }
 
-    /// Runs one band's passes; `first_column` is the column that the pass numbers 0.
-    fn run_band(&self, band: &Band, first_column: usize, pass: &Pass<'_>, outputs: &[*mut u8]) {
-        let mut positions = band.positions.clone();
+    /// Runs one band's pass; `first_column` is the column that the pass numbers 0.
+    #[inline]
+    fn run_band(
+        &self,
+        band: &Band,
+        first_column: usize,
+        pass: &Pass<'_>,
+        outputs: &mut [&mut [u8]],
+    ) {
+        let rows = &self.rows[band.positions.clone()];
         if !band.multiplies {
-            for position in positions {
+            for &row in rows {
                 // SAFETY: `prepare` has verified the processor, `run` and `update` the lengths, and
                 // outputs are borrowed mutably, so that none overlaps another slice.
-                unsafe { self.backend.add(pass, outputs[position]) }
+                unsafe { self.backend.add(pass, outputs[row].as_mut_ptr()) }
             }
             return;
         }
-        while !positions.is_empty() {
-            // Groups of even size: seven rows are four and three, not six and one.
-            let group_count = positions.len().div_ceil(GROUP_MAX);
-            let group = positions.len().div_ceil(group_count);
-            let stride = self.multiplied_count;
-            let tables = self.tables.from(first_column * stride + positions.start);
-            let group_outputs = &outputs[positions.start..][..group];
-            // SAFETY: as above; for each column of the pass the tables hold, `stride` apart, those
-            // of all positions, hence of this group's.
-            unsafe { self.backend.multiply(pass, tables, stride, group_outputs) }
-            positions.start += group;
+        let mut addresses = [ptr::null_mut(); GROUP_MAX];
+        for (address, &row) in addresses.iter_mut().zip(rows) {
+            *address = outputs[row].as_mut_ptr();
         }
+        let stride = self.multiplied_count;
+        let tables = self
+            .tables
+            .from(first_column * stride + band.positions.start);
+        let addresses = &addresses[..rows.len()];
+        // SAFETY: as above; for each column of the pass the tables hold, `stride` apart, those of
+        // all positions, hence of this band's.
+        unsafe { self.backend.multiply(pass, tables, stride, addresses) }
     }
 }
 
@@ -334,13 +345,17 @@ fn bands(row_count: usize, column_count: usize, elements: &[u8]) -> (Vec<usize>,
         .into_iter()
         .map(|(columns, row)| (columns, vec![row], false));
     for (columns, band_rows, multiplies) in multiplied.chain(added) {
-        let first = rows.len();
-        rows.extend(band_rows);
-        bands.push(Band {
-            positions: first..rows.len(),
-            columns,
-            multiplies,
-        });
+        // Bands of even size: seven rows are four and three, not six and one.
+        let band_count = band_rows.len().div_ceil(GROUP_MAX);
+        for band_rows in band_rows.chunks(band_rows.len().div_ceil(band_count)) {
+            let first = rows.len();
+            rows.extend(band_rows);
+            bands.push(Band {
+                positions: first..rows.len(),
+                columns: columns.clone(),
+                multiplies,
+            });
+        }
     }
     (rows, bands)
 }

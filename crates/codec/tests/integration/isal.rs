@@ -58,14 +58,14 @@ fn parities_are_isal_s_byte_for_byte() {
         let code: Code = text.parse().unwrap();
         let (k, m) = (code.k(), code.m());
         let elements = &code.generator().elements()[k * k..];
-        let mut tables = isal.tables(m, k, elements);
+        let mut tables = isal.tables(Encoder::Chosen, m, k, elements);
         let prepared = Coefficients::new(m, k, elements);
         for length in [64, 1000, 4096, 65_536 + 17] {
             let data: Vec<Vec<u8>> = (0..k).map(|chunk| bytes(length, chunk)).collect();
             let sources: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
             let mut expected = vec![vec![0; length]; m];
             let mut outputs: Vec<&mut [u8]> = expected.iter_mut().map(Vec::as_mut_slice).collect();
-            isal.encode(Encoder::Chosen, &mut tables, &sources, &mut outputs);
+            isal.encode(&mut tables, &sources, &mut outputs);
             let mut parities = vec![vec![0xEE; length]; m];
             let mut outputs: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
             code.encode(&sources, &mut outputs).unwrap();
@@ -83,7 +83,7 @@ fn parities_are_isal_s_byte_for_byte() {
                 let mut outputs: Vec<&mut [u8]> =
                     updated.iter_mut().map(Vec::as_mut_slice).collect();
                 let delta = bytes(length, 91);
-                isal.update(Encoder::Chosen, &mut tables, k - 1, &delta, &mut outputs);
+                isal.update(&mut tables, k - 1, &delta, &mut outputs);
                 let mut outputs: Vec<&mut [u8]> =
                     parities.iter_mut().map(Vec::as_mut_slice).collect();
                 prepared
