@@ -160,7 +160,7 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     /// Run a storage node on a machine of the cluster, or remove one; for a trial, 'cluster up' starts nodes
     Node(NodeArguments),
-    /// Create the tables for metadata in a database, and copy and check metadata
+    /// Create the tables for metadata in a database, and copy, check and restore metadata
     #[command(subcommand)]
     Metadata(MetadataCommand),
     /// Create the certificate authority of a new cluster, before its coordinator starts
@@ -367,6 +367,9 @@ pub(crate) struct UpOptions {
     /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in the cluster's directory]
     #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
+    /// Directory on another disk for a second copy of the metadata, kept by each change
+    #[arg(long, value_name = "DIR", conflicts_with = "metadata")]
+    pub(crate) metadata_log: Option<PathBuf>,
     /// Number of coordinators on the database of --metadata: one leads, the others stand by
     #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) coordinators: u32,
@@ -402,6 +405,7 @@ impl UpOptions {
                 placement_seed: self.behaviour.placement_seed,
             },
             metadata: self.metadata,
+            metadata_log: self.metadata_log,
             coordinators: self.coordinators,
             insecure,
             given: self.given,

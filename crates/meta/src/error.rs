@@ -1,5 +1,6 @@
 //! The error of this crate, with one plain sentence for each refusal.
 
+use crate::metadata_log::LogError;
 use crate::paths::DirectoryId;
 use crate::records::{FencingToken, Holder, PutId};
 use gabion_layout::ClusterId;
@@ -46,6 +47,12 @@ pub enum MetaError {
         /// The store's file.
         path: PathBuf,
     },
+    /// There is a file where a new store was to be.
+    #[error("{} already exists; choose another file, or move it away", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no store at the path.
     #[error("there is no metadata store at {}; create a cluster first or correct the path", path.display())]
     NoStore {
@@ -60,6 +67,9 @@ pub enum MetaError {
         /// The engine's message.
         reason: String,
     },
+    /// The metadata log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// A row cannot be decoded, or two rows contradict each other.
     #[error(
         "a row of the {table} table is corrupt (key {key}: {reason}); restore the store from a backup"
@@ -436,7 +446,11 @@ impl MetaError {
     pub fn ends_the_coordinator(&self) -> bool {
         matches!(
             self,
-            Self::Storage { .. } | Self::Deposed { .. } | Self::Closed | Self::WentBack { .. }
+            Self::Storage { .. }
+                | Self::Log(_)
+                | Self::Deposed { .. }
+                | Self::Closed
+                | Self::WentBack { .. }
         )
     }
 }

@@ -41,6 +41,7 @@ mod maps;
 mod membership;
 mod memory_store;
 mod meta;
+mod metadata_log;
 mod moves;
 mod names;
 mod node_rows;
@@ -89,6 +90,7 @@ pub use map_records::Extent;
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
+pub use metadata_log::LogError;
 pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
 pub use pool_spec::PoolSpec;
@@ -101,7 +103,7 @@ pub use records::{
     PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun, StripeStatus,
     Symlink, TicketKey,
 };
-pub use redb_store::RedbStore;
+pub use redb_store::{RedbStore, Restored};
 pub use replacement_records::{Displaced, ReplacementRecord, Rewrite, SizeChange};
 pub use schema::FORMAT;
 pub use starts::REMEMBERED_START_COUNT;

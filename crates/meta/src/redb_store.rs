@@ -1,19 +1,31 @@
 //! The embedded engine: one redb file on the coordinator's disk, one writer at a time. Transactions that wait for
-//! each other share a sync (`group_commit.rs`).
+//! each other share a sync (`group_commit.rs`). A store may keep a second copy of its rows in a metadata log
+//! (`metadata_log/`), whose sync comes before its own: so the store is never ahead of the log.
 
 use crate::error::MetaError;
 use crate::group_commit::GroupCommit;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
+use crate::metadata_log::{
+    Change, Due, MetadataLog, Position, Stored, decode_changes, encode_change, read_log, write_base,
+};
 use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition,
+    TableDefinition, TableError, WriteTransaction,
 };
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("metadata");
+/// One row: numbers and digests of the last change, and of the last one that a log has too.
+const POSITION: TableDefinition<'static, (), (u64, u64, u64, u64)> =
+    TableDefinition::new("position");
+
+/// Rows that are read at once for a base.
+const PAGE: usize = 4096;
 
 /// Memory for cached pages. Metadata is small next to data; this holds the hot rows of a large
 /// cluster.
@@ -24,6 +36,18 @@ const CACHE_BYTES: usize = 256 << 20;
 pub struct RedbStore {
     database: Database,
     group: GroupCommit,
+    log: Option<Mutex<MetadataLog>>,
+}
+
+/// What a metadata log has given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restored {
+    /// Rows of the base.
+    pub row_count: u64,
+    /// Transactions behind the base.
+    pub transaction_count: u64,
+    /// The number of the last transaction since the store was made.
+    pub last: u64,
 }
 
 impl RedbStore {
@@ -36,25 +60,7 @@ impl RedbStore {
         if path.try_exists().map_err(storage("look for the store"))? {
             return Self::open(path);
         }
-        // The file gets its name only when it is complete: a crash before that leaves no partial
-        // store that would look damaged.
-        let unfinished = unfinished(path);
-        match std::fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(storage("remove an unfinished store")(error));
-            }
-            _ => {}
-        }
-        let database = builder()
-            .create(&unfinished)
-            .map_err(|error| opening(path, error))?;
-        keep_private(&unfinished)?;
-        let txn = database.begin_write().map_err(storage("begin a write"))?;
-        txn.open_table(ROWS).map_err(storage("make its table"))?;
-        txn.commit().map_err(storage("commit"))?;
-        database.close().map_err(|error| opening(path, error))?;
-        std::fs::rename(&unfinished, path).map_err(storage("rename the new file"))?;
-        sync_parent(path)?;
+        name_new_file(new_file(path)?, path)?;
         Self::open(path)
     }
 
@@ -71,7 +77,129 @@ impl RedbStore {
             .map_err(|error| opening(path, error))?;
         keep_private(path)?;
         let group = GroupCommit::default();
-        Ok(Self { database, group })
+        let log = None;
+        Ok(Self {
+            database,
+            group,
+            log,
+        })
+    }
+
+    /// Keeps a metadata log in this directory from now on: each transaction is durable there before it is acknowledged.
+    /// If the log is ahead, because the store's disk has lost changes or a process ended between both, the store takes
+    /// them over. If the store has changed without the log, the log gets a new base.
+    ///
+    /// # Errors
+    /// [`MetaError::Log`] if the directory cannot be used, or has another history; errors of the store.
+    pub fn with_log(mut self, directory: &Path) -> Result<Self, MetaError> {
+        let stored = self.stored()?;
+        let (log, due) = MetadataLog::attach(directory, stored)?;
+        let is_due = match due {
+            Due::Base => true,
+            Due::Changes(missing) => {
+                self.take_over(&missing)?;
+                false
+            }
+        };
+        self.log = Some(Mutex::new(log));
+        if is_due {
+            self.write_base()?;
+        }
+        Ok(self)
+    }
+
+    /// Restores the store of a metadata log: a new file at `path` with all changes that the log has. Another process must
+    /// not use the log. A restored store goes on with the same log.
+    ///
+    /// # Errors
+    /// [`MetaError::Log`] if the log is not whole; [`MetaError::Exists`] if there is a file at `path`; errors of the store.
+    pub fn restore(path: &Path, log: &Path) -> Result<Restored, MetaError> {
+        if path.try_exists().map_err(storage("look for the store"))? {
+            return Err(MetaError::Exists {
+                path: path.to_owned(),
+            });
+        }
+        let made = RefCell::new(new_file(path)?);
+        let mut row_count = 0;
+        let rows = |rows: &[Row]| {
+            row_count += rows.len() as u64;
+            let changed = rows.iter().map(|(key, value)| (&**key, Some(&**value)));
+            change_rows(&made.borrow(), changed, None)
+        };
+        let changes = |bytes: &[u8]| change_rows(&made.borrow(), decoded(bytes)?, None);
+        let (last, transaction_count) = read_log(log, rows, changes)?;
+        let logged = Stored {
+            at: last,
+            logged: last,
+        };
+        let database = made.into_inner();
+        change_rows(&database, [], Some(logged))?;
+        name_new_file(database, path)?;
+        Ok(Restored {
+            row_count,
+            transaction_count,
+            last: last.number,
+        })
+    }
+
+    /// Writes a new base of the metadata log if the changes behind the last one have grown. Transactions go on meanwhile.
+    /// Without a log it does nothing. Returns whether there is a new base.
+    ///
+    /// # Errors
+    /// [`MetaError::Log`], after which the log goes on without a new base; errors of the store.
+    pub fn renew_log(&self) -> Result<bool, MetaError> {
+        let is_due = self.log.as_ref().is_some_and(|log| lock(log).wants_base());
+        if is_due {
+            self.write_base()?;
+        }
+        Ok(is_due)
+    }
+
+    /// Writes a base of the log with all rows of this moment.
+    fn write_base(&self) -> Result<(), MetaError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let txn = self.database.begin_read();
+        let txn = txn.map_err(storage("begin a read"))?;
+        let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
+        let stored = stored_in(txn.open_table(POSITION))?;
+        // A base must not be ahead of the store that is left after a loss of power.
+        self.group.wait(self.group.numbered(), || self.sync())?;
+        let view = View { table };
+        let page = |behind: &[u8]| view.scan(behind, &[u8::MAX], PAGE);
+        let directory = lock(log).directory().to_owned();
+        let bytes = write_base(&directory, stored.at, page)?;
+        lock(log).note_base(stored.at, bytes)?;
+        Ok(())
+    }
+
+    /// The store's places in its history. A store of an earlier version gets a place that no other cluster's has.
+    fn stored(&self) -> Result<Stored, MetaError> {
+        let txn = self.database.begin_read();
+        let txn = txn.map_err(storage("begin a read"))?;
+        let stored = stored_in(txn.open_table(POSITION))?;
+        let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
+        let rows = View { table }.scan(&[], &[u8::MAX], 2)?;
+        drop(txn);
+        if stored.at.number > 0 || rows.is_empty() {
+            return Ok(stored);
+        }
+        // The second row has the cluster's random id.
+        let identity: Vec<u8> = rows.into_iter().flat_map(|(_, value)| value).collect();
+        let stored = Stored {
+            at: stored.at.after(&identity),
+            ..stored
+        };
+        change_rows(&self.database, [], Some(stored))?;
+        Ok(stored)
+    }
+
+    /// Makes changes durable that the log has and the store lacks.
+    fn take_over(&self, missing: &[(Position, Vec<u8>)]) -> Result<(), MetaError> {
+        for (at, bytes) in missing {
+            let (at, logged) = (*at, *at);
+            change_rows(&self.database, decoded(bytes)?, Some(Stored { at, logged }))?;
+        }
+        Ok(())
     }
 
     /// Makes all transactions durable that were committed before. Returns how many of the group's there were.
@@ -80,9 +208,119 @@ impl RedbStore {
         let txn = txn.map_err(storage("begin a write"))?;
         // No other transaction is being committed.
         let numbered = self.group.numbered();
+        self.sync_log()?;
         txn.commit().map_err(storage("commit"))?;
         Ok(numbered)
     }
+
+    fn sync_log(&self) -> Result<(), MetaError> {
+        match &self.log {
+            Some(log) => Ok(lock(log).sync()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a transaction with these changes its place in the store's history, and adds it to the log.
+    fn place(&self, txn: &WriteTransaction, changes: &[u8]) -> Result<(), MetaError> {
+        let before = stored_in(txn.open_table(POSITION))?;
+        let at = before.at.after(changes);
+        let logged = if self.log.is_some() {
+            at
+        } else {
+            before.logged
+        };
+        put_stored(txn, Stored { at, logged })?;
+        if let Some(log) = &self.log {
+            lock(log).append(at, changes)?;
+        }
+        Ok(())
+    }
+}
+
+fn lock(log: &Mutex<MetadataLog>) -> MutexGuard<'_, MetadataLog> {
+    // After an error in it the store takes no further transaction.
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The places in a table that may not be there yet.
+fn stored_in(
+    table: Result<impl ReadableTable<(), (u64, u64, u64, u64)>, TableError>,
+) -> Result<Stored, MetaError> {
+    let table = match table {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Stored::default()),
+        table => table.map_err(storage("open its table"))?,
+    };
+    let row = table.get(()).map_err(storage("read a row"))?;
+    let (number, digest, logged_number, logged_digest) =
+        row.map(|row| row.value()).unwrap_or_default();
+    Ok(Stored {
+        at: Position { number, digest },
+        logged: Position {
+            number: logged_number,
+            digest: logged_digest,
+        },
+    })
+}
+
+fn put_stored(txn: &WriteTransaction, Stored { at, logged }: Stored) -> Result<(), MetaError> {
+    let mut table = txn
+        .open_table(POSITION)
+        .map_err(storage("open its table"))?;
+    let row = (at.number, at.digest, logged.number, logged.digest);
+    table.insert((), row).map_err(storage("write a row"))?;
+    Ok(())
+}
+
+/// The changes of a transaction of a log.
+fn decoded(bytes: &[u8]) -> Result<Vec<Change<'_>>, MetaError> {
+    decode_changes(bytes).ok_or_else(|| storage("read a transaction of the log")("no changes"))
+}
+
+/// Changes rows, and the places if they are given, in one durable transaction.
+fn change_rows<'a>(
+    database: &Database,
+    changes: impl IntoIterator<Item = Change<'a>>,
+    stored: Option<Stored>,
+) -> Result<(), MetaError> {
+    let txn = database.begin_write().map_err(storage("begin a write"))?;
+    let mut table = txn.open_table(ROWS).map_err(storage("open its table"))?;
+    for (key, value) in changes {
+        match value {
+            Some(value) => table.insert(key, value).map(drop),
+            None => table.remove(key).map(drop),
+        }
+        .map_err(storage("write a row"))?;
+    }
+    drop(table);
+    if let Some(stored) = stored {
+        put_stored(&txn, stored)?;
+    }
+    txn.commit().map_err(storage("commit"))
+}
+
+/// Makes an empty store under a name that it keeps until it is whole: a crash before that leaves no partial store that
+/// would look damaged.
+fn new_file(path: &Path) -> Result<Database, MetaError> {
+    let unfinished = unfinished(path);
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(storage("remove an unfinished store")(error));
+        }
+        _ => {}
+    }
+    let database = builder()
+        .create(&unfinished)
+        .map_err(|error| opening(path, error))?;
+    keep_private(&unfinished)?;
+    change_rows(&database, [], None)?;
+    Ok(database)
+}
+
+/// Closes a new store, and gives it its name.
+fn name_new_file(database: Database, path: &Path) -> Result<(), MetaError> {
+    database.close().map_err(|error| opening(path, error))?;
+    std::fs::rename(unfinished(path), path).map_err(storage("rename the new file"))?;
+    sync_parent(path)
 }
 
 fn builder() -> Builder {
@@ -179,12 +417,12 @@ impl KeyValue for RedbStore {
         let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
         let mut writer = Writer {
             view: View { table },
-            changed: false,
+            changes: Vec::new(),
         };
         let result = body(&mut writer);
-        let changed = writer.changed;
+        let changes = std::mem::take(&mut writer.changes);
         drop(writer);
-        if result.is_err() || !changed {
+        if result.is_err() || changes.is_empty() {
             // An empty transaction need not wait for the disk, but what it has seen has to be there.
             let seen = self.group.numbered();
             txn.abort().map_err(storage("abort"))?;
@@ -193,17 +431,20 @@ impl KeyValue for RedbStore {
             return result;
         }
         let is_alone = self.group.waiting_count() == 1;
-        let number = if is_alone {
-            self.group.numbered()
-        } else {
-            txn.set_durability(Durability::None)
-                .map_err(storage("prepare a commit"))?;
-            self.group.number()
-        };
-        if let Err(error) = txn.commit().map_err(storage("commit")) {
-            self.group.fail(&error);
-            return Err(error);
-        }
+        let committed = self.place(&txn, &changes).and_then(|()| {
+            let number = if is_alone {
+                self.sync_log()?;
+                self.group.numbered()
+            } else {
+                txn.set_durability(Durability::None)
+                    .map_err(storage("prepare a commit"))?;
+                self.group.number()
+            };
+            txn.commit().map_err(storage("commit"))?;
+            Ok(number)
+        });
+        // After a failure the log may have a transaction that the store lacks.
+        let number = committed.inspect_err(|error| self.group.fail(error))?;
         drop(waiting);
         if is_alone {
             self.group.is_durable(number);
@@ -248,10 +489,10 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> ReadTxn for View<T> {
     }
 }
 
-/// A write transaction, and whether it has anything to commit.
+/// A write transaction, and its changes as a log has them.
 struct Writer<'txn> {
     view: View<redb::Table<'txn, &'static [u8], &'static [u8]>>,
-    changed: bool,
+    changes: Vec<u8>,
 }
 
 impl ReadTxn for Writer<'_> {
@@ -270,14 +511,14 @@ impl ReadTxn for Writer<'_> {
 
 impl WriteTxn for Writer<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError> {
-        self.changed = true;
+        encode_change(&mut self.changes, key, Some(value));
         let table = &mut self.view.table;
         table.insert(key, value).map_err(storage("write a row"))?;
         Ok(())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {
-        self.changed = true;
+        encode_change(&mut self.changes, key, None);
         let table = &mut self.view.table;
         table.remove(key).map_err(storage("remove a row"))?;
         Ok(())
@@ -337,7 +578,12 @@ mod tests {
         fn open(&self) -> RedbStore {
             let database = builder().create_with_backend(self.clone()).unwrap();
             let group = GroupCommit::default();
-            RedbStore { database, group }
+            let log = None;
+            RedbStore {
+                database,
+                group,
+                log,
+            }
         }
     }
 

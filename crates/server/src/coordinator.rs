@@ -6,10 +6,10 @@ use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
 use crate::listening::{KeptAddress, listen_error, listen_on};
-use crate::metadata::{MetadataPlace, MetadataStore};
+use crate::metadata::{MetadataPlace, MetadataStore, keep_log_short};
 use crate::metrics::{CoordinatorMetrics, CoordinatorWork, MetricsListener};
 use crate::own_disk::OwnDisk;
-use gabion_meta::{ClusterId, Meta};
+use gabion_meta::{ClusterId, Meta, RedbStore};
 use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
@@ -60,6 +60,8 @@ pub struct CoordinatorConfig {
 pub struct CoordinatorProcess {
     coordinator: Arc<Coordinator<MetadataStore>>,
     leadership: Option<Leadership>,
+    /// The store of metadata in a file.
+    file: Option<Arc<RedbStore>>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
     address: SocketAddr,
@@ -137,6 +139,7 @@ impl CoordinatorProcess {
         Ok(Self {
             coordinator,
             leadership: opened.leadership,
+            file: opened.file,
             endpoint,
             listener,
             address,
@@ -177,6 +180,9 @@ impl CoordinatorProcess {
         let office = Arc::clone(&self.office);
         let fresh = office.keep_fresh(Arc::downgrade(&self.endpoint), Arc::clone(&self.log));
         tokio::spawn(fresh);
+        if let Some(store) = &self.file {
+            tokio::spawn(keep_log_short(Arc::downgrade(store)));
+        }
         if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
             tokio::spawn(serve_metrics(listener, metrics));
         }
@@ -317,6 +323,8 @@ impl Opening {
 struct Opened {
     meta: Meta<MetadataStore>,
     leadership: Option<Leadership>,
+    /// The store of metadata in a file.
+    file: Option<Arc<RedbStore>>,
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
     audit: Arc<AuditLog>,
@@ -345,13 +353,14 @@ impl Opened {
             Authority::open(authority)?;
         }
         let meta = metadata.open_cluster(&store, new_cluster)?;
-        let leadership = meta.store().leadership();
+        let (leadership, file) = (meta.store().leadership(), meta.store().file());
         let office = CertificateOffice::open(protection, meta.cluster(), init)?;
         let log = Arc::new(EventLog::open(&directory.join("events"), work)?);
         let audit = AuditLog::open(&directory, Arc::clone(&log))?;
         Ok(Self {
             meta,
             leadership,
+            file,
             office: Arc::new(office),
             log,
             audit: Arc::new(audit),

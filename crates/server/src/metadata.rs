@@ -8,15 +8,24 @@ use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
 use gabion_wire::system_wall_clock;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The name of the file in a coordinator's directory.
 const FILE: &str = "metadata.redb";
+/// Interval of checking whether a metadata log is due for a new base.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
 
 /// The place of a cluster's metadata.
 #[derive(Clone, Debug)]
 pub enum MetadataPlace {
     /// A redb file.
-    File(PathBuf),
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The directory of its metadata log, if it has one.
+        log: Option<PathBuf>,
+    },
     /// A database.
     Database(DatabaseAddress),
 }
@@ -24,7 +33,12 @@ pub enum MetadataPlace {
 impl MetadataPlace {
     /// The file in a coordinator's directory.
     pub fn in_directory(directory: &Path) -> Self {
-        Self::File(directory.join(FILE))
+        Self::file(directory.join(FILE))
+    }
+
+    /// A file without a log.
+    pub const fn file(path: PathBuf) -> Self {
+        Self::File { path, log: None }
     }
 
     /// Opens a store in which a cluster is, or is to be. Blocks; `options` are for a database.
@@ -33,9 +47,9 @@ impl MetadataPlace {
     /// If the store does not exist, is in use, or cannot be used.
     pub fn open(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         Ok(match self {
-            Self::File(path) => {
+            Self::File { path, log } => {
                 forget_cached(path)?;
-                MetadataStore::File(RedbStore::open(path)?)
+                logged(RedbStore::open(path)?, log.as_deref())?
             }
             Self::Database(address) => {
                 MetadataStore::Database(PostgresStore::open(address.clone(), options)?)
@@ -49,8 +63,8 @@ impl MetadataPlace {
     /// As [`MetadataPlace::open`].
     pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         match self {
-            Self::File(path) if path.exists() => self.open(options),
-            Self::File(path) => Ok(MetadataStore::File(RedbStore::create(path)?)),
+            Self::File { path, .. } if path.exists() => self.open(options),
+            Self::File { path, log } => logged(RedbStore::create(path)?, log.as_deref()),
             Self::Database(_) => self.open(options),
         }
     }
@@ -62,12 +76,12 @@ impl MetadataPlace {
         new_cluster: Option<ClusterId>,
     ) -> Result<Meta<MetadataStore>, ServerError> {
         let missing = || match self {
-            Self::File(path) => ServerError::NoMetadata { path: path.clone() },
+            Self::File { path, .. } => ServerError::NoMetadata { path: path.clone() },
             Self::Database(address) => ServerError::NoCluster {
                 address: address.to_string(),
             },
         };
-        if let Self::File(path) = self
+        if let Self::File { path, .. } = self
             && new_cluster.is_none()
             && !path.exists()
         {
@@ -84,6 +98,29 @@ impl MetadataPlace {
                 Ok(Meta::create(open()?, cluster, system_wall_clock())?)
             }
             opened => Ok(opened?),
+        }
+    }
+}
+
+/// The store of a file, with its log if it has one.
+fn logged(store: RedbStore, log: Option<&Path>) -> Result<MetadataStore, ServerError> {
+    let store = match log {
+        Some(log) => store.with_log(log)?,
+        None => store,
+    };
+    Ok(MetadataStore::File(Arc::new(store)))
+}
+
+/// Writes a new base of a metadata log whenever one is due, until the store is dropped elsewhere.
+pub(crate) async fn keep_log_short(store: Weak<RedbStore>) {
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        let Some(store) = store.upgrade() else { return };
+        let renewed = tokio::task::spawn_blocking(move || store.renew_log()).await;
+        match renewed.expect("a base of the metadata log does not panic") {
+            Ok(true) => tracing::info!("the metadata log has a new base"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the metadata log goes on without a new base"),
         }
     }
 }
@@ -115,12 +152,20 @@ fn forget_cached(path: &Path) -> Result<(), ServerError> {
 #[derive(Debug)]
 pub enum MetadataStore {
     /// A redb file.
-    File(RedbStore),
+    File(Arc<RedbStore>),
     /// A database.
     Database(PostgresStore),
 }
 
 impl MetadataStore {
+    /// The store of a file.
+    pub(crate) fn file(&self) -> Option<Arc<RedbStore>> {
+        match self {
+            Self::File(store) => Some(Arc::clone(store)),
+            Self::Database(_) => None,
+        }
+    }
+
     /// The leadership of a database, to be ended before the process ends; none for a file.
     pub(crate) fn leadership(&self) -> Option<Leadership> {
         match self {

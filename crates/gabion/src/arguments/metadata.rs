@@ -13,6 +13,10 @@ pub(crate) struct MetadataOptions {
     /// File with the database's URL, which may contain the password
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
     pub(crate) metadata_file: Option<PathBuf>,
+    /// Directory on another disk for a second copy of the metadata in a file. Each change is durable there too before it
+    /// is acknowledged; 'gabion metadata restore' makes the file again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["metadata", "metadata_file"])]
+    pub(crate) metadata_log: Option<PathBuf>,
     /// Seconds to wait at the start for a database that cannot be reached
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) metadata_wait_s: u64,
@@ -32,6 +36,15 @@ pub(crate) enum MetadataCommand {
         #[arg(long, value_name = "PLACE")]
         from: String,
         /// Place of the copy: a file that does not exist yet, or a database without rows
+        #[arg(long, value_name = "PLACE")]
+        to: String,
+    },
+    /// Make the file of the metadata again from the metadata log, with every acknowledged change
+    Restore {
+        /// Directory of --metadata-log, which no coordinator uses now, or a copy of it
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        /// Place of the file: redb:FILE, which does not exist yet
         #[arg(long, value_name = "PLACE")]
         to: String,
     },

@@ -4,7 +4,7 @@
 use crate::arguments::{MetadataCommand, MetadataOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, bytes, print_json};
-use gabion_meta::{check_rows, copy_rows};
+use gabion_meta::{RedbStore, check_rows, copy_rows};
 use gabion_server::{MetadataPlace, ServerError};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
 use serde_json::json;
@@ -24,6 +24,7 @@ pub(crate) async fn run(command: MetadataCommand, format: Format) -> Result<(), 
         MetadataCommand::Migrate { to } => migrate_tables(&to, format),
         MetadataCommand::Copy { from, to } => copy(&from, &to, format),
         MetadataCommand::Check { of } => check(&of, format),
+        MetadataCommand::Restore { from, to } => restore(&from, &to, format),
     });
     done.await.expect("no command panics")
 }
@@ -33,7 +34,17 @@ pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<Metadat
     let address = match (&options.metadata, &options.metadata_file) {
         (Some(url), _) => of_argument(url)?,
         (None, Some(file)) => of_file(file)?,
-        (None, None) => return Ok(MetadataPlace::in_directory(data)),
+        (None, None) => {
+            return Ok(
+                match (MetadataPlace::in_directory(data), &options.metadata_log) {
+                    (MetadataPlace::File { path, .. }, Some(log)) => {
+                        let log = Some(log.clone());
+                        MetadataPlace::File { path, log }
+                    }
+                    (place, _) => place,
+                },
+            );
+        }
     };
     Ok(MetadataPlace::Database(address))
 }
@@ -86,9 +97,10 @@ fn with_password(address: DatabaseAddress) -> Result<DatabaseAddress, Failure> {
 fn parse(place: &str) -> Result<MetadataPlace, Failure> {
     match place.strip_prefix(FILE) {
         Some(path) if Path::new(path).is_dir() => Err(Failure::usage(format!(
-            "{path} is a directory; name the file in it, as redb:{path}/metadata.redb"
+            "{path} is a directory; name the file in it, as redb:{}",
+            Path::new(path).join("metadata.redb").display()
         ))),
-        Some(path) if !path.is_empty() => Ok(MetadataPlace::File(PathBuf::from(path))),
+        Some(path) if !path.is_empty() => Ok(MetadataPlace::file(PathBuf::from(path))),
         Some(_) => Err(Failure::usage(
             "redb: needs a file, as redb:DIR/metadata.redb",
         )),
@@ -117,7 +129,7 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
             "source and copy have the same place; choose another place for the copy",
         ));
     }
-    if let MetadataPlace::File(path) = &target
+    if let MetadataPlace::File { path, .. } = &target
         && path.exists()
     {
         return Err(Failure::failed(format!(
@@ -154,6 +166,35 @@ fn check(of: &str, format: Format) -> Result<(), Failure> {
         println!("all rows agree");
     }
     report_faults(&faults)
+}
+
+/// Makes the file of a metadata log again, and checks its rows.
+fn restore(from: &Path, to: &str, format: Format) -> Result<(), Failure> {
+    let MetadataPlace::File { path, .. } = parse(to)? else {
+        return Err(Failure::usage(
+            "a log is restored to a file, as redb:DIR/metadata.redb; 'gabion metadata copy' brings the file into a \
+            database",
+        ));
+    };
+    let restored = RedbStore::restore(&path, from).map_err(Failure::failed)?;
+    let store = RedbStore::open(&path).map_err(Failure::failed)?;
+    report_faults(&check_rows(&store).map_err(Failure::failed)?)?;
+    if format == Format::Json {
+        return print_json(&json!({
+            "file": path,
+            "rows": restored.row_count,
+            "transactions": restored.transaction_count,
+            "last": restored.last,
+        }));
+    }
+    println!(
+        "restored {} as of change {}: {} rows of the base and {} transactions since; all rows agree",
+        path.display(),
+        restored.last,
+        restored.row_count,
+        restored.transaction_count
+    );
+    Ok(())
 }
 
 fn report_faults(faults: &[String]) -> Result<(), Failure> {

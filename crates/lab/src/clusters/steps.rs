@@ -57,6 +57,7 @@ pub(super) fn up_options(
         merging: Merging::default(),
         engine: Engine::default(),
         metadata: None,
+        metadata_log: None,
         insecure: false,
         coordinators: 1,
         given: Vec::new(),

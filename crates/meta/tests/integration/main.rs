@@ -8,6 +8,7 @@ mod engines;
 mod exclusive;
 mod fixture;
 mod locks;
+mod metadata_log;
 mod model;
 mod names;
 mod operations;

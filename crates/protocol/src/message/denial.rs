@@ -168,10 +168,8 @@ impl From<&MetaError> for Cause {
             E::Snapshot(error) => error.into(),
             E::Quota(error) => error.into(),
             E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
-            E::Storage { .. }
-            | E::Locked { .. }
-            | E::NoStore { .. }
-            | E::Damaged { .. }
+            #[rustfmt::skip]
+            E::Storage { .. } | E::Log(_) | E::Locked { .. } | E::NoStore { .. } | E::Exists { .. } | E::Damaged { .. }
             | E::Corrupt { .. }
             | E::NoCluster
             | E::NotBlank

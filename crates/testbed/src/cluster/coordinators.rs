@@ -112,6 +112,8 @@ impl LocalCluster {
         arguments.extend(seed.map(|seed| format!("--placement-seed={seed}")));
         arguments.extend(options.insecure.then(|| "--insecure".to_owned()));
         arguments.extend(place.iter().map(|url| format!("--metadata={url}")));
+        let log = options.metadata_log.iter();
+        arguments.extend(log.map(|log| format!("--metadata-log={}", log.display())));
         arguments.extend(self.metrics_argument()?);
         let kept = place
             .as_ref()

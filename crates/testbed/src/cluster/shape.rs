@@ -3,7 +3,7 @@
 use crate::error::TestbedError;
 use crate::size::bytes;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The options with which a cluster is made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct ClusterOptions {
     /// The database of the metadata, as its URL without a password; a file in the coordinator's directory otherwise.
     #[serde(default)]
     pub metadata: Option<String>,
+    /// The directory of the metadata log of a file.
+    #[serde(default)]
+    pub metadata_log: Option<PathBuf>,
     /// Whether its processes prove nothing to each other. So it is with clusters made before they could.
     #[serde(default = "as_ever")]
     pub insecure: bool,
@@ -61,6 +64,9 @@ impl ClusterOptions {
         if wanted.is_given("metadata") {
             self.metadata.clone_from(&wanted.metadata);
         }
+        if wanted.is_given("metadata_log") {
+            self.metadata_log.clone_from(&wanted.metadata_log);
+        }
         if wanted.is_given("lease_ms") {
             has.lease_ms = wants.lease_ms;
         }
@@ -91,10 +97,17 @@ impl ClusterOptions {
         ]
     }
 
-    /// Returns the place of the metadata, by the name of the option.
+    /// Returns the places of the metadata, by the names of the options.
     fn place(&self) -> Vec<(&'static str, String)> {
         let place = self.metadata.clone();
-        vec![("metadata", place.unwrap_or_else(|| "in a file".to_owned()))]
+        let log = self.metadata_log.as_ref();
+        vec![
+            ("metadata", place.unwrap_or_else(|| "in a file".to_owned())),
+            (
+                "metadata_log",
+                log.map_or_else(|| "none".to_owned(), |log| log.display().to_string()),
+            ),
+        ]
     }
 
     /// Whether a field must hold for a cluster that was made before.

@@ -88,6 +88,7 @@ pub async fn run(
         merging: Merging::default(),
         engine: script.engine,
         metadata: None,
+        metadata_log: None,
         insecure: false,
         coordinators: 1,
         given: Vec::new(),

@@ -1,0 +1,311 @@
+//! The metadata log: a second copy of a store's rows, in a directory on another disk. It is a *base* with all rows as of
+//! one change, and *logs* with the changes since. A change is durable in it before it is acknowledged, so nothing that a
+//! coordinator has acknowledged is lost with the disk of its store.
+//!
+//! A store and its log know their positions in one history (`files.rs`). A log that is ahead has changes that the store's
+//! disk has lost or that were never acknowledged: the store takes them over. Any other difference is refused.
+
+mod chain;
+mod error;
+mod files;
+
+pub use self::error::LogError;
+pub(crate) use self::files::{Change, Position, decode_changes, encode_change};
+
+use self::chain::{Chain, numbers};
+use self::error::system;
+use self::files::{FileKind, Row, block, create, header, put_part, sync_directory, write_whole};
+use std::fs::{File, TryLockError};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a log file from which on the next one begins.
+const FILE_BYTES: u64 = 16 << 20;
+/// Bytes of changes from which on a new base is due, and the base's own size if that is more.
+const BASE_AFTER_BYTES: u64 = 64 << 20;
+/// Bytes of changes from which on a group does not wait for the store's next sync.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+/// Bytes of rows in a block of a base.
+const ROWS_BYTES: usize = 1 << 20;
+
+/// The places of a store in its history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stored {
+    /// Its last change.
+    pub(crate) at: Position,
+    /// Its last change that a log has too.
+    pub(crate) logged: Position,
+}
+
+/// A log that a store writes.
+#[derive(Debug)]
+pub(crate) struct MetadataLog {
+    directory: PathBuf,
+    /// Held as long as this process uses the directory.
+    _lock: File,
+    tail: Option<Tail>,
+    /// The last change that is durable here.
+    synced: Position,
+    /// The last change of those that wait.
+    end: Position,
+    pending: Vec<u8>,
+    /// Bytes of the changes behind the base.
+    log_bytes: u64,
+    base_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Tail {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+/// What a store has to do before it writes to its log.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// Take over these transactions, each with the position after it.
+    Changes(Vec<(Position, Vec<u8>)>),
+    /// Write a base: there is none, or the store has changed without this log.
+    Base,
+}
+
+impl MetadataLog {
+    /// Opens or makes the log of a store.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub(crate) fn attach(directory: &Path, stored: Stored) -> Result<(Self, Due), LogError> {
+        if !directory.exists() {
+            let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
+            made.map_err(system("create", directory))?;
+        }
+        let mut log = Self {
+            directory: directory.to_owned(),
+            _lock: lock(directory)?,
+            tail: None,
+            synced: stored.at,
+            end: stored.at,
+            pending: Vec::new(),
+            log_bytes: 0,
+            base_bytes: 0,
+        };
+        let Some(chain) = Chain::find(directory)? else {
+            return Ok((log, Due::Base));
+        };
+        let (mut missing, mut is_found) = (Vec::new(), chain.begin == stored.at);
+        let end = chain.changes::<LogError>(|at, changes| {
+            if is_found {
+                missing.push((at, changes.to_vec()));
+            }
+            is_found |= at == stored.at;
+            Ok(())
+        })?;
+        if stored.at.number == 0 && end.position.number > 0 {
+            return Err(LogError::OfCluster(directory.to_owned()));
+        }
+        if !is_found {
+            // The store has gone on without this log, from its last change.
+            return if end.position == stored.logged {
+                Ok((log, Due::Base))
+            } else {
+                Err(LogError::Differs {
+                    path: directory.to_owned(),
+                    log: end.position.number,
+                    store: stored.at.number,
+                })
+            };
+        }
+        (log.synced, log.end) = (end.position, end.position);
+        log.log_bytes = end.log_bytes;
+        log.base_bytes = chain.base_bytes()?;
+        if let Some((path, whole)) = end.tail {
+            log.tail = Some(open_tail(path, whole)?);
+        }
+        Ok((log, Due::Changes(missing)))
+    }
+
+    /// Adds a transaction, which the caller is about to commit in memory.
+    ///
+    /// # Errors
+    /// [`LogError::System`].
+    pub(crate) fn append(&mut self, at: Position, changes: &[u8]) -> Result<(), LogError> {
+        put_part(&mut self.pending, changes);
+        self.end = at;
+        if self.pending.len() > PENDING_BYTES_MAX {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes all transactions durable that were added. After an error the state of the files is unknown.
+    ///
+    /// # Errors
+    /// [`LogError::System`].
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        if self
+            .tail
+            .as_ref()
+            .is_none_or(|tail| tail.bytes > FILE_BYTES)
+        {
+            self.tail = Some(new_tail(&self.directory, self.synced)?);
+        }
+        let bytes = block(self.end.number, &self.pending);
+        if let Some(tail) = &mut self.tail {
+            let written = tail.file.write_all(&bytes);
+            written.map_err(system("write", &tail.path))?;
+            tail.file.sync_data().map_err(system("sync", &tail.path))?;
+            tail.bytes += bytes.len() as u64;
+        }
+        self.log_bytes += bytes.len() as u64;
+        self.synced = self.end;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Whether the changes have outgrown the base.
+    pub(crate) fn wants_base(&self) -> bool {
+        self.log_bytes > BASE_AFTER_BYTES.max(self.base_bytes)
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Notes that there is a base as of a position, and removes the files that it replaces. Returns how many.
+    ///
+    /// # Errors
+    /// [`LogError::System`].
+    pub(crate) fn note_base(&mut self, at: Position, bytes: u64) -> Result<usize, LogError> {
+        let bases = numbers(&self.directory, FileKind::Base)?;
+        let old = bases.iter().filter(|number| **number < at.number);
+        let old = old.map(|number| FileKind::Base.path(&self.directory, *number));
+        let mut removed: Vec<PathBuf> = old.collect();
+        let logs = numbers(&self.directory, FileKind::Log)?;
+        // A file ends where the next one begins.
+        for pair in logs.windows(2) {
+            if pair[1] <= at.number {
+                removed.push(FileKind::Log.path(&self.directory, pair[0]));
+            }
+        }
+        for path in &removed {
+            std::fs::remove_file(path).map_err(system("remove", path))?;
+        }
+        self.base_bytes = bytes;
+        self.log_bytes = 0;
+        for number in numbers(&self.directory, FileKind::Log)? {
+            let path = FileKind::Log.path(&self.directory, number);
+            let length = std::fs::metadata(&path).map_err(system("measure", &path))?;
+            self.log_bytes += length.len();
+        }
+        Ok(removed.len())
+    }
+}
+
+/// Writes a base as of a position; `page` gives the rows behind a key. Returns its bytes.
+///
+/// # Errors
+/// [`LogError`]; errors of `page`.
+pub(crate) fn write_base<E: From<LogError> + std::fmt::Display>(
+    directory: &Path,
+    at: Position,
+    mut page: impl FnMut(&[u8]) -> Result<Vec<Row>, E>,
+) -> Result<u64, E> {
+    let path = FileKind::Base.path(directory, at.number);
+    let mut failed = None;
+    let mut length = 0;
+    let written = write_whole(&path, |file| {
+        let mut put = |bytes: &[u8]| {
+            length += bytes.len() as u64;
+            file.write_all(bytes)
+        };
+        put(&header(FileKind::Base, at))?;
+        let (mut behind, mut row_count, mut payload) = (Vec::new(), 0, Vec::new());
+        loop {
+            let rows = page(&behind).map_err(|error| {
+                let text = error.to_string();
+                failed = Some(error);
+                std::io::Error::other(text)
+            })?;
+            for (key, value) in &rows {
+                put_part(&mut payload, key);
+                put_part(&mut payload, value);
+            }
+            row_count += rows.len() as u64;
+            let is_end = rows.is_empty();
+            if payload.len() > ROWS_BYTES || (is_end && !payload.is_empty()) {
+                put(&block(row_count, &payload))?;
+                payload.clear();
+            }
+            match rows.last() {
+                Some((key, _)) => behind = [key.as_slice(), &[0]].concat(),
+                None => return put(&block(row_count, &[])),
+            }
+        }
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    written?;
+    Ok(length)
+}
+
+/// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns the position
+/// of the last one, and the number of transactions.
+///
+/// # Errors
+/// [`LogError`] without a whole log; errors of the visitors.
+pub(crate) fn read_log<E: From<LogError>>(
+    directory: &Path,
+    rows: impl FnMut(&[Row]) -> Result<(), E>,
+    mut changes: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(Position, u64), E> {
+    let _lock = lock(directory)?;
+    let chain = Chain::find(directory)?;
+    let chain = chain.ok_or_else(|| LogError::Missing(directory.to_owned()))?;
+    chain.rows(rows)?;
+    let mut count = 0;
+    let end = chain.changes(|_, bytes| {
+        count += 1;
+        changes(bytes)
+    })?;
+    Ok((end.position, count))
+}
+
+/// Locks a directory for this process.
+fn lock(directory: &Path) -> Result<File, LogError> {
+    let file = File::open(directory).map_err(system("open", directory))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LogError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(error)) => Err(system("lock", directory)(error)),
+    }
+}
+
+/// Opens the last file behind its whole blocks.
+fn open_tail(path: PathBuf, bytes: u64) -> Result<Tail, LogError> {
+    let fails = |operation| system(operation, &path);
+    let mut file = File::options();
+    let mut file = file.write(true).open(&path).map_err(fails("open"))?;
+    file.set_len(bytes).map_err(fails("shorten"))?;
+    file.sync_all().map_err(fails("sync"))?;
+    file.seek(SeekFrom::End(0)).map_err(fails("open"))?;
+    Ok(Tail { path, file, bytes })
+}
+
+/// Makes the file for the changes behind a position.
+fn new_tail(directory: &Path, at: Position) -> Result<Tail, LogError> {
+    let path = FileKind::Log.path(directory, at.number);
+    let mut file = create(&path)?;
+    let bytes = header(FileKind::Log, at);
+    file.write_all(&bytes).map_err(system("write", &path))?;
+    file.sync_all().map_err(system("sync", &path))?;
+    sync_directory(&path)?;
+    let bytes = bytes.len() as u64;
+    Ok(Tail { path, file, bytes })
+}
